@@ -21,13 +21,19 @@ from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import Rules
 from udfs.brokers.trouble import Gone
 from udfs.producers.board import Board
-from udfs.producers.findings import judge_fleet
-from udfs.producers.fleet import Fleet
-from udfs.producers.forgotten import forget_items, forget_of_fleet
-from udfs.producers.gone_broker import failing_brokers
-from udfs.producers.passage import Passage
-from udfs.producers.unasked_boards import close_unasked, note_asked
-from udfs.producers.waiting_sends import alerts_of_drop, drop_oldest, end_drop, time_of_log
+from udfs.producers.findings import failing_brokers, judge_fleet
+from udfs.producers.fleet import (
+    Fleet,
+    Passage,
+    alerts_of_drop,
+    close_unasked,
+    drop_oldest,
+    end_drop,
+    forget_items,
+    forget_of_fleet,
+    note_asked,
+    time_of_log,
+)
 
 CUT_SKEW_MS = 60_000
 

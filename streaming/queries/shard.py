@@ -63,7 +63,7 @@ from streaming.warehouse.rows import Rows
 from udfs.alerts.life import Reason
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.brokers.cluster import NOBODY_TELLS
-from udfs.brokers.skew_findings import step_skew
+from udfs.brokers.cluster_findings import step_skew
 from udfs.brokers.trouble import gone_brokers
 
 

@@ -22,8 +22,7 @@ from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
 from udfs.brokers.cluster import NOBODY_TELLS, evaluate_cluster
 from udfs.brokers.mute_brokers import unasked_of
 from udfs.brokers.rounds import MachineSkew, Tick, scaled
-from udfs.groups.calm import are_held
-from udfs.groups.deadlines import calm_until
+from udfs.groups.calm import are_held, calm_until
 from udfs.groups.frozen_process import frozen_of
 from udfs.groups.group import tick
 

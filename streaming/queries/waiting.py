@@ -18,8 +18,7 @@ from streaming.queries.state import ClusterEntry, ShardIndex
 from udfs.alerts.alert import Transition, with_words
 from udfs.alerts.life import Evaluation, Reason, advance, end
 from udfs.alerts.rules import Rules
-from udfs.brokers.cluster_findings import CLUSTER_NO_DATA
-from udfs.brokers.source_findings import find_dropped, find_no_clock
+from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, find_dropped, find_no_clock
 
 OF_GROUPS = frozenset((HEARTBEATS, PULLS, ROUTES, CLOCKS))
 OF_SENDS = frozenset((SEND_LATENCIES, CLOCKS))

@@ -12,8 +12,8 @@ from udfs.alerts.alert import Transition, with_words
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.life import Reason
 from udfs.brokers.families import family_of
-from udfs.groups.closing import close_queues
 from udfs.groups.group import end_all
+from udfs.groups.planning import close_queues
 from udfs.groups.state import GroupState
 from udfs.rocketmq.membership import CHANGED, JOINED, LEFT, Change
 from udfs.rocketmq.route import Route

@@ -13,7 +13,7 @@ from schemas.tables import ASSIGNMENTS, MEMBERSHIPS
 from streaming.system.known_error import BalancewatchError
 from streaming.text.suggestions import suggest
 from streaming.warehouse.readable_rows import Row, read_table
-from udfs.rocketmq.consistent_hash import VIRTUAL_NODES
+from udfs.rocketmq.allocation import VIRTUAL_NODES
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.group import Client, Group

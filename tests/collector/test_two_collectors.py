@@ -30,9 +30,9 @@ from tests.offenders import assert_none
 from tests.rocketmq import CLUSTER, RocketMQ
 from tests.rocketmq_server import wait_for
 from tests.rules import default_rules
+from udfs.brokers.cluster_findings import find_slow_collector, find_stopped_collectors
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.rounds import Rounds, Tick
-from udfs.brokers.source_findings import find_slow_collector, find_stopped_collectors
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 

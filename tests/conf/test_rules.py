@@ -13,9 +13,7 @@ from streaming.queries.rulebook import rulebook
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.rules import OF_ALL
 from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
-from udfs.brokers.name_server_findings import CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE
-from udfs.brokers.skew_findings import CLOCK_SKEW
-from udfs.brokers.source_findings import SLOW_COLLECTOR
+from udfs.brokers.cluster_findings import CLOCK_SKEW, CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE, SLOW_COLLECTOR
 from udfs.brokers.trouble import BROKER_ISOLATED
 from udfs.groups.findings import FINDERS
 from udfs.producers.findings import BROKER_EVICTED, NO_AVAILABLE_BROKER

@@ -72,8 +72,6 @@ public class Rebalance {
                 return new Stored(new TellingStore());
             case "local":
                 return new Stored(newLocalStore());
-            case "commit":
-                return new Commits();
             case "node":
                 return new Nodes();
             default:
@@ -145,7 +143,6 @@ public class Rebalance {
     private static class Push extends RebalancePushImpl {
         private final TreeSet<String> persisted = new TreeSet<>();
         private final TreeSet<String> pulled = new TreeSet<>();
-        private final TreeSet<String> changed = new TreeSet<>();
         private final TreeMap<String, Long> unlocked = new TreeMap<>();
         private JSONObject step;
         private String leaving;
@@ -158,7 +155,6 @@ public class Rebalance {
             step = given;
             persisted.clear();
             pulled.clear();
-            changed.clear();
             unlocked.clear();
             long millis = step.getLongValue("passed_ms");
             for (Map.Entry<MessageQueue, ProcessQueue> held : processQueueTable.entrySet()) {
@@ -200,13 +196,12 @@ public class Rebalance {
                     toLock.add(name((MessageQueue) queue));
                 }
             }
-            return table + " pull " + pulled + " persist " + persisted + " unlock " + unlocked + " changed " + changed
-                + " lock " + toLock;
+            return table + " pull " + pulled + " persist " + persisted + " unlock " + unlocked + " lock " + toLock;
         }
 
         @Override
         public void messageQueueChanged(String topic, Set<MessageQueue> mqAll, Set<MessageQueue> mqDivided) {
-            changed.add(topic);
+            // not asked about
         }
 
         @Override
@@ -321,10 +316,6 @@ public class Rebalance {
                     store = new LocalFileOffsetStore(FACTORY, "g");
                     store.load();
                     break;
-                case "freeze":
-                    OffsetStore.class.getMethod("updateAndFreezeOffset", MessageQueue.class, long.class)
-                        .invoke(store, queue(step.getString(1)), step.getLongValue(2));
-                    break;
                 case "persist_all":
                     store.persistAll(queues(step.getJSONArray(1)));
                     break;
@@ -374,25 +365,6 @@ public class Rebalance {
             String taken = told.toString();
             told.clear();
             return taken;
-        }
-    }
-
-    /** One ProcessQueue: ["put", offsets] as pulled, ["remove", offsets] as consumed, which answers what to commit. */
-    private static class Commits implements Session {
-        private final ProcessQueue queue = new ProcessQueue();
-
-        @Override
-        public String play(Object given) {
-            JSONArray step = (JSONArray) given;
-            List<MessageExt> messages = new ArrayList<>();
-            for (Object offset : step.getJSONArray(1)) {
-                messages.add(message(((Number) offset).longValue()));
-            }
-            if (step.getString(0).equals("put")) {
-                queue.putMessage(messages);
-                return "-";
-            }
-            return String.valueOf(queue.removeMessage(messages));
         }
     }
 

@@ -15,11 +15,10 @@ from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
     LocalFileOffsetStore,
     RemoteBrokerOffsetStore,
-    compute_commit_offset,
     compute_pull_from_where,
 )
 from udfs.rocketmq.process_queue import OffsetError, ProcessQueue, needs_lock, update_process_queue_table
-from udfs.rocketmq.rebalance import do_rebalance, is_balanced, rebalance_by_topic, renews_subscription
+from udfs.rocketmq.rebalance import do_rebalance, is_balanced, rebalance_by_topic
 from udfs.rocketmq.version import ClientVersion, parse_client_version
 
 pytestmark = MARKS
@@ -136,7 +135,6 @@ class Rounds:
         pulled: list[str] = []
         persisted: list[MessageQueue] = []
         unlocked: dict[MessageQueue, int] = {}
-        changed: list[str] = []
         question, version = self.question, self.version
         model, is_order = question["message_model"], question["is_order"]
 
@@ -155,7 +153,6 @@ class Rounds:
             allocated = rebalance_by_topic(
                 model, question["strategy"], "g", question["client_id"], topic, mq_set, cid_all, client_version=version
             )
-            is_changed = False
             if allocated is not None:
                 update = update_process_queue_table(
                     self.table,
@@ -168,22 +165,18 @@ class Rounds:
                     try_lock=lambda mq: name_of(mq) in step["lockable"],
                     client_version=version,
                 )
-                is_changed = update.changed
                 pulled.extend(f"{name_of(mq)}:{self.table[mq].next_offset}" for mq in update.added)
                 persisted.extend([*(removed.mq for removed in update.removed), *update.kept])
                 unlocked.update(
                     {one.mq: one.unlock_after_ms for one in update.removed if one.unlock_after_ms is not None}
                 )
-            if renews_subscription(model, topic, mq_set, is_changed, version):
-                changed.append(topic)
             return is_balanced(self.table, topic, model, mq_set, cid_all, allocated, version)
 
         balanced = do_rebalance(step["subscribed"], rebalance_topic, self.table, version)
         return (
             f"{str(balanced).lower() if version >= (5, 0, 0) else '-'} "
             f"{shown_map({mq: shown(held) for mq, held in self.table.items()})} pull [{', '.join(sorted(pulled))}] "
-            f"persist {names(persisted)} unlock {shown_map(unlocked)} changed [{', '.join(sorted(changed))}] "
-            f"lock {names(self.asked())}"
+            f"persist {names(persisted)} unlock {shown_map(unlocked)} lock {names(self.asked())}"
         )
 
     def asked(self) -> set[MessageQueue]:
@@ -201,14 +194,12 @@ def random_stored(random: Random, release: str, kind: str) -> Question:
     """A client's offset store: a few queues, moved, told, lost and read."""
     few = QUEUES[:5]
     verbs = ["update", "update", "update", "persist_all", "persist", "remove", "read_from_memory"]
-    verbs += ["freeze"] if kind == "remote" and release == "5.5.0" else []
     verbs += ["read_from_store", "restart"] if kind == "local" else []
     steps: list[list[Any]] = []
     for _ in range(STEPS):
         verb, name = random.choice(verbs), random.choice(few)
         of: dict[str, list[Any]] = {
             "update": [name, random.randrange(100), random.random() < 0.6],
-            "freeze": [name, random.randrange(100)],
             "persist_all": [some(random, 0.4, few)],
             "restart": [],
         }
@@ -241,7 +232,7 @@ class Stored:
         elif verb == "read_from_memory":
             return str(store.offset_table.get(queue(name), -1))
         elif self.remote:
-            self.call_remote(self.remote, verb, name, offset)
+            self.call_remote(self.remote, verb, name)
         elif verb == "read_from_store":
             return str(self.local.read_from_store(queue(name)))
         elif verb == "restart":
@@ -255,48 +246,11 @@ class Stored:
             self.local.persist_all({queue(one) for one in name})
         return "-"
 
-    def call_remote(self, store: RemoteBrokerOffsetStore, verb: str, name: Any, offset: int) -> None:
-        if verb == "freeze":
-            store.update_and_freeze_offset(queue(name), offset)
-        elif verb == "persist":
+    def call_remote(self, store: RemoteBrokerOffsetStore, verb: str, name: Any) -> None:
+        if verb == "persist":
             store.persist(queue(name), self.reported.__setitem__)
         else:
             store.persist_all({queue(one) for one in name}, self.reported.__setitem__)
-
-
-def random_commit(random: Random, release: str) -> Question:
-    """Pulled in order, with the gaps that tag filters leave; consumed in any order."""
-    steps: list[list[Any]] = []
-    next_offset = 0
-    unfinished: list[int] = []
-    for _ in range(STEPS):
-        if unfinished and random.random() < 0.6:
-            taken = random.sample(unfinished, random.randint(1, min(4, len(unfinished))))
-            unfinished = [offset for offset in unfinished if offset not in taken]
-            steps.append(["remove", taken])
-        else:
-            pulled = [next_offset + index * 2 for index in range(random.randint(1, 5))]
-            next_offset = pulled[-1] + random.randint(1, 3)
-            unfinished += pulled
-            steps.append(["put", pulled])
-    return {"kind": "commit", "steps": steps}
-
-
-class Commits:
-    """The same queue with udfs."""
-
-    def __init__(self, question: Question, version: ClientVersion) -> None:
-        self.unfinished: set[int] = set()
-        self.next_offset = 0
-
-    def play(self, step: Step) -> str:
-        verb, offsets = step
-        if verb == "put":
-            self.unfinished.update(offsets)
-            self.next_offset = offsets[-1] + 1
-            return "-"
-        self.unfinished.difference_update(offsets)
-        return str(compute_commit_offset(self.next_offset, self.unfinished))
 
 
 def random_nodes(random: Random, release: str) -> Question:
@@ -318,12 +272,11 @@ class Nodes:
         return "null" if asked is None else f"address {asked}"
 
 
-Session = Rounds | Stored | Commits | Nodes
+Session = Rounds | Stored | Nodes
 KINDS: Mapping[str, tuple[Callable[[Random, str], Question], Callable[[Question, ClientVersion], Session]]] = {
     "rounds": (random_rounds, Rounds),
     "remote": (lambda random, release: random_stored(random, release, "remote"), Stored),
     "local": (lambda random, release: random_stored(random, release, "local"), Stored),
-    "commit": (random_commit, Commits),
     "node": (random_nodes, Nodes),
 }
 

@@ -23,7 +23,7 @@ STEADY_MS = 20_000
 """An open alert lists another queue once its list has stayed the same for a rebalance (`udfs/alerts/life.py`)."""
 
 FLAPPING_COMINGS, FLAPPING_MS = 3, 21 * 60_000
-"""An alert that fires this often within this time is held open for as long (`udfs/alerts/flapping.py`)."""
+"""An alert that fires this often within this time is held open for as long (`udfs/alerts/life.py`)."""
 
 
 @dataclass(frozen=True)

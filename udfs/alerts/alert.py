@@ -143,39 +143,23 @@ def opened(finding: Finding, state: str, now_ms: int) -> Incident:
         alert_id=identity,
         incident_id=f"{identity}-{now_ms}",
         kind=finding.kind,
-        cause=finding.cause,
-        severity=finding.severity,
         started_at_ms=finding.since_ms,
         labels=finding.labels,
-        topic=finding.topic,
-        client_id=finding.client_id,
-        broker_name=finding.broker_name,
-        queues=finding.queues,
-        inhibited_by=finding.inhibited_by,
-        text=finding.text,
-        evidence=bound(finding.evidence),
         state=state,
-        figures=finding.figures,
         seen_ms=now_ms,
+        **_facts_of(finding),
     )
 
 
 def with_finding(incident: Incident, finding: Finding) -> Incident:
     """The same incident with the newest facts: its identity, start and clocks stay."""
-    return replace(
-        incident,
-        cause=finding.cause,
-        severity=finding.severity,
-        topic=finding.topic,
-        client_id=finding.client_id,
-        broker_name=finding.broker_name,
-        queues=finding.queues,
-        inhibited_by=finding.inhibited_by,
-        text=finding.text,
-        evidence=bound(finding.evidence),
-        figures=finding.figures,
-        next_queues=None,
-    )
+    return replace(incident, **_facts_of(finding), next_queues=None)
+
+
+def _facts_of(finding: Finding) -> dict[str, Any]:
+    """The fields of an incident that follow its newest finding."""
+    names = ("cause", "severity", "topic", "client_id", "broker_name", "queues", "inhibited_by", "text", "figures")
+    return {**{name: getattr(finding, name) for name in names}, "evidence": bound(finding.evidence)}
 
 
 def bound(evidence: dict[str, Any]) -> dict[str, Any]:

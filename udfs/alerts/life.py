@@ -9,12 +9,55 @@ Recovering; unlike theirs all of it is in the state of the query, and so survive
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from udfs.alerts.alert import Finding, Incident, Text, Transition, opened, with_finding
-from udfs.alerts.flapping import Window
 from udfs.alerts.rules import KindRules, Rules
+
+SLOTS = 21
+
+MOST_COMINGS = 64
+"""Remembered of a window, newest; so many are flapping by any threshold."""
+
+
+@dataclass
+class Window:
+    """How one alert came and went. `comings` are the times it began to fire, oldest first; `is_on` is now.
+
+    Flapping as in Nagios Core 4 ("Detection and Handling of State Flapping"): 21 states, 20 possible changes, the
+    newest weighing 1.2 and the oldest 0.8. A coming is two changes, there and back, counted at its own time.
+    """
+
+    comings: list[int] = field(default_factory=list)
+    is_on: bool = False
+    is_flapping: bool = False
+    now_ms: int = 0
+    span_ms: int = 0
+
+    def note(self, now_ms: int, slot_ms: int, *, is_on: bool) -> None:
+        """Bring the window to now; in time that nobody looked in nothing came."""
+        self.now_ms, self.span_ms = max(now_ms, self.now_ms), SLOTS * slot_ms
+        if is_on and not self.is_on:
+            self.comings.append(self.now_ms)
+        self.is_on = is_on
+        self.comings = [at for at in self.comings if at + self.span_ms > self.now_ms][-MOST_COMINGS:]
+
+    def judge(self, high: float, low: float) -> bool:
+        """Whether it flaps now: it begins above `high`, and ends below `low`."""
+        share = self.share()
+        self.is_flapping = share >= low if self.is_flapping else share > high
+        return self.is_flapping
+
+    def share(self) -> float:
+        """Weighted share of changes, 0 to 1."""
+        weights = (1.2 - 0.4 * (self.now_ms - at) / self.span_ms for at in self.comings)
+        return min(1.0, 2 * sum(weights) / (SLOTS - 1))
+
+    def is_over(self) -> bool:
+        """Nothing of it is left to remember."""
+        return not self.is_on and not self.comings
+
 
 PENDING, FIRING, RECOVERING, RESOLVED, UNKNOWN = "PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN"
 
@@ -86,8 +129,12 @@ def advance(
 
 
 def end(incident: Incident, reason: Reason, evaluation: Evaluation) -> Transition:
-    """The last row."""
-    return _row(_over(incident, evaluation.now_ms), RESOLVED, reason, evaluation)[1]
+    """The last row: the incident is over, after how long."""
+    seconds = max(0, evaluation.now_ms - incident.started_at_ms) // 1000
+    lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    verb = "Resolved" if incident.has_fired else "Not confirmed"
+    text = Text(f"{verb} after {lasted}: {incident.text.summary}", "Nothing to do.")
+    return _row(replace(incident, text=text), RESOLVED, reason, evaluation)[1]
 
 
 def _begin(finding: Finding, evaluation: Evaluation, rules: KindRules) -> Step:
@@ -187,14 +234,6 @@ def _row(incident: Incident, state: str, reason: Reason, evaluation: Evaluation)
     return incident, Transition(incident, state, reason, at_ms, evaluation.completeness)
 
 
-def _over(incident: Incident, now_ms: int) -> Incident:
-    """The incident as its last row tells it: over, after how long."""
-    seconds = max(0, now_ms - incident.started_at_ms) // 1000
-    lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
-    verb = "Resolved" if incident.has_fired else "Not confirmed"
-    return replace(incident, text=Text(f"{verb} after {lasted}: {incident.text.summary}", "Nothing to do."))
-
-
 def step(
     incidents: dict[str, Incident],
     windows: dict[str, Window],
@@ -233,15 +272,12 @@ def step(
 
 
 def is_waiting(incidents: Mapping[str, Incident], rules: Rules) -> bool:
-    """Whether time alone may move one of them on."""
+    """Whether time alone may move one of them on. A kind that is off stays PENDING until its condition goes, which
+    something other than time brings about.
+    """
     return any(
         incident.alone_ms is not None or incident.next_queues is not None
         if incident.state == FIRING
-        else _is_moving(incident, rules)
+        else incident.has_fired or rules.of_kind(incident.kind).is_enabled
         for incident in incidents.values()
     )
-
-
-def _is_moving(incident: Incident, rules: Rules) -> bool:
-    """A kind that is off stays PENDING until its condition goes, which something other than time brings about."""
-    return incident.has_fired or rules.of_kind(incident.kind).is_enabled

@@ -181,6 +181,8 @@ def describe_starved_queue(
     arrived while commits stood still. `is_listed_again`: a broker lists the client more than once, and one channel is
     dead.
     """
+    by_name = sorted((strategies or {}).items())
+    reported = [f"{'unknown' if name == '?' else name}: {some(ids)}" for name, ids in by_name]
     facts = {
         "cluster": cluster,
         "consumer_group": consumer_group,
@@ -188,7 +190,7 @@ def describe_starved_queue(
         "client_id": client_id,
         "client_addr": client_addr,
         "host": host_of(client_addr) if client_addr else "its host",
-        "strategies": _describe_strategies(strategies or {}),
+        "strategies": f" ({'; '.join(reported)})" if reported else "",
         "came": f" while {count(came, 'message')} arrived" if came else "",
     }
     why, advice = WHY[cause], ADVICE[cause]
@@ -212,9 +214,3 @@ LISTED_AGAIN = Text(
     "{consumer_group}.",
 )
 """Reason and advice if a ClientId has several channels, of which only one sends heartbeats."""
-
-
-def _describe_strategies(strategies: Mapping[str, Sequence[str]]) -> str:
-    """` (AVG: c1 and c2; unknown: c3)`."""
-    reported = [f"{'unknown' if name == '?' else name}: {some(ids)}" for name, ids in sorted(strategies.items())]
-    return f" ({'; '.join(reported)})" if reported else ""

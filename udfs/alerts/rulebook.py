@@ -49,7 +49,10 @@ class Rulebook:
     def __init__(self, base: Rules, overrides: Sequence[Override] = (), canary: Rules | None = None) -> None:
         """`canary` are the canary's, the base without. Raises TypeError for a key that is none."""
         self.base, self.overrides, self._canary = base, tuple(overrides), canary or base
-        self._matchers = [(_matcher(one.cluster), _matcher(one.consumer_group)) for one in self.overrides]
+        self._matchers = [  # fnmatch's translation has no backtracking that grows with the number of stars
+            tuple(re.compile(translate(pattern)).match for pattern in (one.cluster, one.consumer_group))
+            for one in self.overrides
+        ]
         self._of_groups: dict[tuple[str, str | None], Rules] = {}
         self._of_matches: dict[tuple[int, ...], Rules] = {(): base}
         for number in range(len(self.overrides)):
@@ -125,8 +128,3 @@ def _own_keys(rules: Rules) -> dict[str, dict[str, Any]]:
         for kind, of_kind in rules.kinds.items()
     }
     return {**own, OF_ALL: of_all}
-
-
-def _matcher(pattern: str) -> Callable[[str], Any]:
-    """fnmatch's translation has no backtracking that grows with the number of stars."""
-    return re.compile(translate(pattern)).match

@@ -113,6 +113,3 @@ class BrokerCoverage:
         if not brokers or not brokers <= explained.keys():
             return None
         return explained[min(brokers)]
-
-    def explains_anything(self) -> bool:
-        return bool(self.cluster_id or self.explained or self.masterless)

@@ -12,32 +12,30 @@ from udfs.alerts.alert import Finding, Transition
 from udfs.alerts.life import Evaluation, Reason, end, step
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_findings import (
+    CLUSTER_NAME_CONFLICT,
     CLUSTER_NO_DATA,
+    NAME_SERVER_UNREACHABLE,
+    SLOW_COLLECTOR,
     explains,
     find_brokers_no_data,
     find_brokers_without_master,
     find_cluster_no_data,
+    find_name_conflict,
+    find_name_servers,
+    find_slow_collector,
+    find_stopped_collectors,
     open_id,
+    step_skew,
 )
 from udfs.brokers.cluster_state import (
     ClusterState,
-    Tick,
     note_no_data,
     note_nothing,
     note_retired,
     note_silent,
-    retired,
 )
 from udfs.brokers.mute_brokers import find_mute, find_unserved, note_mute
-from udfs.brokers.name_server_findings import (
-    CLUSTER_NAME_CONFLICT,
-    NAME_SERVER_UNREACHABLE,
-    find_name_conflict,
-    find_name_servers,
-)
-from udfs.brokers.rounds import missing_ms, scaled
-from udfs.brokers.skew_findings import step_skew
-from udfs.brokers.source_findings import SLOW_COLLECTOR, find_slow_collector, find_stopped_collectors
+from udfs.brokers.rounds import Tick, missing_ms, scaled
 from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, waits_under
 
 __all__ = [
@@ -91,7 +89,7 @@ def evaluate_cluster(
     cluster_state: ClusterState, cluster: str, tick: Tick, rules: Rules, failing: Mapping[str, str] = NOBODY_TELLS
 ) -> Overview:
     """Judge the cluster as of this tick. `failing` are brokers to which sends fail, each with the incident that says so
-    (gone_broker.failing_brokers).
+    (producers.findings.failing_brokers).
     """
     now_ms = tick.now_ms
     cluster_state.heartbeat_sample.forget()
@@ -100,7 +98,12 @@ def evaluate_cluster(
     cluster_state.rounds.forget(now_ms)
     interval_ms = cluster_state.interval_ms = cluster_state.rounds.interval_ms(now_ms)
     rules = scaled(rules, interval_ms, cluster_state.rounds.usual_gap_ms(now_ms))
-    tick = _without_forgotten(cluster_state, cluster_state.rounds.together(now_ms))
+    tick = cluster_state.rounds.together(now_ms)
+    if not tick.is_own:  # a broker that really answers is no longer forgotten
+        for broker_name in tick.answered & cluster_state.forgotten_ms.keys():
+            del cluster_state.forgotten_ms[broker_name]
+    forgotten = frozenset(cluster_state.forgotten_ms)
+    tick = replace(tick, asked=tick.asked - forgotten, answered=tick.answered - forgotten)
     late_ms = now_ms - max(rules.heartbeat_late_ms - HEARTBEAT_MS, HEARTBEAT_MS, interval_ms + 10_000)
     nothing_ms = cluster_state.nothing_ms
     gap_ms = note_nothing(cluster_state, tick, late_ms)
@@ -135,12 +138,13 @@ def evaluate_cluster(
         cluster_state, dict(find_brokers_without_master(cluster_state, cluster, now_ms, rules)), failing
     )
     transitions += _step(cluster_state, BROKER_WITHOUT_MASTER, masterless, now_ms, share, rules)
-    slow = dict(find_slow_collector(cluster_state, cluster, now_ms))
-    transitions += _step(cluster_state, SLOW_COLLECTOR, slow, now_ms, share, rules)
-    name_servers = dict(find_name_servers(cluster_state, cluster, now_ms))
-    transitions += _step(cluster_state, NAME_SERVER_UNREACHABLE, name_servers, now_ms, share, rules)
-    conflict = dict(find_name_conflict(cluster_state, cluster, now_ms))
-    transitions += _step(cluster_state, CLUSTER_NAME_CONFLICT, conflict, now_ms, share, rules)
+    for kind, find in (
+        (SLOW_COLLECTOR, find_slow_collector),
+        (NAME_SERVER_UNREACHABLE, find_name_servers),
+        (CLUSTER_NAME_CONFLICT, find_name_conflict),
+    ):
+        findings = dict(find(cluster_state, cluster, now_ms))
+        transitions += _step(cluster_state, kind, findings, now_ms, share, rules)
     transitions += step_skew(cluster_state, cluster, now_ms, rules)
     is_dark = bool(tick.asked) and without_data == tick.asked
     all_without_data = frozenset(without_data | cluster_state.no_data_ms.keys())
@@ -148,7 +152,11 @@ def evaluate_cluster(
         tick,
         rules,
         all_without_data,
-        _just_missed(cluster_state, all_without_data, now_ms - missing_ms(rules, interval_ms)),
+        frozenset(
+            name
+            for name in all_without_data
+            if cluster_state.answered_ms.get(name, 0) > now_ms - missing_ms(rules, interval_ms)
+        ),
         resumed,
         frozenset(cluster_state.silent_ms),
         _explained(cluster_state, before, now_ms, rules),
@@ -186,17 +194,6 @@ def _after_producers(
     }
 
 
-def _without_forgotten(cluster_state: ClusterState, tick: Tick) -> Tick:
-    """What a person took for gone is not missed; a broker that really answers is no longer forgotten."""
-    if not cluster_state.forgotten_ms:
-        return tick
-    if not tick.is_own:
-        for broker_name in tick.answered & cluster_state.forgotten_ms.keys():
-            del cluster_state.forgotten_ms[broker_name]
-    forgotten = cluster_state.forgotten_ms.keys()
-    return replace(tick, asked=tick.asked - forgotten, answered=tick.answered - forgotten)
-
-
 def _resumed(cluster_state: ClusterState, tick: Tick, without_data: frozenset[str], missing: int) -> frozenset[str]:
     """Brokers with data now that had been missed for longer than lost rounds explain; notes that they give data."""
     resumed = set()
@@ -210,14 +207,9 @@ def _resumed(cluster_state: ClusterState, tick: Tick, without_data: frozenset[st
     return frozenset(resumed)
 
 
-def _just_missed(cluster_state: ClusterState, without_data: frozenset[str], since_ms: int) -> frozenset[str]:
-    """Of these brokers those that gave data after `since_ms`."""
-    return frozenset(name for name in without_data if cluster_state.answered_ms.get(name, 0) > since_ms)
-
-
 def _give_up(cluster_state: ClusterState, now_ms: int) -> Iterator[Transition]:
     """Unheard brokers that people have retired. A dead one is never given up: that takes a decision."""
-    for broker_name in list(retired(cluster_state)):
+    for broker_name in filter(cluster_state.is_retired, sorted(cluster_state.gone_ms)):
         for of_brokers in (
             cluster_state.gone_ms,
             cluster_state.no_data_ms,

@@ -1,12 +1,16 @@
-"""What is wrong with a cluster's brokers as a monitor sees them; each rule names its nearest innocent case."""
+"""What is wrong with a cluster's brokers, NameServers, clocks, collectors. Each rule names its next innocent case."""
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
-from udfs.alerts.alert import Finding, Incident
+from udfs.alerts.alert import Finding, Incident, Text, Transition
+from udfs.alerts.life import Evaluation, step
+from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import Rules
-from udfs.brokers import cluster_prose
-from udfs.brokers.cluster_state import ClusterState, Tick
+from udfs.brokers.cluster_state import ClusterState
+from udfs.brokers.rounds import SLOW_MS, Tick
 from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER
 
 CLUSTER_NO_DATA = "cluster_no_data"
@@ -17,6 +21,13 @@ NO_MASTER = "no_master"
 
 FOUND_MS = 40_000
 """After its last heartbeat a silent broker is found so late: a heartbeat interval, and the next one's delay."""
+
+WHY = {
+    NOT_ANSWERING: "the others do not answer the collector",
+    COLLECTOR_SILENT: "its collector sends nothing",
+    NOTHING_ARRIVES: "no heartbeat of a client arrives",
+}
+"""Cause of a cluster without data → the reason as the summary gives it."""
 
 WITHOUT_MASTER_MS = 30_000
 """Until every client has polled the route: a master that restarts is back sooner."""
@@ -35,6 +46,12 @@ def find_cluster_no_data(
     cause = NOT_ANSWERING
     if tick.is_own:
         cause = NOTHING_ARRIVES if cluster_state.nothing_ms is not None else COLLECTOR_SILENT
+    lacking, answering = sorted(without_data), len(tick.asked) - len(without_data)
+    advice = {
+        NOT_ANSWERING: f"Check that {some(lacking)} run and that the collector reaches them (network, ACL).",
+        COLLECTOR_SILENT: f"Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka.",
+        NOTHING_ARRIVES: f"Check that the agents of cluster {cluster} run and reach Kafka.",
+    }[cause]
     yield (
         CLUSTER_NO_DATA,
         Finding(
@@ -42,11 +59,14 @@ def find_cluster_no_data(
             cause=cause,
             severity="error",
             since_ms=since_ms,
-            text=cluster_prose.describe_cluster_no_data(
-                cluster, cause, sorted(without_data), len(tick.asked), since_ms
+            text=Text(
+                f"Only {answering} of {count(len(tick.asked), 'broker')} of cluster {cluster} "
+                f"{'has' if answering == 1 else 'have'} given data since {clock(since_ms)}: {WHY[cause]}. The state of "
+                "its groups is unknown; open alerts stay open.",
+                advice,
             ),
             labels={"cluster": cluster},
-            evidence={"asked": sorted(tick.asked), "without_data": sorted(without_data)},
+            evidence={"asked": sorted(tick.asked), "without_data": lacking},
             is_missing=True,
             is_ready=now_ms >= since_ms + rules.no_data_page_ms,
         ),
@@ -67,19 +87,34 @@ def find_brokers_no_data(
         since_ms = min(place[broker_name] for place in places if broker_name in place)
         if now_ms < since_ms + rules.no_data_ms:
             continue
-        cause = CLIENTS_SILENT
-        if broker_name in seldom_ms:
-            cause = ANSWERS_SELDOM
-        elif broker_name in cluster_state.no_data_ms:
-            cause = NOT_ANSWERING
+        not_answering = NOT_ANSWERING if broker_name in cluster_state.no_data_ms else CLIENTS_SILENT
+        cause = ANSWERS_SELDOM if broker_name in seldom_ms else not_answering
         share = cluster_state.missed.share(broker_name)
         ready_ms = since_ms + rules.no_data_page_ms
         if cause == CLIENTS_SILENT:  # where heartbeats come late, each of them ends a silence that looks long
             ready_ms = max(ready_ms, cluster_state.silent_at_ms.get(broker_name, 0) + rules.no_data_page_ms - FOUND_MS)
-        evidence: dict[str, Any] = {"topics": cluster_state.topics.get(broker_name, 0)}
+        topics = cluster_state.topics.get(broker_name, 0)
+        serves = f"It serves {count(topics, 'topic')}; alerts on its queues are inhibited by this one."
+        advice = f"Check that {broker_name} runs and is reachable (process, disk, network); restart it if not."
+        if cause == ANSWERS_SELDOM:
+            text = Text(
+                f"Broker {broker_name} of cluster {cluster} has missed {share:.0%} of the newest poll rounds since "
+                f"{clock(since_ms)}: it answers the collector only intermittently. {serves}",
+                advice,
+            )
+        else:
+            why = (
+                "none of its clients reaches it, although they reach other brokers"
+                if cause == CLIENTS_SILENT
+                else "it does not answer the collector"
+            )
+            text = Text(
+                f"Broker {broker_name} of cluster {cluster} has given no data since {clock(since_ms)}: {why}. {serves}",
+                f"{advice} If it was removed: balancewatch forget --cluster {cluster} --broker {broker_name}",
+            )
+        evidence: dict[str, Any] = {"topics": topics}
         if cause == ANSWERS_SELDOM:
             evidence["missed_rounds_share"] = share
-        topics = cluster_state.topics.get(broker_name, 0)
         yield (
             f"{BROKER_NO_DATA} {broker_name}",
             Finding(
@@ -87,7 +122,7 @@ def find_brokers_no_data(
                 cause=cause,
                 severity="critical",
                 since_ms=since_ms,
-                text=cluster_prose.describe_broker_no_data(cluster, broker_name, cause, topics, since_ms, share),
+                text=text,
                 labels={"cluster": cluster, "broker_name": broker_name},
                 broker_name=broker_name,
                 evidence=evidence,
@@ -103,6 +138,7 @@ def find_brokers_without_master(
 ) -> Iterator[tuple[str, Finding]]:
     """Kind 17. A broker is masterless when routes name only slaves of it. Not: a master that restarts."""
     for broker_name, since_ms in sorted(cluster_state.without_master_ms.items()):
+        topics = cluster_state.topics.get(broker_name, 0)
         yield (
             f"{BROKER_WITHOUT_MASTER} {broker_name}",
             Finding(
@@ -110,12 +146,15 @@ def find_brokers_without_master(
                 cause=NO_MASTER,
                 severity="error",
                 since_ms=since_ms,
-                text=cluster_prose.describe_broker_without_master(
-                    cluster, broker_name, cluster_state.topics.get(broker_name, 0), since_ms
+                text=Text(
+                    f"Broker {broker_name} of cluster {cluster} has had no master since {clock(since_ms)}: producers "
+                    f"cannot write to it, and ordered consumers get no locks. Its {count(topics, 'topic')} can be read "
+                    "only from slaves with slaveReadEnable = true (off by default).",
+                    f"Bring the master of {broker_name} back (brokerId 0).",
                 ),
                 labels={"cluster": cluster, "broker_name": broker_name},
                 broker_name=broker_name,
-                evidence={"topics": cluster_state.topics.get(broker_name, 0)},
+                evidence={"topics": topics},
                 inhibited_by=open_id(cluster_state, f"{BROKER_NO_DATA} {broker_name}", now_ms, rules),
                 is_ready=now_ms >= since_ms + WITHOUT_MASTER_MS,
             ),
@@ -133,3 +172,320 @@ def explains(incident: Incident, now_ms: int, rules: Rules) -> bool:
     kind = rules.of_kind(incident.kind)
     soon_ms = incident.started_at_ms + max(rules.no_data_page_ms, kind.pending_ms) + rules.settle_ms
     return kind.is_enabled and (incident.has_fired or now_ms < soon_ms)
+
+
+SLOW_COLLECTOR = "slow_collector"
+
+SLOW_ROUNDS = "slow_rounds"
+NO_CLOCK, EVENTS_DROPPED = "no_clock", "events_dropped"
+
+SURE_GAPS = 3
+
+
+def find_slow_collector(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+    """Kind 18. A cluster's rounds are slow when they come, or are meant to come, more than 30 s apart.
+
+    Not slow: a cluster that was away once.
+    """
+    slow = [
+        source for source in cluster_state.rounds.live(now_ms) if not source.is_own and source.interval_ms() > SLOW_MS
+    ]
+    sure = [source for source in slow if len(source.gaps_ms) >= SURE_GAPS or (source.reported_ms or 0) > SLOW_MS]
+    interval_ms = cluster_state.rounds.interval_ms(now_ms)
+    if not sure or interval_ms <= SLOW_MS:
+        return
+    known = cluster_state.incidents.get(SLOW_COLLECTOR)
+    since_ms = known.started_at_ms if known else now_ms
+    yield (
+        SLOW_COLLECTOR,
+        Finding(
+            kind=SLOW_COLLECTOR,
+            cause=SLOW_ROUNDS,
+            severity="warning",
+            since_ms=since_ms,
+            text=Text(
+                f"The poll rounds of cluster {cluster} are {round(interval_ms / 1000)} s apart. Changes between two "
+                "rounds are missed: clients that alternate on a queue (double_consumed_queue), short freezes, quick "
+                "reconnects. Other findings are up to two rounds late.",
+                "Lower collector.interval_seconds. If the rounds themselves take that long, find the clients or "
+                "brokers that do not answer (collector's log), or let a second collector read some of the groups.",
+            ),
+            labels={"cluster": cluster},
+            evidence={"interval_ms": interval_ms, "told_ms": max(one.reported_ms or 0 for one in sure) or None},
+        ),
+    )
+
+
+def find_stopped_collectors(
+    cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules
+) -> Iterator[tuple[str, Finding]]:
+    """Kind 15, of one collector: what it alone spoke for gives no data.
+
+    Not without data: what another collector speaks for too; a broker that left service; a group that a person forgot.
+    Silence counts while another collector continues, and not in a gap of all of them.
+    """
+    for name, source in cluster_state.rounds.stopped(now_ms).items():
+        silent_ms = cluster_state.rounds.silent_since_ms(name)
+        if now_ms <= silent_ms + source.lifetime_ms():
+            continue
+        groups = cluster_state.rounds.lost_groups(name, now_ms)
+        brokers = sorted(cluster_state.rounds.lost_brokers(name, now_ms) - cluster_state.forgotten_ms.keys())
+        if groups == [] and not brokers:
+            continue
+        of_groups = "all groups that no other collector reads" if groups is None else count(len(groups), "group")
+        lost = [*([] if groups == [] else [of_groups]), *(f"broker {broker_name}" for broker_name in brokers)]
+        yield (
+            f"{CLUSTER_NO_DATA} {name}",
+            Finding(
+                kind=CLUSTER_NO_DATA,
+                cause=COLLECTOR_SILENT,
+                severity="error",
+                since_ms=source.now_ms,
+                text=Text(
+                    f"Collector {name} of cluster {cluster} has sent nothing since {clock(source.now_ms)}, while "
+                    f"another one runs. No other collector reads {some(lost)}: their state is unknown, and no new "
+                    "alert fires for them.",
+                    f"Check that collector {name} runs and reaches Kafka, or let another collector read its part. If "
+                    f"it was removed: balancewatch forget --cluster {cluster} --collector {shlex.quote(name)}",
+                ),
+                labels={"cluster": cluster, "collector": name},
+                evidence={"collector": name, "groups": groups, "brokers": brokers},
+                is_missing=True,
+                is_ready=now_ms >= silent_ms + rules.no_data_page_ms,
+            ),
+        )
+
+
+def find_no_clock(cluster: str, since_ms: int, *, has_ahead: bool) -> Finding:
+    """Kind 15, cause no_clock. A cluster has no clock when its events arrive for no_data_page_ms, or three rounds,
+    without a tick.
+    """
+    ahead = (
+        "The collector's clock is ahead of Kafka's, so its clock events are refused (clock_skew): correct it. "
+        if has_ahead
+        else ""
+    )
+    return Finding(
+        kind=CLUSTER_NO_DATA,
+        cause=NO_CLOCK,
+        severity="error",
+        since_ms=since_ms,
+        text=Text(
+            f"Cluster {cluster} has had no clock events since {clock(since_ms)}, although other events arrive. Its "
+            "groups are not evaluated: no alert on them fires or resolves.",
+            f"{ahead}Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka. Without a "
+            "collector, `balancewatch run` sends the clock events; if it cannot, its log says why.",
+        ),
+        labels={"cluster": cluster},
+        is_missing=True,
+    )
+
+
+def find_dropped(cluster: str, shard: int, dropped: int, since_ms: int, inhibited_by: str | None) -> Finding:
+    """What waited for a tick for too long in one shard; the rest of its rule is in streaming/queries/waiting.py."""
+    return Finding(
+        kind=CLUSTER_NO_DATA,
+        cause=EVENTS_DROPPED,
+        severity="error",
+        since_ms=since_ms,
+        text=Text(
+            f"Shard {shard} has dropped the oldest {dropped} events of cluster {cluster} since {clock(since_ms)}, "
+            "because too many wait for a clock event, and continues to drop events. Kafka still has them.",
+            f"Check that the collector of cluster {cluster} runs and reaches Kafka. `balancewatch replay` evaluates "
+            "the dropped events.",
+        ),
+        labels={"cluster": cluster, "shard": str(shard)},
+        evidence={"dropped": dropped, "shard": shard},
+        inhibited_by=inhibited_by,
+        is_missing=True,
+    )
+
+
+def find_dropped_sends(cluster: str, dropped: int, since_ms: int) -> Finding:
+    """What producers told and waited for a tick for too long; the rest of its rule: udfs.producers.fleet."""
+    return Finding(
+        kind=CLUSTER_NO_DATA,
+        cause=EVENTS_DROPPED,
+        severity="error",
+        since_ms=since_ms,
+        text=Text(
+            f"The oldest {dropped} runs of sends of cluster {cluster} were dropped, because too many wait for a clock "
+            f"event, and more will be. No alert on a broker covers the time before {clock(since_ms)}. Kafka still has "
+            "the events.",
+            f"Check that the collector of cluster {cluster} runs and reaches Kafka. Without a collector, `balancewatch "
+            "run` sends the clock events; if it cannot, its log says why.",
+        ),
+        labels={"cluster": cluster, "events": "sends"},
+        evidence={"dropped": dropped},
+        is_missing=True,
+    )
+
+
+NAME_SERVER_UNREACHABLE, CLUSTER_NAME_CONFLICT = "name_server_unreachable", "cluster_name_conflict"
+SOME_UNREACHABLE, ALL_UNREACHABLE = "some_unreachable", "all_unreachable"
+TWO_CLUSTERS = "two_clusters"
+
+CONFLICT_MS = 30_000
+"""A broker registers at each NameServer every 30 s: until then two of them may know two addresses of it."""
+
+
+def find_name_servers(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+    """A NameServer is unreachable when no collector that is configured with it got an answer for two rounds.
+
+    An error when none answers; a warning while another one does. Not unreachable: one that missed a single round.
+    """
+    sources = list(cluster_state.rounds.collectors(now_ms).values())
+    listed = {name for source in sources for name in source.name_servers}
+    reached = {name for source in sources for name in source.name_servers if name not in source.unreachable_ms}
+    away = sorted(listed - reached)
+    if not away:
+        return
+    effect = (
+        f"Clients and brokers use {some(sorted(reached))} until then."
+        if reached
+        else "Running clients keep their routes, but new clients cannot start, and routes do not change. The "
+        "collector still polls the brokers."
+    )
+    rounds = [source for source in sources if source.unreachable_ms.keys() & set(away)]
+    since_ms = min(source.unreachable_ms[name] for source in rounds for name in away if name in source.unreachable_ms)
+    yield (
+        NAME_SERVER_UNREACHABLE,
+        Finding(
+            kind=NAME_SERVER_UNREACHABLE,
+            cause=SOME_UNREACHABLE if reached else ALL_UNREACHABLE,
+            severity="warning" if reached else "error",
+            since_ms=since_ms,
+            text=Text(
+                f"NameServer {some(away)} of cluster {cluster} {'has' if len(away) == 1 else 'have'} not answered "
+                f"since {clock(since_ms)}. {effect}",
+                f"Check that the NameServer process runs on {some(away)} (mqnamesrv, port 9876) and that the "
+                "collector reaches it.",
+            ),
+            labels={"cluster": cluster},
+            evidence={"unreachable": away, "name_servers": sorted(listed)},
+            is_ready=any(source.now_ms > since_ms for source in rounds),
+        ),
+    )
+
+
+def find_name_conflict(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+    """Two clusters share one name when two live collectors got answers from brokers of the same names at
+    other addresses.
+
+    Not two clusters: collectors that share at least one broker; a broker that moved to another address meanwhile.
+    """
+    collectors = cluster_state.rounds.collectors(now_ms)
+    pairs = []
+    for one, other in combinations(collectors, 2):
+        known, others = collectors[one].addresses, collectors[other].addresses
+        common = known.keys() & others.keys()
+        if common and all(known[name] != others[name] for name in common):
+            pairs.append((one, other))
+    if not pairs:
+        return
+    incident = cluster_state.incidents.get(CLUSTER_NAME_CONFLICT)
+    since_ms = incident.started_at_ms if incident else now_ms
+    names = sorted({name for pair in pairs for name in pair})
+    yield (
+        CLUSTER_NAME_CONFLICT,
+        Finding(
+            kind=CLUSTER_NAME_CONFLICT,
+            cause=TWO_CLUSTERS,
+            severity="error",
+            since_ms=since_ms,
+            text=Text(
+                f"Collectors {some(names)} have published two clusters under the name {cluster} since "
+                f"{clock(since_ms)}: brokers with the same names have different addresses. Alerts on its groups mix "
+                "both clusters and are inhibited.",
+                "Give one of the collectors another collector.cluster, restart it, then run: balancewatch forget "
+                f"--cluster {cluster}",
+            ),
+            labels={"cluster": cluster},
+            evidence={"collectors": {name: collectors[name].addresses for name in names}},
+            is_ready=now_ms >= since_ms + CONFLICT_MS,
+        ),
+    )
+
+
+CLOCK_SKEW = "clock_skew"
+CLOCK_AHEAD, CLOCK_OUT_OF_STEP = "clock_ahead", "clock_out_of_step"
+
+AHEAD_OVER_MS = 120_000
+"""A clock that sent nothing from the future for so long has been set right."""
+
+NAMED = 5
+
+
+def step_skew(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Transition]:
+    """Judge the clocks as of now."""
+    findings = dict(find_skew(cluster_state, cluster, now_ms))
+    yield from step(
+        cluster_state.incidents, cluster_state.windows, CLOCK_SKEW, findings, lambda _: Evaluation(now_ms), rules
+    )
+
+
+def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+    """Kind 19. A clock is out of step when it is more than 10 s off Kafka's, and stays so; one finding a role.
+
+    One that is more than a minute ahead tells a time that is not taken, so it moves nothing. Not out of step: a source
+    whose messages come as late as its rounds are apart.
+    """
+    over_ms = max(AHEAD_OVER_MS, 3 * cluster_state.interval_ms)
+    cluster_state.ahead = {name: seen for name, seen in cluster_state.ahead.items() if now_ms < seen[0] + over_ms}
+    ahead = {name: ahead_ms for name, (_, ahead_ms) in sorted(cluster_state.ahead.items())}
+    if ahead:
+        yield _finding(cluster_state, cluster, "clock", CLOCK_AHEAD, ahead, now_ms)
+    own_clocks = frozenset(name for name, source in cluster_state.rounds.sources.items() if source.is_own)
+    out_of_step = cluster_state.skew.out_of_step(cluster_state.interval_ms, own_clocks, ahead.values())
+    found = {role: dict(machines) for role, machines in out_of_step.items()}
+    for skew in cluster_state.rounds.skews(now_ms):
+        if skew.machine not in found.get("collector", {}):
+            found.setdefault(skew.role, {}).setdefault(skew.machine, skew.ahead_ms)
+    for role, machines in sorted(found.items()):
+        yield _finding(cluster_state, cluster, role, CLOCK_OUT_OF_STEP, machines, now_ms)
+
+
+def _finding(
+    cluster_state: ClusterState, cluster: str, role: str, cause: str, machines: Mapping[str, int], now_ms: int
+) -> tuple[str, Finding]:
+    key = f"{CLOCK_SKEW} {role}"
+    known = cluster_state.incidents.get(key)
+    since_ms = known.started_at_ms if known else now_ms
+    names = sorted(machines)
+    return key, Finding(
+        kind=CLOCK_SKEW,
+        cause=cause,
+        severity="warning",
+        since_ms=since_ms,
+        text=_describe(cluster, role, cause, machines, since_ms),
+        labels={"cluster": cluster, "role": role},
+        broker_name=",".join(names) if role == "broker" and len(names) <= NAMED else None,
+        client_id=names[0] if role == "client" and len(names) == 1 else None,
+        evidence={"role": role, "ahead_ms": dict(sorted(machines.items()))},
+    )
+
+
+def _describe(cluster: str, role: str, cause: str, machines: Mapping[str, int], since_ms: int) -> Text:
+    worst = sorted(machines, key=lambda name: (-abs(machines[name]), name))
+    off = join_words(
+        [
+            f"{name} by {round(abs(machines[name]) / 1000)} s {'ahead' if machines[name] > 0 else 'behind'}"
+            for name in worst[:NAMED]
+        ]
+    )
+    more = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
+    advice = (
+        f"Correct the clock of {join_words(worst[:NAMED])} (chrony or ntpd), or find out why its messages arrive late."
+    )
+    if cause == CLOCK_AHEAD:
+        return Text(
+            f"Clock events of cluster {cluster} have been ahead of Kafka's time since {clock(since_ms)}: {off}{more}. "
+            "They are quarantined, and no group is evaluated at them.",
+            advice,
+        )
+    what = {"broker": "brokers", "client": "clients", "collector": "collectors"}.get(role, role)
+    return Text(
+        f"Clocks of {what} of cluster {cluster} have differed from Kafka's since {clock(since_ms)}: {off}{more}. "
+        "Findings use Kafka's time and stay correct; the times in the logs of these machines are wrong.",
+        advice,
+    )

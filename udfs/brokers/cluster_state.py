@@ -2,27 +2,70 @@
 reported.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from udfs.alerts.alert import Incident
-from udfs.alerts.flapping import Window
+from udfs.alerts.life import Window
 from udfs.brokers.heartbeat_sample import HeartbeatSample
-from udfs.brokers.missed_rounds import MissedRounds
 from udfs.brokers.rounds import Rounds, Tick
 from udfs.brokers.skew import Skew
 
-__all__ = [
-    "ClusterState",
-    "QueueChange",
-    "Tick",
-    "note_no_data",
-    "note_nothing",
-    "note_retired",
-    "note_silent",
-    "retired",
-]
+WINDOW_MS = 300_000
+LEAST_ROUNDS, MOST_ROUNDS = 6, 60
+
+TWICE = 2
+"""A broker that was away once and came back is no seldom one."""
+
+SELDOM_SHARE, END_SHARE = 0.55, 0.4
+"""Who misses every other round is no seldom one, whichever way the window cuts it: its queues are judged still."""
+
+
+@dataclass
+class MissedRounds:
+    """The share of the newest rounds that a broker missed: one that answers one round of ten is as good as gone.
+
+    `missed` has a broker's newest rounds, a 1 for each it missed, the newest last; who missed none is not in it.
+
+    `rounds` counts the rounds so far, up to MOST_ROUNDS. `seldom_ms` is since when a broker misses most of them.
+    """
+
+    rounds: int = 0
+    missed: dict[str, str] = field(default_factory=dict)
+    seldom_ms: dict[str, int] = field(default_factory=dict)
+
+    def note(self, now_ms: int, asked: Iterable[str], without_data: Iterable[str], interval_ms: int) -> None:
+        """One round of the cluster's."""
+        span = WINDOW_MS // interval_ms if interval_ms else MOST_ROUNDS
+        span = min(max(span, LEAST_ROUNDS), MOST_ROUNDS)
+        missing, known = set(without_data), set(asked)
+        before, self.rounds = self.rounds, min(self.rounds + 1, MOST_ROUNDS)
+        for broker_name in missing - self.missed.keys():
+            self.missed[broker_name] = "0" * before
+        for broker_name, so_far in list(self.missed.items()):
+            rounds = (so_far + ("1" if broker_name in missing else "0"))[-span:]
+            if broker_name not in known or "1" not in rounds:
+                del self.missed[broker_name]
+            else:
+                self.missed[broker_name] = rounds
+        for broker_name, rounds in self.missed.items():
+            is_most = rounds.count("1") > SELDOM_SHARE * len(rounds) + 0.5
+            if len(rounds) >= LEAST_ROUNDS and is_most and f"0{rounds}".count("01") >= TWICE:
+                first_ms = now_ms - (len(rounds) - 1 - rounds.index("1")) * interval_ms
+                self.seldom_ms.setdefault(broker_name, first_ms)
+        for broker_name in list(self.seldom_ms):
+            if self.share(broker_name) < END_SHARE:
+                del self.seldom_ms[broker_name]
+
+    def share(self, broker_name: str) -> float:
+        """Of its newest rounds, 0 to 1."""
+        rounds = self.missed.get(broker_name, "")
+        return round(rounds.count("1") / len(rounds), 2) if rounds else 0.0
+
+    def drop(self, broker_name: str) -> None:
+        self.missed.pop(broker_name, None)
+        self.seldom_ms.pop(broker_name, None)
 
 
 STILL_THERE_MS = 60_000
@@ -152,15 +195,18 @@ class ClusterState:
             self.gone_ms,
             self.silent_ms,
             self.topics,
+            self.lost_topics,
+            self.lingering,
+            self.mute_ms,
+            self.mute_at_ms,
+            self.offsets_ms,
         )
-        for of_brokers in (*places, self.silent_ms, self.topics, self.lost_topics, self.lingering):
-            of_brokers.pop(broker_name, None)
+        for of_broker in places:
+            of_broker.pop(broker_name, None)
         self.missed.drop(broker_name)
         self.rounds.drop_broker(broker_name)
         self.heartbeat_sample.drop(broker_name)
         self.pulls.drop(broker_name)
-        for times_ms in (self.mute_ms, self.mute_at_ms, self.offsets_ms):
-            times_ms.pop(broker_name, None)
         about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]
         return [self.incidents.pop(key) for key in about]
 
@@ -196,13 +242,6 @@ def note_retired(cluster_state: ClusterState, tick: Tick, heard: frozenset[str])
         elif broker_name not in tick.asked | cluster_state.no_data_ms.keys() | cluster_state.silent_ms.keys():
             del cluster_state.left_ms[broker_name]
             cluster_state.lost_topics.pop(broker_name, None)
-
-
-def retired(cluster_state: ClusterState) -> Iterator[str]:
-    """Unheard brokers that nobody asks, because people have moved all that was theirs."""
-    for broker_name in sorted(cluster_state.gone_ms):
-        if cluster_state.is_retired(broker_name):
-            yield broker_name
 
 
 def note_silent(cluster_state: ClusterState, tick: Tick, late_ms: int, without_data: frozenset[str]) -> frozenset[str]:

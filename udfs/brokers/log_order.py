@@ -49,7 +49,10 @@ class LogOrder:
 
     def behind(self, cluster: str) -> list[Behind]:
         """Each broker, each client that is far behind, who is ahead of one; none of a log written as it happened."""
-        if not self._is_written_at_once():
+        times = [time_ms for _, _, _, time_ms in self._events]
+        span_ms = max(times, default=0) - min(times, default=0)
+        is_at_once = (self._last_ingest_ms - self._first_ingest_ms) * FASTER < span_ms
+        if len(times) < WINDOWS or span_ms < AT_ONCE_MS or not is_at_once:
             return []
         least: dict[tuple[str, str], dict[int, int]] = {}
         newest: dict[tuple[str, str], int] = {}
@@ -75,13 +78,6 @@ class LogOrder:
             for key, behind_ms in steady.items()
             if key[0] in BROKER_SOURCES or behind_ms >= LEAST_MS or (is_apart and behind_ms <= STEADY_MS)
         ]
-
-    def _is_written_at_once(self) -> bool:
-        if len(self._events) < WINDOWS:
-            return False
-        times = [time_ms for _, _, _, time_ms in self._events]
-        span_ms = max(times) - min(times)
-        return span_ms >= AT_ONCE_MS and (self._last_ingest_ms - self._first_ingest_ms) * FASTER < span_ms
 
 
 def _steady(least_ms: list[int]) -> int | None:

@@ -11,8 +11,9 @@ from udfs.alerts.alert import Finding, Text
 from udfs.alerts.prose import clock, count, some
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import NO_PULLS, Unasked
-from udfs.brokers.cluster_state import ClusterState, Tick
+from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.heartbeat_sample import WITNESSES
+from udfs.brokers.rounds import Tick
 from udfs.rocketmq.process import process_of
 
 PULLS_MISSING = "pulls_missing"

@@ -138,24 +138,18 @@ class Rounds:
     resumed_ms: int = 0
 
     def note(self, tick: Tick) -> None:
-        """Take one source's round in."""
+        """Take one source's round in. A collector that still runs has its brokers again after its next round."""
         if not tick.is_own and all(source.is_own for source in self.live(tick.now_ms)):
             self.resumed_ms = max(tick.now_ms, self.resumed_ms)
         known = self.sources.get(tick.source)
         if known is None:
             known = self.sources[tick.source] = Source(tick.now_ms - 1, tick.is_own)
         known.take(tick)
-        if not tick.is_own:
-            self._take_over(known)
-
-    def _take_over(self, newest: Source) -> None:
-        """Take the brokers that a collector asks out of the older rounds of the others: they are not lost with those.
-
-        A collector that still runs has them again after its next round.
-        """
-        for source in self.sources.values():
-            if not source.is_own and source.now_ms < newest.now_ms:
-                source.asked = [name for name in source.asked if name not in newest.asked]
+        if tick.is_own:
+            return
+        for source in self.sources.values():  # its brokers are not lost with the older rounds of other collectors
+            if not source.is_own and source.now_ms < known.now_ms:
+                source.asked = [name for name in source.asked if name not in known.asked]
 
     def is_news(self, tick: Tick) -> bool:
         """Whether it is its source's newest."""

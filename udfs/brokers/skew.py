@@ -5,7 +5,7 @@ behind them is behind, or they are always sent late: either way their times are 
 source that stands still, one that shrinks a log that is being caught up with: both say nothing of a clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -94,15 +94,11 @@ class Skew:
             return None
         (_, first_ms), (_, second_ms) = windows
         source, _, machine = key.partition(" ")
-        if source == CLOCK and not self._is_even(machine, dict(windows)):
-            return None
+        waited = self.waited.get(machine, {})
+        if source == CLOCK and any(waited.get(window, lag_ms) - lag_ms > STEADY_MS for window, lag_ms in windows):
+            return None  # a past is caught up with: events lag less and less
         lag = min(first_ms, second_ms)
         return lag if abs(first_ms - second_ms) <= STEADY_MS and abs(lag) <= MOST_MS else None
-
-    def _is_even(self, machine: str, windows: Mapping[int, int]) -> bool:
-        """Whether a clock's events all lag by as much: where a past is caught up with, they do so less and less."""
-        waited = self.waited.get(machine, {})
-        return all(waited.get(window, least_ms) - least_ms <= STEADY_MS for window, least_ms in windows.items())
 
     def _waiting_ms(self) -> int:
         """By how much more than usual the newest clock events lagged: they may have waited for late events."""
@@ -144,7 +140,8 @@ class Skew:
         """
         least_ms = least_reported_ms(interval_ms)
         found: dict[str, dict[str, int]] = {}
-        collectors = dict(self._collectors(own_clocks))
+        clocks = {key.partition(" ")[2]: self._lag(key) for key in sorted(self.lags) if key.startswith(f"{CLOCK} ")}
+        collectors = {name: lag for name, lag in clocks.items() if lag is not None and name not in own_clocks}
         bases = {min(collectors.values(), default=0), *(-ahead for ahead in ahead_ms)}
         for machine, lag in collectors.items():
             if abs(lag) > least_ms:
@@ -176,13 +173,6 @@ class Skew:
     def _least_ms(self, source: str, machine: str, interval_ms: int) -> int:
         is_seldom = source in BROKER_SOURCES and machine in self.missed
         return least_reported_ms(max(interval_ms, HEARTBEAT_MS) if is_seldom else interval_ms)
-
-    def _collectors(self, own_clocks: frozenset[str]) -> Iterator[tuple[str, int]]:
-        for key in sorted(self.lags):
-            source, _, machine = key.partition(" ")
-            lag = self._lag(key)
-            if source == CLOCK and machine not in own_clocks and lag is not None:
-                yield machine, lag
 
 
 def least_reported_ms(interval_ms: int) -> int:

@@ -14,15 +14,30 @@ PULL_THRESHOLD_FOR_QUEUE = 1_000
 PULL_BATCH = 32
 """DefaultMQPushConsumer.pullBatchSize: what the answer may add to the cache."""
 
+CONSUME_STOPPED_MS = 40_000
+"""How much longer than `consume_silence_ms` one slow message may take."""
+
 NO_MATCHED_MSG = "NO_MATCHED_MSG"
 """PullStatus: what came since is not for this group; the client moves on without consuming."""
 
 
-class Offsets(Protocol):
-    """What a pull tells of offsets (schemas/events.py)."""
+class Pull(Protocol):
+    """A pull request as the broker saw it (schemas/events.py)."""
 
     @property
+    def topic(self) -> str: ...
+    @property
+    def broker_name(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
     def broker_id(self) -> int: ...
+    @property
+    def client_addr(self) -> str | None: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def suggest_broker_id(self) -> int | None: ...
     @property
     def pull_offset(self) -> int: ...
     @property
@@ -89,7 +104,7 @@ class Consumption:
         return self.consumed_ms is not None and self.consumed_ms > time_ms
 
 
-def is_cache_full(pull: Offsets) -> bool:
+def is_cache_full(pull: Pull) -> bool:
     """Whether the client has more unconsumed, with the answer to this pull, than it pulls beyond."""
     if pull.commit_offset is None or pull.max_offset is None:
         return False
@@ -97,7 +112,7 @@ def is_cache_full(pull: Offsets) -> bool:
     return pull.pull_offset - pull.commit_offset + answer >= PULL_THRESHOLD_FOR_QUEUE
 
 
-def note_offsets(known: Consumption | None, pull: Offsets) -> Consumption | None:
+def note_offsets(known: Consumption | None, pull: Pull) -> Consumption | None:
     """What is known of the queue's consumption after this event."""
     commit_offset, max_offset, now_ms = pull.commit_offset, pull.max_offset, pull.event_time_ms
     if pull.broker_id:
@@ -119,10 +134,6 @@ def note_offsets(known: Consumption | None, pull: Offsets) -> Consumption | None
         known.asked_offset, known.asked_ms = pull.pull_offset, now_ms
     elif pull.pull_offset > known.asked_offset:
         known.asked_offset, known.asked_ms = pull.pull_offset, now_ms
-    known.commit_offset, known.max_offset, known.reported_ms, known.is_cache_full = (
-        commit_offset,
-        max_offset,
-        now_ms,
-        is_full,
-    )
+    known.commit_offset, known.max_offset = commit_offset, max_offset
+    known.reported_ms, known.is_cache_full = now_ms, is_full
     return known

@@ -16,7 +16,7 @@
     stopped pulling every queue, which is 10 or 12.
 10. frozen_client: a broker lists the owner, whose heartbeats are late. Not: a client whose heartbeats no broker tells.
 11. consume_stopped: the queue's committed offset stands still while messages wait, whatever the owner pulls. Not: one
-    slow message, which is given CONSUME_STOPPED_MS more. Of a queue without an owner (unjudged.py) no other cause
+    slow message, which is given CONSUME_STOPPED_MS more. Of a queue without an owner (verdicts.py) no other cause
     is asked.
 12. pull_stopped: the owner heartbeats, and has not pulled for PULL_MAX_IDLE_MS. Not: an owner whose cache was full at
     the newest pull, which need not pull until it has consumed some of it.
@@ -30,6 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from udfs.alerts.rules import PULL_MAX_IDLE_MS, Rules
+from udfs.groups.consumption import CONSUME_STOPPED_MS
 from udfs.groups.inference import SPLIT_VIEW, STALE_ROUTE
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE
 from udfs.groups.queue_state import NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
@@ -37,9 +38,6 @@ from udfs.groups.queue_state import NOT_CONSUMED, UNOWNED, QueueState, last_serv
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
 CONSUME_STOPPED = "consume_stopped"
-
-CONSUME_STOPPED_MS = 40_000
-"""How much longer than `consume_silence_ms` one slow message may take."""
 
 RECONNECTING_MS = 3 * PULL_MAX_IDLE_MS
 """An owner that has pulled nothing for so long is not excused by another new channel."""
@@ -144,19 +142,12 @@ def diagnose(
         since_ms = max(queue_state.consumption.since_ms, queue_state.share_since_ms)
         return Starvation(CONSUME_STOPPED, since_ms, None, queue_state.since_ms)
     if queue_state.verdict == NOT_CONSUMED:
-        given_ms = _given_ms(queue_state, evidence, silent_since_ms, broker_name)
+        joined_ms = evidence.joined_ms.get(broker_name, {}).get(queue_state.share.owner or "", 0)
+        # an owner whose channel has just opened pulls soon; one that reconnects all the time is reported all the same
+        given_ms = max(queue_state.share_since_ms, min(joined_ms, silent_since_ms + RECONNECTING_MS))
         silence = _diagnose_silence(queue_state, evidence, silent_since_ms, given_ms, rules, broker_name)
         return replace(silence, given_ms=given_ms)
     return None
-
-
-def _given_ms(queue_state: QueueState, evidence: Evidence, silent_since_ms: int, broker_name: str) -> int:
-    """Since when its owner has had the queue, and a channel to its broker: one that has just come back pulls soon.
-
-    One that comes back all the time and never pulls is told all the same.
-    """
-    joined_ms = evidence.joined_ms.get(broker_name, {}).get(queue_state.share.owner or "", 0)
-    return max(queue_state.share_since_ms, min(joined_ms, silent_since_ms + RECONNECTING_MS))
 
 
 def _diagnose_silence(
@@ -225,16 +216,11 @@ def _why_alive(
         return STRATEGY_GAP, None
     if evidence.unsubscribed:
         return MEMBER_NOT_SUBSCRIBED, evidence.unsubscribed[0]
-    is_kept = _keeps_lock(last_client_id, owner, evidence)
+    is_alive = last_client_id in evidence.orderly and last_client_id not in evidence.late
+    is_kept = is_alive and last_client_id != owner and owner not in evidence.pulled_last  # who pulled last has the lock
     if owner in evidence.orderly and (owner in evidence.pulling or is_kept or broker_name in evidence.masterless):
         return ORDER_LOCK, owner  # free 60 s after its holder is gone, asked for every 20 s: 80 s too
     return None
-
-
-def _keeps_lock(last_client_id: str | None, owner: str, evidence: Evidence) -> bool:
-    """Whether who pulled the queue last may still have its lock, and the owner has never won one of the topic."""
-    is_alive = last_client_id in evidence.orderly and last_client_id not in evidence.late
-    return is_alive and last_client_id != owner and owner not in evidence.pulled_last
 
 
 def _is_refused(queue_state: QueueState, now_ms: int, rules: Rules) -> bool:

@@ -6,16 +6,13 @@ process of a channel is udfs.rocketmq.process's, a broker without pulls udfs.bro
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from udfs.alerts.alert import Finding, Incident, brokers_of
 from udfs.alerts.prose import join_words, name_queues, some
 from udfs.brokers.broker_coverage import FrozenQueues
 from udfs.groups.diagnosis import CONSUME_STOPPED, FROZEN_CLIENT, PULL_STOPPED
-from udfs.groups.findings.queues import STALLED_QUEUE
-from udfs.groups.findings.starved import STARVED_QUEUE
+from udfs.groups.findings.queues import STALLED_QUEUE, STARVED_QUEUE
 from udfs.groups.state import GroupState
-from udfs.rocketmq.membership import Membership
 from udfs.rocketmq.process import process_of
 
 PROCESSES, UNSERVED = "processes", "unserved_brokers"
@@ -102,16 +99,10 @@ def _find_shared(findings: Mapping[str, Finding], state: GroupState, unserved: f
             finding.cause == FROZEN_CLIENT
             or (finding.cause == PULL_STOPPED and own is not None and own.has_fired and PROCESSES in known)
         ):
-            yield _Shared(key, finding, PROCESSES, _processes_of(finding, own, state.membership), own)
-
-
-def _processes_of(finding: Finding, own: Incident | None, membership: Membership) -> list[str]:
-    """The processes of the clients that the finding blames; of one that has left, as they were before."""
-    addrs = {member.client_id: member.client_addr for _, member in membership.members()}
-    queues: Mapping[str, Mapping[str, Any]] = finding.evidence["queues"]
-    client_ids = {one["client_id"] for one in queues.values() if one["cause"] == finding.cause and one["client_id"]}
-    known = set(own.evidence.get(PROCESSES, ())) if own is not None else set()
-    return sorted({process_of(one, addrs[one]) for one in client_ids if one in addrs} or known)
+            addrs = {member.client_id: member.client_addr for _, member in state.membership.members()}
+            blamed = {one["client_id"] for one in finding.evidence["queues"].values() if one["cause"] == finding.cause}
+            processes = {process_of(one, addrs[one]) for one in blamed if one in addrs}
+            yield _Shared(key, finding, PROCESSES, sorted(processes or set(known.get(PROCESSES, ()))), own)
 
 
 def _covers_all(one: _Shared) -> bool:

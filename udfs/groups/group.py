@@ -14,23 +14,18 @@ from udfs.alerts.coverage import Coverage
 from udfs.alerts.life import Evaluation, Reason, end, step
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage
-from udfs.groups.calm import is_calm
-from udfs.groups.closing import close_idle_topics
-from udfs.groups.deadlines import calm_until, next_evaluation_ms
+from udfs.groups.calm import calm_until, is_calm, next_evaluation_ms
 from udfs.groups.diagnosis import GROUP_OFFLINE, ORDER_LOCK, PULL_STOPPED
-from udfs.groups.expiry import expire
 from udfs.groups.findings import FINDERS
 from udfs.groups.findings.brokers import ORDER_AT_RISK, SLAVE_READ
 from udfs.groups.frozen_process import KINDS, as_one_cause
 from udfs.groups.inference import infer
 from udfs.groups.not_asked import NotAsked
-from udfs.groups.planning import plan_group
+from udfs.groups.planning import close_idle_topics, expire, plan_group
 from udfs.groups.queue_state import OwnershipRow
-from udfs.groups.queue_verdicts import Moment
 from udfs.groups.snapshot import Findings, GroupSnapshot
 from udfs.groups.state import GroupState
-from udfs.groups.unjudged import route_revive_log
-from udfs.groups.verdicts import judge, judge_again, report
+from udfs.groups.verdicts import Moment, judge, judge_again, report, route_revive_log
 from udfs.rocketmq.membership import Change
 from udfs.rocketmq.route import Route
 
@@ -42,7 +37,7 @@ class Outcome:
     """What one tick has to say of one group. `due_ms`: look again then, even if nothing arrives; None for never.
 
     `completeness` is the share of its brokers and clients that gave data, 0 to 1. `is_calm`: repetitions need no
-    evaluation, and `due_ms` is its nearest deadline (calm.py, deadlines.py).
+    evaluation, and `due_ms` is its nearest deadline (calm.py).
     """
 
     changes: list[Change]
@@ -73,7 +68,8 @@ def tick(
     broker_coverage, not_asked = _cover(state, routes, broker_coverage, now_ms - rules.pull_silence_ms)
     changes = expire(state, routes, broker_coverage, now_ms, rules)
     closed = plan_group(state, routes, now_ms, rules) if changes or state.is_stale else []
-    has_left = _note_left(state, routes, broker_coverage)
+    has_left = _has_left(state, routes)
+    state.is_replaced = has_left and (state.is_replaced or _is_replaced(state, broker_coverage))
     moment = Moment.of(state, now_ms, broker_coverage, not_asked, rules)
     judgements = [judge(state, topic, routes[topic], moment) for topic in sorted(state.topics) if topic in routes]
     judged = [one for one in judgements if one.unjudged is None]
@@ -103,20 +99,12 @@ def _cover(
     return broker_coverage, not_asked
 
 
-def _note_left(state: GroupState, routes: Mapping[str, Route], broker_coverage: BrokerCoverage) -> bool:
-    """Whether no member is left; the state keeps whether another group of its family has taken its place since."""
-    has_left = _has_left(state, routes)
-    state.is_replaced = has_left and (state.is_replaced or _is_replaced(state, broker_coverage))
-    return has_left
-
-
 def _step(snapshot: GroupSnapshot, kind: str, findings: Findings, coverage: Coverage) -> Iterator[Transition]:
     """Phase 7. The incidents of one kind, moved on by what was found."""
-    if findings and snapshot.broker_coverage.explains_anything():
-        findings = {key: _explained(finding, snapshot.broker_coverage) for key, finding in findings.items()}
+    brokers = snapshot.broker_coverage
+    findings = {key: _explained(finding, brokers) for key, finding in findings.items()}
     if findings and kind in KINDS:
-        coverage_of_brokers = snapshot.broker_coverage
-        findings = as_one_cause(findings, snapshot.state, coverage_of_brokers.frozen, coverage_of_brokers.unserved)
+        findings = as_one_cause(findings, snapshot.state, brokers.frozen, brokers.unserved)
     return step(snapshot.state.incidents, snapshot.state.windows, kind, findings, coverage.evaluation, snapshot.rules)
 
 
@@ -135,6 +123,7 @@ def _has_left(state: GroupState, routes: Mapping[str, Route]) -> bool:
 
 
 def _is_replaced(state: GroupState, broker_coverage: BrokerCoverage) -> bool:
+    """Whether another group of its family has taken its place."""
     return state.most_members <= 1 and broker_coverage.families.has_birth(
         state.consumer_group, state.conditions.get(GROUP_OFFLINE, state.changed_ms)
     )

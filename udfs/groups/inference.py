@@ -22,15 +22,15 @@ from udfs.groups.plan import (
     strategies_of,
 )
 from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, UNOWNED
-from udfs.groups.queue_verdicts import Judged, Moment
 from udfs.groups.state import GroupState, TopicState
+from udfs.groups.verdicts import Judged, Moment
 from udfs.rocketmq.membership import Member
-from udfs.rocketmq.route import PERM_READ, PERM_WRITE, QueueData, Route
+from udfs.rocketmq.route import Route, route_of_nums
 
 STALE_ROUTE, SPLIT_VIEW = "stale_route", "split_view"
 
 Shares = Mapping[str, frozenset[str]]
-"""ClientId → its queues, as `broker:queue_id`."""
+"""ClientId → its queues, as `broker:queue_id`: planned, or pulled lately."""
 
 MOST_GUESSES = 8
 """Of routes as they may have been before anybody watched; topics are scaled evenly."""
@@ -39,9 +39,6 @@ RECENT_PULL_MS = 15_000 + REBALANCE_MS
 """A queue that a client holds is pulled at least this often, by the slowest of RocketMQ's own consumers, too."""
 
 _NONE: frozenset[str] = frozenset()
-
-Pulled = Mapping[str, frozenset[str]]
-"""ClientId → the queues (`broker:queue_id`) it pulled lately."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,6 @@ class Hypotheses:
                 shares.setdefault(share.owner, set()).add(name)
         return {client_id: frozenset(names) for client_id, names in shares.items()}
 
-    def shares_by(self, strategy: str) -> Shares:
-        """Each member's queues if all used one strategy."""
-        alike = [replace(member, strategy=strategy) for member in self.view]
-        return self.shares(self.route, alike, InferredStrategies())
-
 
 def infer(
     state: GroupState, topic_state: TopicState, route: Route, verdicts: Mapping[str, Judged], moment: Moment
@@ -80,22 +72,18 @@ def infer(
     the reason. Whether the inference differs from the last one; then the topic is to be planned and judged once more.
     """
     is_settled = moment.now_ms >= state.changed_ms + moment.rules.settle_ms
-    if not (topic_state.is_planned and is_settled and _is_wrong(topic_state, verdicts)):
+    by_members = (None, DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY)
+    is_wrong = any(
+        verdict in (NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
+        or (verdict == UNOWNED and topic_state.queues[name].share.gap in by_members)
+        for name, (verdict, _) in verdicts.items()
+    )
+    if not (topic_state.is_planned and is_settled and is_wrong):
         return False
     inference = _explain(state, topic_state, route, moment)
     is_new = inference != topic_state.inference
     topic_state.inference = inference
     return is_new
-
-
-def _is_wrong(topic_state: TopicState, verdicts: Mapping[str, Judged]) -> bool:
-    """Whether there is something to explain: a queue that a healthy group would not have so."""
-    by_members = (None, DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY)
-    return any(
-        verdict in (NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
-        or (verdict == UNOWNED and topic_state.queues[name].share.gap in by_members)
-        for name, (verdict, _) in verdicts.items()
-    )
 
 
 def _explain(state: GroupState, topic_state: TopicState, route: Route, moment: Moment) -> Inference:
@@ -110,7 +98,7 @@ def _explain(state: GroupState, topic_state: TopicState, route: Route, moment: M
     hypotheses = Hypotheses(
         state.consumer_group,
         route,
-        _route_of(route, topic_state.nums_before) if topic_state.nums_before else None,
+        route_of_nums(route.topic, topic_state.nums_before) if topic_state.nums_before else None,
         reference_view(views, route),
         [
             list(other.values())
@@ -130,16 +118,16 @@ def _explain(state: GroupState, topic_state: TopicState, route: Route, moment: M
     return found
 
 
-def _route_of(route: Route, nums: Mapping[str, int]) -> Route:
-    queues = tuple(QueueData(name, count, count, PERM_READ | PERM_WRITE) for name, count in nums.items())
-    return Route(route.topic, queues)
-
-
-def explain(hypotheses: Hypotheses, pulled: Pulled, known: Inference) -> Inference:
+def explain(hypotheses: Hypotheses, pulled: Shares, known: Inference) -> Inference:
     """What the pulls of now support. `known` is the last inference: its strategies win where they still fit."""
     found = Inference()
     reported = {member.client_id for member in hypotheses.view if member.strategy}
-    by_strategy = {name: hypotheses.shares_by(name) for name in RECOMPUTED}
+    by_strategy = {
+        name: hypotheses.shares(
+            hypotheses.route, [replace(member, strategy=name) for member in hypotheses.view], InferredStrategies()
+        )
+        for name in RECOMPUTED
+    }
     usual = strategies_of(hypotheses.view, hypotheses.default_strategy, InferredStrategies())
     for member in hypotheses.view:
         client_id = member.client_id
@@ -174,7 +162,7 @@ def _fitting(
     return next(iter([*exact, *partly]), None)
 
 
-def _guess(hypotheses: Hypotheses, seen: InferredStrategies, planned: Shares, pulled: Pulled) -> Shares | None:
+def _guess(hypotheses: Hypotheses, seen: InferredStrategies, planned: Shares, pulled: Shares) -> Shares | None:
     """Everybody's queues by a route with fewer queues that gives some member exactly what it pulls instead of its own.
 
     A topic may have been scaled before anybody watched. How many queues it had follows from how many a member
@@ -206,7 +194,7 @@ class _Hypothesis:
     are_split: bool
 
     @classmethod
-    def of(cls, hypotheses: Hypotheses, seen: InferredStrategies, pulled: Pulled) -> "_Hypothesis":
+    def of(cls, hypotheses: Hypotheses, seen: InferredStrategies, pulled: Shares) -> "_Hypothesis":
         before, ids = hypotheses.route_before, {member.client_id for member in hypotheses.view}
         planned = hypotheses.shares(hypotheses.route, hypotheses.view, seen)
         return cls(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage
-from udfs.groups.verdict_reason import BROKER_NO_DATA, reason_of_unasked
+from udfs.groups.verdict_reason import NOT_ASKED, UNASKED
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class NotAsked:
         for one in broker_coverage.unasked:
             if one.consumer_group not in (None, consumer_group):
                 continue
-            reason = reason_of_unasked(one.reason)
+            reason = UNASKED.get(one.reason, NOT_ASKED)
             if one.client_id is not None:
                 for client_id in members if one.client_id == EVERY_MEMBER else (one.client_id,):
                     reasons.setdefault(client_id, reason)
@@ -64,9 +64,6 @@ class NotAsked:
     def is_lately(self, owner: str | None) -> bool:
         """Whether the answer that is missing of a queue with this owner, or of all its members, is missing lately."""
         return self.lately >= (self.members.keys() if owner is None else {owner}) and bool(self.lately)
-
-    def why_no_data(self, broker_name: str) -> str:
-        return self.brokers.get(broker_name, BROKER_NO_DATA)
 
 
 NOTHING = NotAsked()

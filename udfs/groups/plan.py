@@ -74,11 +74,6 @@ def reference_view(views: Views, route: Route) -> list[Member]:
     return list(views[known[0]].values()) if known else []
 
 
-def strategy_of(members: Iterable[Member], default: str) -> str:
-    """The strategy most members report; by name among equals; the default when none does."""
-    return _most([member.strategy for member in members if member.strategy]) or default
-
-
 def strategies_of(members: Sequence[Member], default: str, seen: InferredStrategies) -> dict[str, str]:
     """ClientId → strategy."""
     known = {member.client_id: member.strategy or seen.strategies.get(member.client_id) for member in members}

@@ -1,9 +1,13 @@
-"""A group's plan, made anew when its members or a route changed."""
+"""A group's members and topics over time: members that left, the plan made anew, topics and queues that are no more.
 
-from collections.abc import Iterable, Mapping
+A living client sends a heartbeat to every broker of its topics. A dead broker keeps its last list, so a client that
+leaves meanwhile would stay a member there: an owner that never pulls, in a group that never ends.
+"""
 
-from udfs.alerts.rules import Rules
-from udfs.groups.closing import close_queues, last_rows
+from collections.abc import Mapping
+
+from udfs.alerts.rules import FORGET_GROUP_MS, Rules
+from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.groups.plan import (
     DUPLICATE_CLIENT_ID,
     MIXED_STRATEGY,
@@ -15,11 +19,51 @@ from udfs.groups.plan import (
     plan_topic_by,
     queue_name,
 )
-from udfs.groups.queue_state import OwnershipRow, Puller, QueueState
+from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow, Puller, QueueState, observed_pullers
 from udfs.groups.state import GroupState, TopicState
-from udfs.groups.verdict_reason import ASSIGNED
-from udfs.rocketmq.membership import Member
+from udfs.groups.verdict_reason import ASSIGNED, BROKER, GONE
+from udfs.rocketmq.membership import EXPIRED, Change, Member, Membership
 from udfs.rocketmq.route import PERM_READ, Route
+
+
+def expire(
+    state: GroupState, routes: Mapping[str, Route], broker_coverage: BrokerCoverage, now_ms: int, rules: Rules
+) -> list[Change]:
+    """Phase 1. Return the members whose channels expired, or that left while a broker gives no data."""
+    membership, data_from_ms = state.membership, state.data_from_ms
+    changes = list(membership.expire(now_ms, rules.channel_expired_ms, broker_coverage.without_data, data_from_ms))
+    late_ms = now_ms - rules.heartbeat_late_ms
+    dead = broker_coverage.without_data | broker_coverage.silent
+    if dead and data_from_ms <= late_ms:
+        for broker_name in sorted(membership.views.keys() & dead):
+            for member in sorted(membership.views[broker_name].values(), key=lambda member: member.client_addr):
+                is_late = member.last_heartbeat_ms <= late_ms
+                if is_late and _is_absent(member, membership, routes, broker_coverage, dead):
+                    membership.drop(broker_name, member.client_addr)
+                    changes.append(Change(broker_name, member, EXPIRED, now_ms))
+    return changes
+
+
+def _is_absent(
+    member: Member,
+    membership: Membership,
+    routes: Mapping[str, Route],
+    broker_coverage: BrokerCoverage,
+    dead: frozenset[str],
+) -> bool:
+    """Whether living brokers serve the member's topics and none lists it; if none lives, no client has left.
+
+    Agents report heartbeats, not answers.
+    """
+    listing = {
+        broker_name
+        for topic, route in routes.items()
+        if member.subscribes(topic)
+        for broker_name in route.broker_names() - dead - set(route.without_master)
+        if not broker_coverage.answered or broker_name in broker_coverage.answered
+    }
+    views = (membership.views.get(broker_name, {}) for broker_name in listing)
+    return bool(listing) and not any(one.client_id == member.client_id for view in views for one in view.values())
 
 
 def plan_group(state: GroupState, routes: Mapping[str, Route], now_ms: int, rules: Rules) -> list[OwnershipRow]:
@@ -35,7 +79,12 @@ def plan_group(state: GroupState, routes: Mapping[str, Route], now_ms: int, rule
     shared = {*reported, *unreported}
     for topic in sorted(shared):
         state.topics.setdefault(topic, TopicState(now_ms)).is_shared = True
-    for topic, reason in _unjudged_topics(members).items():
+    unjudged: dict[str, str] = {}
+    for member in members:
+        if not member.is_judged:
+            reason = member.unjudged or ASSIGNED
+            unjudged |= {topic: min(reason, unjudged.get(topic, reason)) for topic in member.topics}
+    for topic, reason in unjudged.items():
         topic_state = state.topics.setdefault(topic, TopicState(now_ms))
         topic_state.unjudged, topic_state.is_shared = reason, topic in shared
     for topic, topic_state in list(state.topics.items()):
@@ -46,7 +95,11 @@ def plan_group(state: GroupState, routes: Mapping[str, Route], now_ms: int, rule
             closed += close_queues(state, now_ms, topic)
             state.forget_topic(topic)  # the group gave it up
         elif (route := routes.get(topic)) is not None:
-            _note_route(topic_state, route, now_ms)
+            nums = {data.broker_name: data.read_queue_nums for data in route.queues if data.perm & PERM_READ}
+            if nums != topic_state.read_queue_nums:
+                if topic_state.read_queue_nums:
+                    topic_state.nums_before, topic_state.route_changed_ms = topic_state.read_queue_nums, now_ms
+                topic_state.read_queue_nums = nums
             topic_state.inference.causes, topic_state.inference.seen.taken = {}, {}
             dropped = plan_topic(state, topic_state, route, now_ms, rules)
             closed += last_rows(topic, dropped, now_ms)
@@ -55,24 +108,6 @@ def plan_group(state: GroupState, routes: Mapping[str, Route], now_ms: int, rule
     state.most_members = max(state.most_members, len(members_ids))
     state.is_stale, state.changed_ms = False, now_ms
     return closed
-
-
-def _unjudged_topics(members: Iterable[Member]) -> dict[str, str]:
-    """Topic → why its queues are not shared out, of the topics that members subscribe who do not share queues out."""
-    found: dict[str, str] = {}
-    for member in members:
-        if not member.is_judged:
-            reason = member.unjudged or ASSIGNED
-            found |= {topic: min(reason, found.get(topic, reason)) for topic in member.topics}
-    return found
-
-
-def _note_route(topic_state: TopicState, route: Route, now_ms: int) -> None:
-    nums = {data.broker_name: data.read_queue_nums for data in route.queues if data.perm & PERM_READ}
-    if nums != topic_state.read_queue_nums:
-        if topic_state.read_queue_nums:
-            topic_state.nums_before, topic_state.route_changed_ms = topic_state.read_queue_nums, now_ms
-        topic_state.read_queue_nums = nums
 
 
 def plan_topic(
@@ -85,8 +120,13 @@ def plan_topic(
     places = set(names)
     dropped = {name: queue_state for name, queue_state in topic_state.queues.items() if name not in places}
     topic_state.queues = {name: topic_state.queues.get(name) or QueueState(since_ms=now_ms) for name in names}
-    if not topic_state.is_shared:
-        _share_with_all(state, topic_state, route.topic, now_ms)
+    if not topic_state.is_shared:  # no queue has an owner: each is every member's, since the first consumer of it came
+        members = [member for _, member in state.membership.members()]
+        served = [member for member in members if member.subscribes(route.topic)] or members
+        since_ms = min((member.first_heartbeat_ms for member in served), default=None)
+        for queue_state in topic_state.queues.values():
+            queue_state.share = NOBODYS
+            queue_state.share_since_ms = (queue_state.share_since_ms or now_ms) if since_ms is None else since_ms
         return dropped
     default, seen = rules.allocate_message_queue_strategy, topic_state.inference.seen
     planned = plan_topic_by(state.consumer_group, route, state.membership.views, default, seen)
@@ -102,16 +142,6 @@ def plan_topic(
     return dropped
 
 
-def _share_with_all(state: GroupState, topic_state: TopicState, topic: str, now_ms: int) -> None:
-    """No queue has an owner: each is every member's since the first of those that consume the topic came."""
-    members = [member for _, member in state.membership.members()]
-    served = [member for member in members if member.subscribes(topic)] or members
-    since_ms = min((member.first_heartbeat_ms for member in served), default=None)
-    for queue_state in topic_state.queues.values():
-        queue_state.share = NOBODYS
-        queue_state.share_since_ms = (queue_state.share_since_ms or now_ms) if since_ms is None else since_ms
-
-
 def follow_pulls(
     state: GroupState,
     topic_state: TopicState,
@@ -122,30 +152,18 @@ def follow_pulls(
     *,
     is_judged: bool,
 ) -> list[OwnershipRow]:
-    """Bring the plan up to who pulls: queues that are no more end, and where no plan can be recomputed pulls make it.
-
-    Gives the last rows of queues that the route has no more.
+    """Bring the plan up to the pulls, which make it where it cannot be recomputed. Return the last rows of queues that
+    the route has no more and no client pulls: clients learn a route up to 30 s later, and pull these until then.
     """
-    closed = _drop_unrouted(topic_state, route, pullers, now_ms)
+    dropped = {}
+    if not route.has_queue_mapping:
+        places = {queue_name(queue) for queue in (*route.readable_queues(), *route.write_only_queues())}
+        left = [name for name in topic_state.queues if name not in places and not pullers[name]]
+        dropped = {name: topic_state.queues.pop(name) for name in left}
+        for name in left:
+            del pullers[name]
     if is_judged and not topic_state.is_planned:
         _plan_by_pulls(state, topic_state, pullers, rules)
-    return closed
-
-
-def _drop_unrouted(
-    topic_state: TopicState, route: Route, pullers: dict[str, list[Puller]], now_ms: int
-) -> list[OwnershipRow]:
-    """The last rows of queues that the route has no more, as soon as nobody pulls them.
-
-    Clients learn a route up to 30 s after us, and pull the queues that it has no more until then.
-    """
-    if route.has_queue_mapping:
-        return []
-    places = {queue_name(queue) for queue in (*route.readable_queues(), *route.write_only_queues())}
-    left = [name for name in topic_state.queues if name not in places and not pullers[name]]
-    dropped = {name: topic_state.queues.pop(name) for name in left}
-    for name in left:
-        del pullers[name]
     return last_rows(route.topic, dropped, now_ms)
 
 
@@ -177,3 +195,48 @@ def _plan_by_pulls(
         if share != queue_state.share:
             queue_state.share = share
             queue_state.share_since_ms = max(state.changed_ms, queue_state.last_pull_ms or 0)
+
+
+def close_idle_topics(
+    state: GroupState, routes: Mapping[str, Route], ownership: list[OwnershipRow], now_ms: int, rules: Rules
+) -> list[OwnershipRow]:
+    """Forget idle topics: those that no client subscribes or pulls any more, and all of a group that is gone. Return
+    the rows of this tick; of an idle topic only the last ones, in which its queues have no owner.
+
+    What a group without members pulled by assign() is kept as long as what others subscribed.
+    """
+    idle = []
+    for topic, topic_state in sorted(state.topics.items()):
+        if topic not in routes:
+            for queue_state in topic_state.queues.values():
+                pullers = observed_pullers(queue_state, now_ms, rules.pull_silence_ms)
+                queue_state.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
+        is_pulled = any(queue_state.pullers for queue_state in topic_state.queues.values())
+        is_given_up = now_ms >= state.changed_ms + FORGET_GROUP_MS
+        has_left = state.membership.is_empty()
+        is_over = has_left and (topic not in routes or (is_given_up and topic_state.unjudged != BROKER))
+        is_wanted = topic_state.is_subscribed or (has_left and topic_state.unjudged is not None)
+        if not is_pulled and (is_over or not is_wanted):
+            idle.append(topic)
+    closed = [row for topic in idle for row in close_queues(state, now_ms, topic)]
+    for topic in idle:
+        state.forget_topic(topic)
+    return [row for row in ownership if row.topic not in idle] + closed
+
+
+def close_queues(state: GroupState, now_ms: int, topic: str | None = None) -> list[OwnershipRow]:
+    """Return the last rows of the group's queues, or of one topic's: no client owns what is no more."""
+    return [
+        row
+        for name, topic_state in sorted(state.topics.items())
+        if topic in (None, name)
+        for row in last_rows(name, topic_state.queues, now_ms)
+    ]
+
+
+def last_rows(topic: str, queues: Mapping[str, QueueState], now_ms: int) -> list[OwnershipRow]:
+    return [
+        OwnershipRow(topic, queue, None, [], NOT_JUDGED, now_ms, GONE)
+        for queue, queue_state in queues.items()
+        if queue_state.reported is not None and tuple(queue_state.reported) != (None, [], NOT_JUDGED)
+    ]

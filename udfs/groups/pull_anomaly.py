@@ -1,30 +1,11 @@
 """What is unusual about a pull: the broker refuses it, a slave serves it, or the committed offset went back."""
 
-from typing import Protocol
-
 from udfs.alerts.rules import LONG_POLL_MS
-from udfs.groups.consumption import PULL_BATCH, Offsets
+from udfs.groups.consumption import PULL_BATCH, Pull
 from udfs.groups.queue_state import HAND_OVER_MS, TURN_MS, PullAnomaly, QueueState
 
 NO_PERMISSION = "NO_PERMISSION"
 """ResponseCode.NO_PERMISSION: consumeEnable is false for the group, or the topic may not be read."""
-
-
-class Pull(Offsets, Protocol):
-    """A pull request as the broker saw it (schemas/events.py)."""
-
-    @property
-    def broker_name(self) -> str: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def client_addr(self) -> str | None: ...
-    @property
-    def client_id(self) -> str | None: ...
-    @property
-    def suggest_broker_id(self) -> int | None: ...
 
 
 def note_anomaly(queue_state: QueueState, pull: Pull, key: str) -> None:
@@ -32,7 +13,8 @@ def note_anomaly(queue_state: QueueState, pull: Pull, key: str) -> None:
     `key` is its puller's.
     """
     note_regression(queue_state, pull, key)
-    is_turn = _is_turn(queue_state, key)
+    pullers = queue_state.pullers
+    is_turn = key != max(pullers, key=lambda known: pullers[known].last_pull_ms, default=key)  # another pulled last
     if not (queue_state.anomaly or pull.broker_id or is_turn):
         return
     odd = queue_state.anomaly = queue_state.anomaly or PullAnomaly()
@@ -63,13 +45,6 @@ def note_regression(queue_state: QueueState, pull: Pull, key: str) -> None:
         odd.regressed_ms = pull.event_time_ms
     elif odd is not None and (is_another or (pull.commit_offset or 0) >= fell_from):
         odd.regressed_ms = None
-
-
-def _is_turn(queue_state: QueueState, key: str) -> bool:
-    """Whether another channel pulled last."""
-    if not queue_state.pullers:
-        return False
-    return key != max(queue_state.pullers, key=lambda known: queue_state.pullers[known].last_pull_ms)
 
 
 def _is_regressed(queue_state: QueueState, pull: Pull, key: str) -> bool:

@@ -12,9 +12,10 @@ Observed: who pulled within `pull_silence_ms`. The verdicts:
     UNKNOWN          too little data: of the queue for too short a time, or of the group; never healthy
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from udfs.alerts.rules import REBALANCE_MS
+from udfs.alerts.rules import REBALANCE_MS, Rules
 from udfs.groups.consumption import Consumption
 from udfs.groups.plan import NOBODYS, WRITE_ONLY_QUEUE, PlannedShare
 
@@ -81,6 +82,15 @@ class QueueState:
     consumption: Consumption | None = None
     reason: str | None = None
 
+    def is_below(self, commit_offset: int | None) -> bool:
+        """Whether the committed offset fell to this one."""
+        return commit_offset is not None and commit_offset < (self.commit_offset or 0)
+
+    def take_offsets(self, commit_offset: int | None, max_offset: int | None) -> None:
+        """Keep the newest offsets, as far as they are known."""
+        self.commit_offset = self.commit_offset if commit_offset is None else commit_offset
+        self.max_offset = self.max_offset if max_offset is None else max_offset
+
 
 @dataclass(frozen=True)
 class OwnershipRow:
@@ -108,3 +118,38 @@ def is_pulled_in_vain(queue_state: QueueState) -> bool:
     it had.
     """
     return queue_state.share.gap == WRITE_ONLY_QUEUE
+
+
+def is_pulled_anyway(queue_state: QueueState) -> bool:
+    """Pulled for longer after the plan changed than a hand-over takes."""
+    return any(
+        puller.last_pull_ms > queue_state.share_since_ms + HAND_OVER_MS for puller in queue_state.pullers.values()
+    )
+
+
+def observed_pullers(queue_state: QueueState, now_ms: int, pull_silence_ms: int) -> list[Puller]:
+    """Who pulled within the window, sorted by address."""
+    return [
+        puller for _, puller in sorted(queue_state.pullers.items()) if puller.last_pull_ms + pull_silence_ms > now_ms
+    ]
+
+
+def observed_owners(pullers: Sequence[Puller]) -> list[str]:
+    """Return ClientIds: with the address if several channels carry one, and the address alone if the id is unknown."""
+    if len(pullers) == 1:
+        return [pullers[0].client_id or pullers[0].client_addr or "unknown"]
+    ids = [puller.client_id for puller in pullers]
+    return sorted(
+        {
+            f"{puller.client_id} at {puller.client_addr}"
+            if puller.client_addr and ids.count(puller.client_id) > 1 and puller.client_id
+            else puller.client_id or puller.client_addr or "unknown"
+            for puller in pullers
+        }
+    )
+
+
+def is_held_back(queue_state: QueueState, now_ms: int, rules: Rules) -> bool:
+    """Its client's cache was full at the newest pull, and its commit is not known to stand still for long."""
+    known = queue_state.consumption
+    return known is not None and known.is_cache_full and known.stands_ms(now_ms) < rules.consume_silence_ms

@@ -3,12 +3,12 @@
 Each does to the facts exactly what Membership.register and GroupState.observe do. False is always right: the event is
 then news, nothing was moved, and the group is told of it in full. What a repetition may move is the newest heartbeat of
 a channel, the newest pull of a queue and of its one puller, and how far the queue is consumed; each only puts the
-group's deadlines off (deadlines.calm_until).
+group's deadlines off (calm.calm_until).
 """
 
 from udfs.alerts.rules import Rules
-from udfs.groups.consumption import NO_MATCHED_MSG, Consumption, note_offsets
-from udfs.groups.pull_anomaly import NO_PERMISSION, Pull
+from udfs.groups.consumption import NO_MATCHED_MSG, Consumption, Pull, note_offsets
+from udfs.groups.pull_anomaly import NO_PERMISSION
 from udfs.groups.queue_state import PullAnomaly, Puller, QueueState
 from udfs.groups.state import GroupState
 from udfs.rocketmq.heartbeat import SERVER_REBALANCE, ConsumerData, Heartbeat, filters_of
@@ -39,19 +39,14 @@ def _says_the_same(known: Member, heartbeat: Heartbeat, consumer: ConsumerData) 
         return False
     if consumer.consume_orderly is not None and consumer.consume_orderly != known.consume_orderly:
         return False
-    if _rebalances_otherwise(known, consumer):
+    if consumer.client_rebalance is True and known.unjudged == SERVER_REBALANCE:
+        return False
+    if consumer.client_rebalance is False and known.is_judged:
         return False
     if heartbeat.without_sub or not known.has_reported_topics:
         return bool(heartbeat.without_sub)
     topics = [one.topic for one in consumer.subscriptions]
     return (topics == known.topics or sorted(set(topics)) == known.topics) and filters_of(consumer) == known.filters
-
-
-def _rebalances_otherwise(known: Member, consumer: ConsumerData) -> bool:
-    """Whether it now answers that brokers share its queues out, or that they do so no more."""
-    if consumer.client_rebalance is None:
-        return False
-    return known.unjudged == SERVER_REBALANCE if consumer.client_rebalance else known.is_judged
 
 
 def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
@@ -78,7 +73,7 @@ def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
             not has_offsets or (known is not None and now_ms < known.reported_ms)
         )
     queue_state.consumption = note_offsets(known, pull)
-    _take_offsets(queue_state, pull)
+    queue_state.take_offsets(pull.commit_offset, pull.max_offset)
     queue_state.last_pull_ms = now_ms
     puller.last_pull_ms = max(puller.last_pull_ms, now_ms)
     return True
@@ -86,12 +81,14 @@ def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
 
 def _repeat_offsets(queue_state: QueueState, pull: Pull) -> bool:
     known = queue_state.consumption
-    if _has_fallen(queue_state, pull) or (queue_state.anomaly and queue_state.anomaly.regressed_ms is not None):
+    if queue_state.is_below(pull.commit_offset) or (
+        queue_state.anomaly and queue_state.anomaly.regressed_ms is not None
+    ):
         return False
     is_newest = known is None or pull.event_time_ms >= known.reported_ms
     queue_state.consumption = note_offsets(known, pull)
     if is_newest and pull.event_time_ms >= (queue_state.last_pull_ms or 0):
-        _take_offsets(queue_state, pull)
+        queue_state.take_offsets(pull.commit_offset, pull.max_offset)
     return True
 
 
@@ -105,11 +102,7 @@ def _is_ordinary(group: GroupState, queue_state: QueueState, pull: Pull) -> bool
     if pull.client_id and not pull.client_id == puller.client_id == queue_state.last_client_id:
         return False
     is_by_it = _key_of(group, pull, key, puller) == key and (not pull.client_addr or puller.client_id != key)
-    return is_by_it and not _has_fallen(queue_state, pull) and pull.broker_name in group.first_pull_ms
-
-
-def _has_fallen(queue_state: QueueState, pull: Pull) -> bool:
-    return pull.commit_offset is not None and pull.commit_offset < (queue_state.commit_offset or 0)
+    return is_by_it and not queue_state.is_below(pull.commit_offset) and pull.broker_name in group.first_pull_ms
 
 
 def _key_of(group: GroupState, pull: Pull, known: str, puller: Puller) -> str | None:
@@ -143,8 +136,3 @@ def _is_steady(known: Consumption, pull: Pull, now_ms: int, rules: Rules) -> boo
     is_idle = max_offset <= commit_offset or known.max_offset <= known.commit_offset
     since_ms = pull.event_time_ms if is_moving or is_idle else known.since_ms
     return since_ms + rules.consume_silence_ms > now_ms + rules.pull_silence_ms
-
-
-def _take_offsets(queue_state: QueueState, pull: Pull) -> None:
-    queue_state.commit_offset = pull.commit_offset if pull.commit_offset is not None else queue_state.commit_offset
-    queue_state.max_offset = pull.max_offset if pull.max_offset is not None else queue_state.max_offset

@@ -1,7 +1,7 @@
 """Everything the findings of one group look at, at one tick."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from udfs.alerts.alert import Finding, Incident
@@ -13,9 +13,9 @@ from udfs.groups.inference import RECENT_PULL_MS, SPLIT_VIEW
 from udfs.groups.not_asked import NOTHING, NotAsked
 from udfs.groups.plan import reference_view, strategies_of
 from udfs.groups.queue_state import UNKNOWN, QueueState
-from udfs.groups.queue_verdicts import Moment
 from udfs.groups.state import GroupState, TopicState
 from udfs.groups.verdict_reason import NOT_ASKED, NOT_HEARD
+from udfs.groups.verdicts import Moment
 from udfs.rocketmq.membership import Member, Twins, newest_heartbeats
 from udfs.rocketmq.route import Route
 
@@ -43,27 +43,21 @@ class GroupSnapshot:
     @classmethod
     def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "GroupSnapshot":
         newest, listed = newest_heartbeats(state.membership, state.data_from_ms)
-        broker_coverage, now_ms, rules, late = moment.broker_coverage, moment.now_ms, moment.rules, moment.late
+        broker_coverage, now_ms, rules = moment.broker_coverage, moment.now_ms, moment.rules
         cut_off = _find_cut_off(state, routes, broker_coverage, newest, now_ms, now_ms - rules.heartbeat_late_ms)
         twins = state.membership.twins(rules.channel_expired_ms)
-        return cls(
-            state,
-            routes,
-            broker_coverage,
-            now_ms,
-            rules,
-            twins,
-            newest,
-            late,
-            cut_off,
-            frozenset(listed),
-            moment.not_asked,
-        )
+        known = (state, routes, broker_coverage, now_ms, rules, twins, newest, moment.late, cut_off)
+        return cls(*known, frozenset(listed), moment.not_asked)
 
     @property
     def labels(self) -> dict[str, str]:
         """The identity every finding of the group begins with."""
         return {"cluster": self.state.cluster, "consumer_group": self.state.consumer_group}
+
+    @property
+    def where(self) -> str:
+        """The group as texts name it."""
+        return f"group {self.state.consumer_group} (cluster {self.state.cluster})"
 
     def shared_topics(self) -> Iterator[tuple[str, TopicState]]:
         """Topics whose queues the group's members share out, by name."""
@@ -94,6 +88,18 @@ class GroupSnapshot:
             if (is_order_topic if member.consume_orderly is None else member.consume_orderly)
         }
         members = {member.client_id: member for _, member in self.judged_members()}
+        queue_states = topic_state.queues.values()
+        pullers = [puller for queue_state in queue_states for puller in queue_state.pullers.values()]
+        has_pulled = bool(pullers) or any((one.last_pull_ms or 0) > self.state.changed_ms for one in queue_states)
+        views = self.state.membership.views
+        joined_ms: dict[str, dict[str, int]] = {name: {} for name in views}
+        repeated: set[str] = set()
+        for name, view in views.items():
+            for member in view.values():
+                known_ms = joined_ms[name].get(member.client_id, 0)
+                joined_ms[name][member.client_id] = max(member.first_heartbeat_ms, known_ms)
+            listed = Counter(member.client_id for member in view.values())
+            repeated.update(client_id for client_id, channels in listed.items() if channels > 1)
         strategies = {member.strategy for member in members.values() if member.strategy}
         return Evidence(
             twin_ids=frozenset(twins.client_id for twins in self.twins),
@@ -103,19 +109,21 @@ class GroupSnapshot:
             late=self.late,
             unheard=self.not_asked.missing,
             orderly=frozenset(orderly),
-            pulling=frozenset(_pulling(topic_state.queues.values(), self.now_ms)) if orderly else frozenset(),
-            pulled_last=frozenset(
-                queue_state.last_client_id for queue_state in topic_state.queues.values() if queue_state.last_client_id
+            pulling=frozenset(
+                puller.client_id
+                for puller in pullers
+                if orderly and puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > self.now_ms
             ),
+            pulled_last=frozenset(one.last_client_id for one in queue_states if one.last_client_id),
             masterless=frozenset(route.without_master) if route else frozenset(),
             unsubscribed=tuple(sorted(cid for cid, member in members.items() if not member.subscribes(topic))),
-            is_ring_empty=strategies == {"CONSISTENT_HASH"} and not _has_pulled(topic_state, self.state.changed_ms),
-            joined_ms={name: _joined_ms(view.values()) for name, view in self.state.membership.views.items()},
+            is_ring_empty=strategies == {"CONSISTENT_HASH"} and not has_pulled,
+            joined_ms=joined_ms,
             cut_off={
                 name: self.cut_off.get(name, frozenset()) | self._unlisted(name) for name in topic_state.read_queue_nums
             },
             explained=topic_state.inference.causes,
-            repeated=frozenset(_repeated(self.state.membership.views.values())),
+            repeated=frozenset(repeated),
         )
 
     def strategies(self, topic: str, topic_state: TopicState) -> dict[str, list[str]]:
@@ -153,7 +161,13 @@ class GroupSnapshot:
             self.broker_coverage.without_data | self.broker_coverage.silent,
             self.last_heartbeat_ms,
             self.not_asked.missing,
-            _queues_without_data(self.state),
+            frozenset(
+                (topic, name)
+                for topic, topic_state in self.state.topics.items()
+                for name, queue_state in topic_state.queues.items()
+                if queue_state.verdict == UNKNOWN and queue_state.reason in NOT_HEARD
+                if not is_never_heard(self.state, queue_state)
+            ),
             late_ms=self.now_ms - self.rules.heartbeat_late_ms,
             completeness_min=self.rules.completeness_min,
         )
@@ -164,16 +178,6 @@ class GroupSnapshot:
 
     def is_settled(self, since_ms: int) -> bool:
         return self.now_ms >= since_ms + self.rules.settle_ms
-
-
-def _queues_without_data(state: GroupState) -> frozenset[tuple[str, str]]:
-    """(topic, queue) of which nothing is known because nobody gave data."""
-    return frozenset(
-        (topic, name)
-        for topic, topic_state in state.topics.items()
-        for name, queue_state in topic_state.queues.items()
-        if queue_state.verdict == UNKNOWN and queue_state.reason in NOT_HEARD and not is_never_heard(state, queue_state)
-    )
 
 
 def is_never_heard(state: GroupState, queue_state: QueueState) -> bool:
@@ -242,29 +246,3 @@ def _find_cut_off(
         if silent and broker_name not in broker_coverage.without_data:
             found[broker_name] = frozenset(silent)
     return found
-
-
-def _repeated(views: Iterable[Mapping[str, Member]]) -> Iterator[str]:
-    for view in views:
-        listed = Counter(member.client_id for member in view.values())
-        yield from (client_id for client_id, channels in listed.items() if channels > 1)
-
-
-def _joined_ms(members: Iterable[Member]) -> dict[str, int]:
-    joined: dict[str, int] = {}
-    for member in members:
-        joined[member.client_id] = max(member.first_heartbeat_ms, joined.get(member.client_id, 0))
-    return joined
-
-
-def _has_pulled(topic_state: TopicState, since_ms: int) -> bool:
-    return any(
-        queue_state.pullers or (queue_state.last_pull_ms or 0) > since_ms for queue_state in topic_state.queues.values()
-    )
-
-
-def _pulling(watches: Iterable[QueueState], now_ms: int) -> Iterator[str]:
-    for queue_state in watches:
-        for puller in queue_state.pullers.values():
-            if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
-                yield puller.client_id

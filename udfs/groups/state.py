@@ -1,16 +1,15 @@
 """What is kept of one consumer group between batches: a value that the stream stores, changed in place."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from udfs.alerts.alert import Incident
-from udfs.alerts.flapping import Window
-from udfs.groups.consumption import note_offsets
+from udfs.alerts.life import Window
+from udfs.groups.consumption import Pull, note_offsets
 from udfs.groups.plan import Inference
-from udfs.groups.pull_anomaly import NO_PERMISSION, Pull, note_anomaly, note_regression
+from udfs.groups.pull_anomaly import NO_PERMISSION, note_anomaly, note_regression
 from udfs.groups.queue_state import HAND_OVER_MS, PullAnomaly, Puller, QueueState
 from udfs.groups.verdict_reason import ASSIGNED, BROKER
-from udfs.rocketmq.membership import Member, Membership
+from udfs.rocketmq.membership import Membership
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
 
@@ -109,10 +108,7 @@ class GroupState:
         if queue_state.last_pull_ms is None or now_ms >= queue_state.last_pull_ms:
             note_anomaly(queue_state, pull, key)
             queue_state.last_pull_ms = now_ms
-            queue_state.commit_offset = (
-                pull.commit_offset if pull.commit_offset is not None else queue_state.commit_offset
-            )
-            queue_state.max_offset = pull.max_offset if pull.max_offset is not None else queue_state.max_offset
+            queue_state.take_offsets(pull.commit_offset, pull.max_offset)
             queue_state.last_client_id = pull.client_id or queue_state.last_client_id
         puller = queue_state.pullers.get(key)
         if puller is None:
@@ -136,7 +132,7 @@ class GroupState:
             known = [each for each, one in pullers.items() if one.client_addr and one.client_id == client_id]
             if client_id and known:
                 return max(known, key=lambda each: pullers[each].last_pull_ms)
-            addrs = _channels_of(client_id, view)
+            addrs = {each for each, member in view.items() if member.client_id == client_id}
             addrs = addrs or {each for each, one in pullers.items() if one.client_id == client_id}
             return addrs.pop() if client_id and len(addrs) == 1 else client_id or ""
         if not client_id and addr in view:
@@ -151,7 +147,7 @@ class GroupState:
         return addr
 
     def _note_offsets(self, pull: Pull) -> None:
-        """Nobody is known to have pulled: how far a queue of the group is consumed, of those that are known."""
+        """Keep how far a known queue of the group is consumed; who pulls it is not reported."""
         name = f"{pull.broker_name}:{pull.queue_id}"
         topic_state = self.topics.get(pull.topic)
         if self.consumer_group == REVIVE_GROUP:
@@ -164,18 +160,12 @@ class GroupState:
         is_newest = queue_state.consumption is None or pull.event_time_ms >= queue_state.consumption.reported_ms
         queue_state.consumption = note_offsets(queue_state.consumption, pull)
         if is_newest and not pull.broker_id and pull.event_time_ms >= (queue_state.last_pull_ms or 0):
-            if not self._may_change_hands(queue_state, pull):
+            since_ms = max(queue_state.last_pull_ms or 0, queue_state.share_since_ms)
+            if queue_state.is_below(pull.commit_offset) and pull.event_time_ms < since_ms + HAND_OVER_MS:
+                queue_state.take_offsets(None, pull.max_offset)  # it may be the next owner's: later ones will show it
+            else:
                 note_regression(queue_state, pull, "")
-                queue_state.commit_offset = (
-                    pull.commit_offset if pull.commit_offset is not None else queue_state.commit_offset
-                )
-            queue_state.max_offset = pull.max_offset if pull.max_offset is not None else queue_state.max_offset
-
-    def _may_change_hands(self, queue_state: QueueState, pull: Pull) -> bool:
-        """Whether a fallen offset may be that of the next owner: the next pull, or later offsets, will show it."""
-        since_ms = max(queue_state.last_pull_ms or 0, queue_state.share_since_ms)
-        has_fallen = pull.commit_offset is not None and pull.commit_offset < (queue_state.commit_offset or 0)
-        return has_fallen and pull.event_time_ms < since_ms + HAND_OVER_MS
+                queue_state.take_offsets(pull.commit_offset, pull.max_offset)
 
     def forget_topic(self, topic: str) -> None:
         """Drop the topic, and since when what concerns it held."""
@@ -195,9 +185,5 @@ class GroupState:
         self.data_from_ms = now_ms
 
     def is_forgotten(self) -> bool:
-        """Nothing is left of the group: no member, no incident, no queue."""
+        """Whether the group has no member, no incident and no topic."""
         return self.membership.is_empty() and not self.incidents and not self.topics
-
-
-def _channels_of(client_id: str | None, view: Mapping[str, Member]) -> set[str]:
-    return {addr for addr, member in view.items() if member.client_id == client_id}

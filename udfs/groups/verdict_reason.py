@@ -43,9 +43,4 @@ NOT_HEARD = (BROKER_NO_DATA, NOT_ASKED, REFUSED, NO_COLLECTOR)
 """Missing data: a client may consume the queue unseen."""
 
 UNASKED: Mapping[str, str] = {"refused": REFUSED, "no_collector": NO_COLLECTOR}
-"""Reason in a clock event (broker_coverage.Unasked) → code; all others are NOT_ASKED."""
-
-
-def reason_of_unasked(reason: str) -> str:
-    """Return the code of missing data. Reasons that pass within minutes share one code, to keep rows stable."""
-    return UNASKED.get(reason, NOT_ASKED)
+"""Reason in a clock event (broker_coverage.Unasked) → code; all others pass within minutes and are NOT_ASKED."""

@@ -6,7 +6,7 @@ whenever that is noticed.
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from udfs.alerts.alert import Incident
 from udfs.producers.attempts import Attempts, Step
@@ -33,15 +33,7 @@ class Flip:
 
     @classmethod
     def of(cls, client_id: str, client_version: str, turn: Turn) -> "Flip":
-        return cls(
-            client_id,
-            client_version,
-            turn.current_latency_ms,
-            turn.isolation,
-            turn.start_timestamp_ms,
-            turn.available,
-            turn.changed_at_ms,
-        )
+        return cls(client_id, client_version, *astuple(turn))
 
 
 @dataclass(frozen=True)

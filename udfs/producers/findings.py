@@ -4,21 +4,170 @@ Judged at one moment of the fleet. The alert life cycle is udfs.alerts'; a condi
 for a short while, is an Episode of the fleet.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from typing import Any
 
 from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of
-from udfs.alerts.life import Evaluation, step
+from udfs.alerts.life import FIRING, Evaluation, step
+from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import Rules
-from udfs.brokers.trouble import BROKER_ISOLATED, FAILING_BROKER
-from udfs.producers import prose as broker_prose
+from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER, Gone, waits_under
 from udfs.producers.attempts import QUIET_MS
 from udfs.producers.fleet import Episode, Fleet
-from udfs.producers.gone_broker import held_open, notified_before, severity_of
 from udfs.producers.item import Item
-from udfs.producers.prose import Avoided, Stranded
 from udfs.rocketmq.fault import rules_of
+from udfs.rocketmq.version import parse_client_version
+
+MOST_CLIENTS = 20
+"""Maximum number of ClientIds in an alert's evidence."""
+
+
+@dataclass(frozen=True)
+class Avoided:
+    """A broker and its producers at one moment: client_id → Item of those that avoid it, client_id → release of all."""
+
+    broker_name: str
+    avoiders: Mapping[str, Item]
+    versions: Mapping[str, str]
+
+    def until_ms(self, client_version: str | None = None) -> int | None:
+        """Return when the last producer that avoids the broker now, of this release or of all, returns to it."""
+        return max(
+            (
+                item.start_timestamp_ms
+                for item in self.avoiders.values()
+                if not item.is_available and client_version in (None, item.client_version)
+            ),
+            default=None,
+        )
+
+    def releases(self) -> list[str]:
+        """Releases that avoid it, oldest first."""
+        return sorted({item.client_version for item in self.avoiders.values()}, key=parse_client_version)
+
+    def latencies_ms(self) -> tuple[int, int]:
+        """The quickest and the slowest of the newest slow attempts."""
+        latencies = [item.slow_latency_ms for item in self.avoiders.values()]
+        return min(latencies, default=0), max(latencies, default=0)
+
+    def evidence(self) -> dict[str, Any]:
+        least_ms, most_ms = self.latencies_ms()
+        return {
+            "unavailable_producers": len(self.avoiders),
+            "producers": len(self.versions),
+            "until_ms": self.until_ms(),
+            "latency_ms": {"least": least_ms, "most": most_ms},
+            "failed": sum(item.isolation for item in self.avoiders.values()),
+            "by_version": {
+                version: {
+                    "unavailable_producers": sum(i.client_version == version for i in self.avoiders.values()),
+                    "producers": sum(known == version for known in self.versions.values()),
+                    "until_ms": self.until_ms(version),
+                }
+                for version in sorted(set(self.versions.values()), key=parse_client_version)
+            },
+            "client_ids": sorted(self.avoiders)[:MOST_CLIENTS],
+        }
+
+
+@dataclass(frozen=True)
+class Stranded:
+    """A producer none of whose brokers is available: its release, and broker_name → Item."""
+
+    client_version: str
+    brokers: Mapping[str, Item]
+
+    def since_ms(self) -> int:
+        """When the last of them was shut out."""
+        return max(item.out_ms for item in self.brokers.values())
+
+    def has_failed(self) -> bool:
+        """Whether its newest attempt at one of the brokers failed."""
+        return any(item.isolation for item in self.brokers.values())
+
+    def evidence(self) -> dict[str, Any]:
+        return {
+            "client_version": self.client_version,
+            "until_ms": {broker_name: item.start_timestamp_ms for broker_name, item in self.brokers.items()},
+        }
+
+
+def describe_isolated(
+    cluster: str, avoided: Avoided, is_failing: bool, since_ms: int, gone: Gone | None = None
+) -> Text:
+    """Summary and advice for a broker that a share of its producers avoids; `gone`, if others miss it, too."""
+    name, releases = avoided.broker_name, avoided.releases()
+    who = f"{len(avoided.avoiders)} of {count(len(avoided.versions), 'producer')}"
+    avoid = "has avoided" if len(avoided.avoiders) == 1 else "have avoided"
+    until_ms = avoided.until_ms()
+    until = f"until at least {clock(until_ms)}" if until_ms else "repeatedly"
+    by_release = f" ({_describe_releases(avoided, releases)})" if len(releases) > 1 else ""
+    least_ms, most_ms = avoided.latencies_ms()
+    took = f"{least_ms:,} ms" if least_ms == most_ms else f"{least_ms:,} to {most_ms:,} ms"
+    why = f"their sends to it fail after {took}" if is_failing else f"it answered their sends in {took}"
+    summary = f"{who} {avoid} {name} (cluster {cluster}) since {clock(since_ms)}, {until}{by_release}. Cause: {why}."
+    if gone is not None and gone.is_notified:
+        summary += " The broker gives no data either." if gone.kind == BROKER_NO_DATA else " It has no master."
+    advice = (
+        f"Check that the master of {name} is up and reachable from the producers' hosts; its log says why it refuses "
+        "sends."
+        if is_failing
+        else f"Check {name}: disk and flush times, page cache, GC, send threads. Producers return without action."
+    )
+    return Text(summary, advice)
+
+
+def _describe_releases(avoided: Avoided, releases: Sequence[str]) -> str:
+    reported = []
+    for version in releases:
+        until_ms = avoided.until_ms(version)
+        of_version = sum(item.client_version == version for item in avoided.avoiders.values())
+        reported.append(f"{of_version} of {version}" + (f" until {clock(until_ms)}" if until_ms else ""))
+    return join_words(reported)
+
+
+def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], producers: int, since_ms: int) -> Text:
+    """Return summary and advice for a broker that producers never return to."""
+    who = "this producer" if len(client_ids) == 1 else "these producers"
+    summary = (
+        f"{len(client_ids)} of {count(producers, 'producer')} will never send to {broker_name} (cluster {cluster}) "
+        f"again: {some(client_ids)}. The avoidance should have ended at {clock(since_ms)}, but RocketMQ 5.1.4 waits "
+        "for a reachability check that is off by default (apache/rocketmq issue 7812)."
+    )
+    advice = (
+        f"Restart {who} now; then upgrade the client to 5.2.0 or newer, or set -Dcom.rocketmq.startDetectorEnable=true."
+    )
+    return Text(summary, advice)
+
+
+def describe_unavailable(
+    cluster: str, stranded: Mapping[str, Stranded], alive: int, is_all: bool, since_ms: int
+) -> Text:
+    """Return summary and advice for producers that avoid every broker they send to."""
+    brokers = sorted({broker_name for one in stranded.values() for broker_name in one.brokers})
+    has = "has" if len(stranded) == 1 else "have"
+    summary = (
+        f"{len(stranded)} of {count(alive, 'producer')} of cluster {cluster} {has} avoided all of "
+        f"{'its' if len(stranded) == 1 else 'their'} brokers since {clock(since_ms)}: {some(sorted(stranded))} "
+        f"({some(brokers)}). Sends still go to these brokers."
+    )
+    advice = (
+        "The brokers are slow or failing for most producers: check what they share (network, storage, NameServer)."
+        if is_all
+        else "Most producers are fine: check the hosts and the network of these producers."
+    )
+    # pickOneAtLeast's broker is written into the shared queue list: up to 5.1.3, but for 4.9.8.
+    versions = sorted({one.client_version for one in stranded.values()}, key=parse_client_version)
+    releases_of = {version: parse_client_version(version) for version in versions}
+    spoilt = [name for name, known in releases_of.items() if known < (5, 1, 4) and not (4, 9, 8) <= known < (5, 0, 0)]
+    if spoilt:
+        releases = join_words(spoilt)
+        advice += f" Then restart producers of {releases}: they may stay with one broker (apache/rocketmq issue 7779)."
+    return Text(summary, advice)
+
 
 BROKER_EVICTED, NO_AVAILABLE_BROKER = "broker_evicted", "no_available_broker"
 
@@ -86,9 +235,7 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Find
             cause=cause,
             severity=severity_of(known, gone) if is_failing else "warning",
             since_ms=episode.since_ms,
-            text=broker_prose.describe_isolated(
-                cluster, avoided, is_failing, episode.since_ms, gone if is_failing else None
-            ),
+            text=describe_isolated(cluster, avoided, is_failing, episode.since_ms, gone if is_failing else None),
             labels=labels,
             broker_name=broker_name,
             evidence=avoided.evidence(),
@@ -128,7 +275,7 @@ def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Findi
             cause=PERMANENT_EVICTION,
             severity="error",
             since_ms=since_ms,
-            text=broker_prose.describe_evicted(
+            text=describe_evicted(
                 cluster,
                 broker_name,
                 sorted(evicted),
@@ -192,7 +339,7 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
             cause=ALL_BROKERS if is_all else PRODUCER_HOST,
             severity="critical" if is_critical else "warning",
             since_ms=episode.since_ms,
-            text=broker_prose.describe_unavailable(cluster, stranded, alive, is_all, episode.since_ms),
+            text=describe_unavailable(cluster, stranded, alive, is_all, episode.since_ms),
             labels={"cluster": cluster},
             client_id=next(iter(stranded)) if len(stranded) == 1 else None,
             broker_name=",".join(sorted({name for one in stranded.values() for name in one.brokers})) or None,
@@ -275,3 +422,57 @@ def _cause(avoiders: Mapping[str, Item], known: str | None) -> str:
     if not is_unanimous:
         return known
     return FAILING_BROKER if failed[0] else SLOW_BROKER
+
+
+def held_open(fleet: Fleet, findings: Mapping[str, Finding]) -> Iterator[tuple[str, Finding]]:
+    """Brokers that are gone, as told by their producers when they still sent there."""
+    for broker_name, gone in sorted(fleet.gone.items()):
+        key = f"{BROKER_ISOLATED} {broker_name}"
+        known, now = fleet.fired(key), findings.get(key)
+        if gone.over_ms is None and known and known.cause == FAILING_BROKER and (now is None or not now.is_ready):
+            yield key, _as_notified(known, severity_of(known, gone))
+
+
+def _as_notified(known: Incident, severity: str) -> Finding:
+    """It says what it said, and goes on; where it has been calm, that it does not end."""
+    return Finding(
+        known.kind,
+        known.cause,
+        severity,
+        known.started_at_ms,
+        known.text,
+        known.labels,
+        broker_name=known.broker_name,
+        evidence=known.evidence,
+        inhibited_by=known.inhibited_by,
+        is_ready=known.state == FIRING,
+        figures=known.figures,
+    )
+
+
+def severity_of(known: Incident | None, gone: Gone | None) -> str:
+    """Of sends that fail; where the broker is gone that of the other alert, if it is graver, to the end."""
+    is_critical = (gone is not None and gone.is_notified and gone.severity == "critical") or (
+        known is not None and known.cause == FAILING_BROKER and known.severity == "critical"
+    )
+    return "critical" if is_critical else "error"
+
+
+def notified_before(fleet: Fleet, broker_name: str, avoiders: Mapping[str, Item]) -> str | None:
+    """The cluster's alert that the broker is gone, if it was told first; past its end, for what is left of then."""
+    gone, own = fleet.gone.get(broker_name), fleet.incidents.get(f"{BROKER_ISOLATED} {broker_name}")
+    if gone is None or not gone.has_fired or (own is not None and gone.inhibited_by == own.incident_id):
+        return None
+    if gone.over_ms is not None and max(item.slow_ms for item in avoiders.values()) > gone.over_ms:
+        return None
+    return waits_under(own, gone.incident_id)
+
+
+def failing_brokers(fleet: Fleet) -> dict[str, str]:
+    """Broker to the open alert that sends to it fail, unless that waits under the cluster's own."""
+    return {
+        one.broker_name: one.incident_id
+        for one in fleet.incidents.values()
+        if one.kind == BROKER_ISOLATED and one.cause == FAILING_BROKER and one.has_fired and one.broker_name
+        if one.broker_name not in fleet.gone or one.inhibited_by != fleet.gone[one.broker_name].incident_id
+    }

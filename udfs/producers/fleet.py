@@ -5,15 +5,18 @@ judged at every fifth second of event time that a tick has passed. So a log give
 in one batch or in fifty. An item that shuts nothing out is not kept: it decides no later one.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from udfs.alerts.alert import Incident
-from udfs.alerts.flapping import Window
+from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
+from udfs.alerts.life import Evaluation, Reason, Window, advance, end
+from udfs.alerts.rules import Rules
+from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, find_dropped_sends
 from udfs.brokers.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
 from udfs.brokers.trouble import Gone
-from udfs.producers.attempts import MOMENT_MS, Attempts, Step
-from udfs.producers.board import Flip
+from udfs.producers.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
+from udfs.producers.board import LOST_MS, Board, Flip, Health
 from udfs.producers.item import Item
 
 SHORT_MS = 10_000
@@ -52,7 +55,7 @@ class Episode:
 
 @dataclass
 class BoardSeen:
-    """What a broker's own board has had to tell by (udfs/producers/unasked_boards.py).
+    """What a broker's own board has had to report by (close_unasked).
 
     heard_ms   its newest send, or tick that asked it
     has_told   whether anybody ever avoided it
@@ -201,23 +204,11 @@ class Fleet:
         self.shut_out = {
             broker_name: left
             for broker_name, of_broker in self.shut_out.items()
-            if (
-                left := {
-                    client_id: item for client_id, item in of_broker.items() if self._is_kept(client_id, item, idle_ms)
-                }
-            )
+            if (left := {name: item for name, item in of_broker.items() if self._is_kept(name, item, idle_ms)})
         }
-        if now_ms >= self.forgotten_ms + FORGET_MS:
-            self.forgotten_ms = now_ms
-            self._forget(now_ms, idle_ms)
-
-    def _is_kept(self, client_id: str, item: Item, idle_ms: int) -> bool:
-        if item.is_available:
-            return item.back_ms + MOMENT_MS > self.judged_ms
-        is_over = item.start_timestamp_ms <= self.judged_ms
-        return not is_over or self.producers[client_id].is_alive(self.judged_ms, idle_ms)
-
-    def _forget(self, now_ms: int, idle_ms: int) -> None:
+        if now_ms < self.forgotten_ms + FORGET_MS:
+            return
+        self.forgotten_ms = now_ms
         for client_id, producer in list(self.producers.items()):
             producer.seen_ms = {
                 broker_name: seen_ms
@@ -227,6 +218,201 @@ class Fleet:
             if not producer.seen_ms:
                 del self.producers[client_id]
 
+    def _is_kept(self, client_id: str, item: Item, idle_ms: int) -> bool:
+        if item.is_available:
+            return item.back_ms + MOMENT_MS > self.judged_ms
+        is_over = item.start_timestamp_ms <= self.judged_ms
+        return not is_over or self.producers[client_id].is_alive(self.judged_ms, idle_ms)
+
     def is_calm(self) -> bool:
         """Nobody shuts anything out, and nothing is open: until the next slow attempt no moment needs judging."""
         return not (self.shut_out or self.episodes or self.incidents)
+
+
+class Passage:
+    """A fleet on its way through one batch: its steps in the order of time, applied moment by moment as ticks allow.
+
+    It ends at the last moment before `to_ms`. In between, the fleet is as of the moment that it has come to.
+    """
+
+    def __init__(self, fleet: Fleet, to_ms: int, idle_ms: int) -> None:
+        self._fleet, self._idle_ms = fleet, idle_ms
+        self._last_ms = to_ms // MOMENT_MS * MOMENT_MS
+        self._steps = fleet.take_steps(self._last_ms)
+        self._position = self._slow_at = 0
+        if not fleet.judged_ms:
+            first = (next_moment_ms(step.from_ms) - MOMENT_MS for step, *_ in self._steps)
+            fleet.judged_ms = min(first, default=self._last_ms)
+
+    def moments(self, until_ms: int | None = None) -> Iterator[int]:
+        """Bring the fleet to each moment that needs judging, up to `until_ms` or to the last."""
+        until_ms = self._last_ms if until_ms is None else until_ms
+        while self._fleet.judged_ms < self._last_ms and (now_ms := self._next_ms()) <= until_ms:
+            self._fleet.judged_ms = now_ms
+            while self._position < len(self._steps) and self._steps[self._position][0].from_ms <= now_ms:
+                self._fleet.apply(*self._steps[self._position])
+                self._position += 1
+            self._fleet.pass_time(now_ms, self._idle_ms)
+            if not self._fleet.is_calm():
+                yield now_ms
+
+    def _next_ms(self) -> int:
+        """The next moment; in calm times the next that knows of a slow attempt, or the last."""
+        following_ms = self._fleet.judged_ms + MOMENT_MS
+        if not self._fleet.is_calm():
+            return following_ms
+        self._slow_at = max(self._slow_at, self._position)
+        while self._slow_at < len(self._steps) and not self._steps[self._slow_at][0].is_slow:
+            self._slow_at += 1
+        if self._slow_at == len(self._steps):
+            return self._last_ms
+        return max(following_ms, next_moment_ms(self._steps[self._slow_at][0].from_ms))
+
+
+class LastRows(NamedTuple):
+    """What is left to tell of a broker."""
+
+    broker_name: str
+    flips: list[Flip]
+    health: Health
+
+
+def note_asked(fleet: Fleet, asked_ms: Mapping[str, int]) -> None:
+    """Ticks up to then have come to these brokers' boards."""
+    for broker_name in asked_ms.keys() & fleet.boards.keys():
+        seen = fleet.boards[broker_name]
+        seen.heard_ms = max(seen.heard_ms, asked_ms[broker_name])
+
+
+def close_unasked(fleet: Fleet, idle_ms: int) -> Iterator[LastRows]:
+    """Yield the last rows of each broker that is given up by now; none where its board never had a row.
+
+    A board's time comes with its sends and with ticks that ask its broker: one that is out of the routes, or out of
+    service, would keep its last k of n for ever.
+    """
+    for broker_name, seen in sorted(fleet.boards.items()):
+        seen.returns = [flip for flip in seen.returns if flip.changed_at_ms > seen.heard_ms]
+        is_avoided = any(not item.is_available for item in fleet.shut_out.get(broker_name, {}).values())
+        over_ms = seen.heard_ms + (LOST_MS if is_avoided else idle_ms)
+        if fleet.judged_ms < over_ms:
+            continue
+        del fleet.boards[broker_name]
+        if seen.has_reported:
+            yield LastRows(broker_name, seen.returns, Health(0, 0, None, over_ms))
+
+
+MOST_RUNS, MOST_BYTES = 300_000, 64 << 20
+"""How many runs of one cluster may wait for a tick; beyond, the oldest are dropped, reported once (`events_dropped`).
+
+10,000 producers at 20 brokers leave 200,000 between two ticks."""
+
+KEPT_SHARE = 0.75
+"""So much is left by a drop, that not every batch makes another."""
+
+RUN_BYTES, PRODUCER_BYTES = 200, 100
+"""What a run takes in the state, and a producer at a broker beside its name, about."""
+
+
+def time_of_log(fleet: Fleet, missed_ms: int, *, is_whole: bool) -> int:
+    """How far time has come in a log after which nothing more is read, and whose clock nobody keeps.
+
+    To its newest tick; where there is none, or nothing is left to read and it is `missed_ms` old, to the newest send.
+    """
+    times = [step.to_ms for of_broker in fleet.waiting.values() for one in of_broker.values() for step in one.steps]
+    newest_ms = max(times, default=0)
+    if fleet.tick_ms and not (is_whole and newest_ms >= fleet.tick_ms + missed_ms):
+        return fleet.tick_ms
+    return max(fleet.tick_ms, next_moment_ms(newest_ms))
+
+
+def drop_oldest(fleet: Fleet) -> int:
+    """Bound what waits; how many runs of send attempts had to go."""
+    runs = names = 0
+    for of_broker in fleet.waiting.values():
+        for client_id, attempts in of_broker.items():
+            runs += len(attempts.steps)
+            names += PRODUCER_BYTES + 2 * len(client_id)
+    size = runs * RUN_BYTES + names
+    if runs <= MOST_RUNS and size <= MOST_BYTES:
+        return 0
+    kept = int(min(MOST_RUNS, runs * MOST_BYTES / size) * KEPT_SHARE)
+    oldest = sorted(
+        (step.from_ms, broker_name, client_id, number)
+        for broker_name, of_broker in fleet.waiting.items()
+        for client_id, attempts in of_broker.items()
+        for number, step in enumerate(attempts.steps)
+    )[: runs - kept]
+    gone: dict[tuple[str, str], set[int]] = {}
+    for _, broker_name, client_id, number in oldest:
+        gone.setdefault((broker_name, client_id), set()).add(number)
+    for (broker_name, client_id), numbers in gone.items():
+        of_broker = fleet.waiting[broker_name]
+        of_broker[client_id].steps = [
+            step for number, step in enumerate(of_broker[client_id].steps) if number not in numbers
+        ]
+        if not of_broker[client_id].steps:
+            del of_broker[client_id]
+    fleet.waiting = {broker_name: of_broker for broker_name, of_broker in fleet.waiting.items() if of_broker}
+    return len(oldest)
+
+
+def alerts_of_drop(fleet: Fleet, cluster: str, dropped: int, rules: Rules) -> Iterator[Transition]:
+    """The first drop since the newest tick."""
+    fleet.dropped += dropped
+    if fleet.drop is not None:
+        return
+    waiting = [step.from_ms for of in fleet.waiting.values() for one in of.values() for step in one.steps]
+    since_ms, now_ms = (max(fleet.judged_ms, pick(waiting, default=0)) for pick in (min, max))
+    at_once = replace(rules.of_kind(CLUSTER_NO_DATA), pending_ms=0, pending_evaluations=1)
+    finding = find_dropped_sends(cluster, dropped, since_ms)
+    fleet.drop, transition = advance(None, finding, Evaluation(now_ms), at_once, rules)
+    if transition is not None:
+        yield transition
+
+
+def end_drop(fleet: Fleet, now_ms: int, reason: Reason = Reason.DATA_RETURNED) -> Iterator[Transition]:
+    """What still waits is worked through at last, or nobody asks for it any more."""
+    if fleet.drop is not None:
+        over = end(fleet.drop, reason, Evaluation(max(now_ms, fleet.drop.written_ms)))
+        yield with_words(over, f"{fleet.dropped} runs of sends were dropped in all.")
+    fleet.drop, fleet.dropped = None, 0
+
+
+def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
+    """The last rows of the broker's items: nobody avoids what is not there."""
+    flips = [
+        Flip(client_id, item.client_version, item.current_latency_ms, False, item.start_timestamp_ms, True, now_ms)
+        for client_id, item in sorted(board.items.items())
+        if not item.is_available
+    ]
+    had_items = bool(board.items)
+    board.items.clear()
+    board.has_reported = False
+    return flips, [Health(0, 0, None, now_ms)] if had_items else []
+
+
+def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str = "") -> Iterator[Transition]:
+    """A broker, or with the kind "cluster" the whole fleet; `words` are those of who decided it."""
+    is_all = kind == "cluster"
+    for key, incident in sorted(fleet.incidents.items()):
+        if is_all or brokers_of(incident) == {name}:
+            del fleet.incidents[key]
+            yield with_words(end(incident, Reason.FORGOTTEN, Evaluation(now_ms)), words)
+    if is_all:
+        yield from (with_words(one, words) for one in end_drop(fleet, now_ms, Reason.FORGOTTEN))
+    brokers = {*fleet.shut_out, *fleet.waiting, *fleet.boards, *fleet.gone, name} if is_all else {name}
+    for broker_name in brokers:
+        fleet.boards.pop(broker_name, None)
+        fleet.shut_out.pop(broker_name, None)
+        fleet.waiting.pop(broker_name, None)
+        fleet.gone.pop(broker_name, None)
+    for producer in fleet.producers.values():
+        for broker_name in list(producer.seen_ms):
+            if is_all or broker_name == name:
+                del producer.seen_ms[broker_name]
+    if is_all:
+        fleet.skew = Skew()
+    fleet.producers = {one: producer for one, producer in fleet.producers.items() if producer.seen_ms}
+    fleet.episodes = {
+        key: episode for key, episode in fleet.episodes.items() if not is_all and key.partition(" ")[2] != name
+    }

@@ -7,24 +7,159 @@ that is how queues starve under every strategy that goes by index. CONSISTENT_HA
 `mq_all` and `cid_all` are taken as they come: RebalanceImpl.rebalanceByTopic sorts both before it asks.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
-from udfs.rocketmq.consistent_hash import VIRTUAL_NODES, by_consistent_hash
-from udfs.rocketmq.machine_room import (
-    CHECKS_ITS_ARGUMENTS_SINCE,
-    ShareOut,
-    Shares,
-    by_machine_room,
-    by_machine_room_nearby,
-)
-from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.model import MessageQueue, java_order
 from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
-Allocate = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
-"""(consumer_group, current_cid, mq_all, cid_all) -> the share: a strategy of the user's own."""
+VIRTUAL_NODES = 10
+"""AllocateMessageQueueConsistentHash's own virtualNodeCnt."""
+
+
+@lru_cache(maxsize=32_768)
+def ring_position(key: str) -> int:
+    """ConsistentHashRouter.MD5Hash, 0 to 2**32 - 1.
+
+    The key is read as UTF-8: 5.0.0 and newer always do so, older releases take the JVM's default charset, which
+    JDK 18 made UTF-8. A lone surrogate becomes "?", as in String.getBytes.
+    """
+    digest = hashlib.md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def build_ring(cid_all: Sequence[str], virtual_nodes: int) -> dict[int, str]:
+    """Ring position to ClientId: `virtual_nodes` positions for each entry of cid_all.
+
+    A ClientId listed again adds replicas after those it has on the ring. Where two keys meet, the later entry takes
+    the position, and the earlier one has a replica fewer.
+    """
+    ring: dict[int, str] = {}
+    replicas = dict.fromkeys(cid_all, 0)
+    for cid in cid_all:
+        first = replicas[cid]
+        for replica in range(first, first + virtual_nodes):
+            position = ring_position(f"{cid}-{replica}")
+            if position in ring:
+                replicas[ring[position]] -= 1
+            ring[position] = cid
+            replicas[cid] += 1
+    return ring
+
+
+def by_consistent_hash(
+    mq_all: Sequence[MessageQueue], cid_all: Sequence[str], wanted: Mapping[str, int], virtual_nodes: int
+) -> dict[str, list[MessageQueue]]:
+    """The share of each `wanted` ClientId, in the order of mq_all. Without virtual nodes every queue is nobody's.
+
+    No slot is lost to a twin: both holders of a ClientId take all of its queues.
+    """
+    shares: dict[str, list[MessageQueue]] = {cid: [] for cid in wanted}
+    ring = build_ring(cid_all, virtual_nodes)
+    positions = sorted(ring)
+    for mq in mq_all if positions else ():
+        following = bisect_left(positions, ring_position(mq.java_string())) % len(positions)
+        owner = ring[positions[following]]
+        if owner in shares:
+            shares[owner].append(mq)
+    return shares
+
+
+Shares = dict[str, list[MessageQueue]]
+"""ClientId to the queues it takes, in the order in which the strategy lists them."""
+
+ShareOut = Callable[[Sequence[MessageQueue], Sequence[str], Mapping[str, int]], Shares]
+"""(mq_all, cid_all, wanted) -> Shares: one strategy over one group.
+
+`wanted` maps each ClientId that is asked about to its first index in cid_all.
+"""
+
+Subject = TypeVar("Subject")
+
+INDEXES_ITS_ROOMS_SINCE: ClientVersion = (4, 8, 0)
+"""Up to 4.7.1 MACHINE_ROOM counts its rooms' queues, but takes them from the list of all rooms."""
+
+CHECKS_ITS_ARGUMENTS_SINCE: ClientVersion = (4, 9, 3)
+"""Before, MACHINE_ROOM alone of all strategies answers an empty list instead of refusing."""
+
+
+def by_machine_room(
+    mq_all: Sequence[MessageQueue],
+    cid_all: Sequence[str],
+    wanted: Mapping[str, int],
+    consumer_idcs: Collection[str] | None,
+    client_version: ClientVersion,
+) -> Shares:
+    """MACHINE_ROOM: contiguous runs over the queues of `consumer_idcs`, then one more for each of the first clients.
+
+    Queues of other rooms are nobody's. Up to 4.7.1 the runs are counted in mq_all itself: other rooms' queues are
+    handed out and as many of its own starve, unless its rooms come first in mq_all. Raises ValueError where Java
+    has a NullPointerException: no consumer_idcs, and a broker whose name holds a room.
+    """
+    pre_mq_all = [mq for mq in mq_all if _is_in(room_of(mq.broker_name), consumer_idcs)]
+    run_over = pre_mq_all if client_version >= INDEXES_ITS_ROOMS_SINCE else mq_all
+    mod, rem = divmod(len(pre_mq_all), len(cid_all))
+    shares = {cid: list(run_over[mod * index : mod * (index + 1)]) for cid, index in wanted.items()}
+    for cid, index in wanted.items():
+        if index < rem:
+            shares[cid].append(pre_mq_all[mod * len(cid_all) + index])
+    return shares
+
+
+def room_of(broker_name: str) -> str | None:
+    """What stands before the "@", when there are exactly two parts as String.split sees them: "a@b@" has two."""
+    parts = broker_name.rstrip("@").split("@")
+    return parts[0] if len(parts) == 2 else None
+
+
+def _is_in(room: str | None, consumer_idcs: Collection[str] | None) -> bool:
+    if room is None:
+        return False
+    if consumer_idcs is None:
+        raise ValueError("consumer_idcs is not set")
+    return room == consumer_idcs if isinstance(consumer_idcs, str) else room in consumer_idcs
+
+
+def by_machine_room_nearby(
+    mq_all: Sequence[MessageQueue],
+    cid_all: Sequence[str],
+    wanted: Mapping[str, int],
+    inner: ShareOut,
+    broker_room: Callable[[MessageQueue], str | None],
+    client_room: Callable[[str], str | None],
+) -> Shares:
+    """MACHINE_ROOM_NEARBY: each room's queues by `inner` over the room's own clients.
+
+    The queues of each room without clients follow, room after room in Java's string order, shared out by `inner`
+    over all of cid_all: each such room begins anew at the first client, so the first clients get most. Raises
+    ValueError when a room is None or empty, of whichever queue or client.
+    """
+    queues = _by_room(mq_all, broker_room, "queue")
+    clients = _by_room(cid_all, client_room, "client")
+    shares: Shares = {cid: [] for cid in wanted}
+    for room, cids in clients.items():
+        first_index = {cid: index for index, cid in reversed(list(enumerate(cids))) if cid in shares}
+        if first_index and room in queues:
+            for cid, share in inner(queues[room], cids, first_index).items():
+                shares[cid] += share
+    for room in sorted(queues.keys() - clients.keys(), key=java_order):
+        for cid, share in inner(queues[room], cid_all, wanted).items():
+            shares[cid] += share
+    return shares
+
+
+def _by_room(subjects: Iterable[Subject], room: Callable[[Subject], str | None], noun: str) -> dict[str, list[Subject]]:
+    rooms: dict[str, list[Subject]] = {}
+    for subject in subjects:
+        name = room(subject)
+        if not name:
+            raise ValueError(f"the machine room of {noun} {subject} is {name!r}")
+        rooms.setdefault(name, []).append(subject)
+    return rooms
 
 
 def averagely(mq_all: Sequence[MessageQueue], cid_all: Sequence[str], wanted: Mapping[str, int]) -> Shares:
@@ -67,7 +202,6 @@ class Options:
     config_queues     CONFIG: the list it answers; None is an empty one
     consumer_idcs     MACHINE_ROOM: the rooms whose queues are shared out
     client_version    MACHINE_ROOM: its release, "4.7.1", "V4_7_1" or (4, 7, 1); None is the newest
-    inner             MACHINE_ROOM_NEARBY: the strategy inside, by name or as a callable, where the name has none
     broker_room       MACHINE_ROOM_NEARBY: MachineRoomResolver.brokerDeployIn, of a MessageQueue
     client_room       MACHINE_ROOM_NEARBY: MachineRoomResolver.consumerDeployIn, of a ClientId
     virtual_nodes     CONSISTENT_HASH: replicas of a client on the ring
@@ -76,7 +210,6 @@ class Options:
     config_queues: Sequence[MessageQueue] | None = None
     consumer_idcs: Collection[str] | None = None
     client_version: str | ClientVersion | None = NEWEST
-    inner: str | Allocate | None = None
     broker_room: Callable[[MessageQueue], str | None] | None = None
     client_room: Callable[[str], str | None] | None = None
     virtual_nodes: int = VIRTUAL_NODES
@@ -174,36 +307,18 @@ def _construct(strategy: str, consumer_group: str, options: Options) -> ShareOut
         )
     if options.broker_room is None or options.client_room is None:
         raise ValueError(f"{strategy} needs broker_room and client_room")
+    if not inner_name:
+        raise ValueError(f"{strategy} names no strategy inside; write {NEARBY}-AVG")
     return partial(
         by_machine_room_nearby,
-        inner=_construct_inner(strategy, inner_name, consumer_group, options),
+        inner=(
+            partial(_by_config, config_queues=options.config_queues)
+            if inner_name == CONFIG
+            else _construct(inner_name, consumer_group, options)
+        ),
         broker_room=options.broker_room,
         client_room=options.client_room,
     )
-
-
-def _construct_inner(strategy: str, inner_name: str, consumer_group: str, options: Options) -> ShareOut:
-    inner = options.inner
-    if callable(inner):
-        return partial(_by_callable, allocate_one=inner, consumer_group=consumer_group)
-    if inner and inner_name and inner != inner_name:
-        raise ValueError(f"{strategy} and inner={inner!r} name two strategies")
-    name = inner or inner_name
-    if not name:
-        raise ValueError(f"{strategy} names no strategy inside; write {NEARBY}-AVG, or give inner")
-    if name == CONFIG:
-        return partial(_by_config, config_queues=options.config_queues)
-    return _construct(name, consumer_group, replace(options, inner=None))
-
-
-def _by_callable(
-    mq_all: Sequence[MessageQueue],
-    cid_all: Sequence[str],
-    wanted: Mapping[str, int],
-    allocate_one: Allocate,
-    consumer_group: str,
-) -> Shares:
-    return {cid: list(allocate_one(consumer_group, cid, mq_all, cid_all)) for cid in wanted}
 
 
 def _by_config(

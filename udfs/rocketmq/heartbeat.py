@@ -73,11 +73,6 @@ def why_not_judged(client_id: str, consumer: ConsumerData) -> str | None:
     return GRPC if _GRPC.fullmatch(client_id) else None
 
 
-def is_judged(client_id: str, consumer: ConsumerData) -> bool:
-    """Whether client-side rebalance decides this member's queues: clustering, not POP, not gRPC, rebalancing itself."""
-    return why_not_judged(client_id, consumer) is None
-
-
 ANY = "TAG *"
 """The filter of who wants every message."""
 
@@ -87,14 +82,10 @@ def filters_of(consumer: ConsumerData) -> dict[str, str]:
 
     Tags are split, trimmed and compared as a set, as FilterAPI.buildSubscriptionData does: their order says nothing.
     """
-    return {
-        one.topic: f"{one.expression_type} {_expression(one)}"
-        for one in consumer.subscriptions
-        if one.sub_string not in ("*", "")
-    }
-
-
-def _expression(subscription: Subscription) -> str:
-    if subscription.expression_type != "TAG":
-        return subscription.sub_string
-    return " || ".join(sorted({tag.strip() for tag in subscription.sub_string.split("||")} - {""}))
+    filters = {}
+    for one in consumer.subscriptions:
+        if one.sub_string not in ("*", ""):
+            tags = sorted({tag.strip() for tag in one.sub_string.split("||")} - {""})
+            expression = " || ".join(tags) if one.expression_type == "TAG" else one.sub_string
+            filters[one.topic] = f"{one.expression_type} {expression}"
+    return filters

@@ -4,7 +4,7 @@ A channel, not a ClientId, is the member: two channels with one ClientId live si
 every client is handed both. Views are never merged: a client rebalances with the list of one random broker.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from udfs.rocketmq.heartbeat import ConsumerData, Heartbeat, filters_of, why_not_judged
@@ -167,7 +167,14 @@ class Membership:
             for member in view.values():
                 by_id.setdefault(member.client_id, []).append(member)
             for client_id, members in sorted(by_id.items()):
-                proven = _proven(members, expired_ms + SCAN_MS)
+                proven = [
+                    member
+                    for member in members
+                    if any(
+                        other is not member and _are_both_alive(member, other, expired_ms + SCAN_MS)
+                        for other in members
+                    )
+                ]
                 if proven:
                     found.append(
                         Twins(
@@ -208,29 +215,16 @@ def _update(known: Member, heartbeat: Heartbeat, consumer: ConsumerData, topics:
     return before != (known.topics, known.filters, known.strategy, known.has_reported_topics, known.unjudged)
 
 
-def _proven(members: Iterable[Member], dead_listed_ms: int) -> list[Member]:
-    ordered = list(members)
-    return [
-        member
-        for member in ordered
-        if any(other is not member and _are_both_alive(member, other, dead_listed_ms) for other in ordered)
-    ]
-
-
 def _are_both_alive(one: Member, other: Member, dead_listed_ms: int) -> bool:
     since_ms = max(one.first_heartbeat_ms, other.first_heartbeat_ms)
     until_ms = min(one.last_heartbeat_ms, other.last_heartbeat_ms)
-    if one.is_listed_only or other.is_listed_only or _are_listings(one, other):
+    # Channels that speak in the same millisecond, more often than clients do, are read from a list by a source that
+    # takes being listed for a heartbeat. Twins send at times of their own.
+    is_together = one.last_heartbeat_ms == other.last_heartbeat_ms
+    are_listings = is_together and all(each.gap_ms is not None and each.gap_ms < LISTING_MS for each in (one, other))
+    if one.is_listed_only or other.is_listed_only or are_listings:
         return until_ms - since_ms > dead_listed_ms
     return one.last_heartbeat_ms > other.first_heartbeat_ms and other.last_heartbeat_ms > one.first_heartbeat_ms
-
-
-def _are_listings(one: Member, other: Member) -> bool:
-    """Two channels that speak in the same millisecond, more often than clients do, are read from a list by somebody
-    who takes being listed for a heartbeat. Twins send at times of their own.
-    """
-    is_together = one.last_heartbeat_ms == other.last_heartbeat_ms
-    return is_together and all(member.gap_ms is not None and member.gap_ms < LISTING_MS for member in (one, other))
 
 
 def newest_heartbeats(membership: Membership, data_from_ms: int = 0) -> tuple[dict[str, int], set[str]]:

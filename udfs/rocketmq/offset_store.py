@@ -5,7 +5,7 @@ from a master, the broker (ConsumerOffsetManager) writes it down every 5 s, and 
 Broadcasting: each client keeps a file of its own (LocalFileOffsetStore). An offset is the next message to consume.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.process_queue import OffsetError
@@ -28,28 +28,16 @@ Commit = Callable[[MessageQueue, int], object]
 class RemoteBrokerOffsetStore:
     """A clustering client's offsets in memory. Every one of them is lost with the process."""
 
-    __slots__ = ("_frozen", "offset_table")
+    __slots__ = ("offset_table",)
 
     def __init__(self) -> None:
         self.offset_table: dict[MessageQueue, int] = {}
-        self._frozen: set[MessageQueue] = set()
 
     def update_offset(self, mq: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
         """A batch was consumed. A concurrent consumer only goes forward; an orderly one may be set back."""
-        if mq in self._frozen:
-            return
         known = self.offset_table.get(mq)
         if known is None or offset > known or not increase_only:
             self.offset_table[mq] = offset
-
-    def update_and_freeze_offset(self, mq: MessageQueue, offset: int) -> None:
-        """updateAndFreezeOffset (5.2.0): after OFFSET_ILLEGAL, until the queue is removed, no batch moves it."""
-        self.offset_table[mq] = offset
-        self._frozen.add(mq)
-
-    def read_from_memory(self, mq: MessageQueue) -> int:
-        """What the next pull commits on the way, if it is above 0 and the pull goes to a master."""
-        return self.offset_table.get(mq, NO_OFFSET)
 
     def read_from_store(self, mq: MessageQueue, fetch: Callable[[MessageQueue], int | None]) -> int:
         """Ask the broker, and remember the answer. `fetch` gives None for "not found", and OffsetError if it fails.
@@ -86,7 +74,6 @@ class RemoteBrokerOffsetStore:
     def remove_offset(self, mq: MessageQueue) -> None:
         """Forget a queue that is lost, or is taken anew."""
         self.offset_table.pop(mq, None)
-        self._frozen.discard(mq)
 
 
 class LocalFileOffsetStore:
@@ -186,17 +173,6 @@ def slave_sync_ms(broker_version: ClientVersion = NEWEST) -> int:
     return 10_000 if broker_version < (5, 0, 0) else 63_000
 
 
-def query_consumer_offset(stored_offset: int, min_offset: int, is_first_in_memory: bool) -> int | None:
-    """ConsumerManageProcessor.queryConsumerOffset: the broker's answer; None for QUERY_NOT_FOUND.
-
-    A group new to a queue that still has its first message, in memory, is told 0: it reads the queue from its
-    beginning even if it means to start at the end.
-    """
-    if stored_offset >= 0:
-        return stored_offset
-    return 0 if min_offset <= 0 and is_first_in_memory else None
-
-
 def compute_pull_from_where(
     consume_from_where: str, topic: str, stored_offset: int, max_offset: int, timestamp_offset: int = 0
 ) -> int:
@@ -217,22 +193,3 @@ def compute_pull_from_where(
     if consume_from_where == "CONSUME_FROM_TIMESTAMP":
         return max_offset if is_retry else timestamp_offset
     return 0 if is_retry else max_offset
-
-
-def compute_commit_offset(next_offset: int, unfinished: Iterable[int]) -> int:
-    """ProcessQueue.removeMessage: the lowest offset not consumed yet, or the one after the last pulled.
-
-    One slow message holds the commit back, however many after it are done.
-    """
-    return min(unfinished, default=next_offset)
-
-
-def repeated_messages(committed_offset: int, started: Iterable[int]) -> int:
-    """How many messages the next owner of a queue consumes again.
-
-    `committed_offset` is what it is reported; `started` are the offsets that were given to the old owner's listener.
-    What the listener had when the queue was dropped is not committed any more, in either mode. So a concurrent
-    consumer repeats all that it finished above the lowest unfinished message, and at a move an orderly one just the
-    batch in hand (consumeMessageBatchMaxSize, 1 by default); after a crash both repeat what was not told in time.
-    """
-    return sum(offset >= committed_offset for offset in started)

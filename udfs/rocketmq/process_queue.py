@@ -99,9 +99,9 @@ class ProcessQueue:
     consuming_until_ms: int = 0
     has_messages: bool = False
 
-    def is_pull_expired(self, now_ms: int, pull_max_idle_ms: int = PULL_MAX_IDLE_MS) -> bool:
+    def is_pull_expired(self, now_ms: int) -> bool:
         """ProcessQueue.isPullExpired: nothing was asked for too long."""
-        return now_ms - self.last_pull_ms > pull_max_idle_ms
+        return now_ms - self.last_pull_ms > PULL_MAX_IDLE_MS
 
     def is_lock_expired(self, now_ms: int) -> bool:
         """ProcessQueue.isLockExpired: an orderly listener gets no messages until the lock is renewed."""
@@ -151,8 +151,6 @@ def update_process_queue_table(
     is_order: bool = False,
     needs_lock: bool | None = None,
     try_lock: Callable[[MessageQueue], bool] | None = None,
-    is_push: bool = True,
-    pull_max_idle_ms: int = PULL_MAX_IDLE_MS,
     client_version: ClientVersion = NEWEST,
 ) -> Update:
     """Make `table` hold the queues `mq_set` of `topic`; other topics' queues are not looked at.
@@ -160,7 +158,7 @@ def update_process_queue_table(
     `compute_pull_from_where` gives the first offset to pull; below 0, or an OffsetError, the queue is not taken.
     `is_order`: an orderly consumer of a clustering group, whose lost queues wait for the listener. `needs_lock`
     (as `is_order` if not said; see `needs_lock`): a new queue is taken only if `try_lock` says that the broker
-    granted it. `is_push`: CONSUME_PASSIVELY; a pull consumer's idle queues are never expired.
+    granted it.
 
     Mirrors 4.0 to 5.5. A queue whose removal is refused stays dropped, and because it is in the table it is not
     taken anew either: until its listener returns it is pulled by nobody, though it is assigned and locked.
@@ -174,11 +172,13 @@ def update_process_queue_table(
             continue
         if mq not in mine:
             lost.append((mq, process_queue, False))
-        elif is_push and process_queue.is_pull_expired(now_ms, pull_max_idle_ms):
+        elif process_queue.is_pull_expired(now_ms):
             lost.append((mq, process_queue, True))
     for mq, process_queue, is_pull_expired in lost:
         process_queue.dropped = True
-        if is_order and not _gets_consume_lock(process_queue, now_ms, rules):
+        is_returned = process_queue.consuming_until_ms <= now_ms + rules.consume_lock_wait_ms
+        is_forced = rules.forces_unlock and now_ms > process_queue.last_lock_ms + UNLOCK_DELAY_MS
+        if is_order and not (is_returned or is_forced):  # RebalancePushImpl.removeUnnecessaryMessageQueue
             process_queue.try_unlock_times += 1
             update.kept.append(mq)
             continue
@@ -217,10 +217,3 @@ def needs_lock(message_model: str, is_order: bool, client_version: ClientVersion
     Up to 5.3.1 also in a broadcasting group, where one client's lock shuts out every other.
     """
     return is_order and (message_model == "CLUSTERING" or rebalance_rules(client_version).locks_broadcasting)
-
-
-def _gets_consume_lock(process_queue: ProcessQueue, now_ms: int, rules: RebalanceRules) -> bool:
-    """RebalancePushImpl.removeUnnecessaryMessageQueue: the listener returns in time, or is not waited for."""
-    if process_queue.consuming_until_ms <= now_ms + rules.consume_lock_wait_ms:
-        return True
-    return rules.forces_unlock and now_ms > process_queue.last_lock_ms + UNLOCK_DELAY_MS

@@ -11,7 +11,6 @@ from typing import Any
 
 from udfs.rocketmq.allocation import UnknownStrategyError, allocate
 from udfs.rocketmq.model import MessageQueue, java_order
-from udfs.rocketmq.offset_store import RETRY_GROUP_TOPIC_PREFIX
 from udfs.rocketmq.process_queue import ProcessQueue, ProcessQueueTable, rebalance_rules
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
@@ -108,25 +107,6 @@ def is_balanced(
     if _lacks(message_model, mq_set, cid_all, client_version):
         return True
     return allocated is not None and working_message_queues(table, topic) == set(allocated)
-
-
-def renews_subscription(
-    message_model: str,
-    topic: str,
-    mq_set: Collection[MessageQueue] | None,
-    changed: bool,
-    client_version: ClientVersion = NEWEST,
-) -> bool:
-    """RebalancePushImpl.messageQueueChanged: the topic's sub_version becomes now, and every broker is sent a heartbeat.
-
-    When the table changed (`Update.changed`). From 5.0 also in every round without a route, but for %RETRY% topics
-    of a clustering group; a route without a readable queue is none from 5.5.0, if the group is clustering.
-    """
-    is_clustering = message_model == "CLUSTERING"
-    has_no_route = mq_set is None or (not mq_set and is_clustering and rebalance_rules(client_version).skips_empty)
-    if not has_no_route or client_version < (5, 0, 0):
-        return changed
-    return not (is_clustering and topic.startswith(RETRY_GROUP_TOPIC_PREFIX))
 
 
 def truncate_message_queue_not_my_topic(

@@ -1,6 +1,6 @@
 """A topic's route: which queues consumers share out, and which brokers they may ask for the member list."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from udfs.rocketmq.model import MessageQueue
@@ -71,3 +71,8 @@ class Route:
             count = max(data.read_queue_nums, data.write_queue_nums)
             most[data.broker_name] = max(count, most.get(data.broker_name, 0))
         return most
+
+
+def route_of_nums(topic: str, nums: Mapping[str, int]) -> Route:
+    """Return a route with so many readable and writable queues per broker."""
+    return Route(topic, tuple(QueueData(name, count, count, PERM_READ | PERM_WRITE) for name, count in nums.items()))

@@ -5,7 +5,7 @@ available; without it, and on a retry, the broker that has just failed is passed
 5.3.3 and asked of the jars of 4.7.1, 4.9.8 and 5.5.0.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -87,17 +87,15 @@ class _Turn:
         """Fault avoidance off: the next queue of another broker, or simply the next one."""
         if last_broker_name is None:
             return self.round_robin()
-        is_eligible = _is_other(last_broker_name)
         # Up to 4.7.1 the whole search is one turn of the index, later each step is one.
         queues = self._search(self._increment()) if self.release < (4, 8, 0) else self._turns()
-        return next(filter(is_eligible, queues), None) or self.round_robin()
+        return next((queue for queue in queues if queue.broker_name != last_broker_name), None) or self.round_robin()
 
     def filtered(self, last_broker_name: str | None) -> MessageQueue:
         """From 5.1.4: available, then reachable, both other than the last broker; then any."""
-        is_other = _is_other(last_broker_name)
         for accepts in (self._is_available, self._is_reachable):
             for queue in self._turns():
-                if is_other(queue) and accepts(queue.broker_name):
+                if queue.broker_name != last_broker_name and accepts(queue.broker_name):
                     return queue
         return self.round_robin()
 
@@ -168,7 +166,3 @@ class _Turn:
     def _is_reachable(self, broker_name: str) -> bool:
         item = self.items.get(broker_name)
         return item is None or item.reachable
-
-
-def _is_other(last_broker_name: str | None) -> Callable[[MessageQueue], bool]:
-    return lambda queue: queue.broker_name != last_broker_name

@@ -48,24 +48,13 @@ def to_topic_publish_info(
     """
     ordered = tuple(sorted(queue_datas, key=lambda data: data.broker_name))
     if order_topic_conf:
-        queues = [
-            MessageQueue(topic, broker_name, queue_id)
-            for broker_name, nums in _read_order_topic_conf(order_topic_conf)
-            for queue_id in range(nums)
-        ]
+        pairs = [pair.split(":") for pair in order_topic_conf.rstrip(";").split(";")]
+        try:
+            nums = [(pair[0], int(pair[1])) for pair in pairs]
+        except (IndexError, ValueError):
+            raise ValueError(f"orderTopicConf is not BROKER:QUEUES;BROKER:QUEUES: {order_topic_conf}") from None
     else:
-        queues = [
-            MessageQueue(topic, data.broker_name, queue_id)
-            for data in ordered
-            if data.perm & PERM_WRITE and data.broker_name in masters
-            for queue_id in range(data.write_queue_nums)
-        ]
-    return TopicPublishInfo(topic, tuple(queues), ordered, order_topic=bool(order_topic_conf))
-
-
-def _read_order_topic_conf(order_topic_conf: str) -> list[tuple[str, int]]:
-    pairs = [pair.split(":") for pair in order_topic_conf.rstrip(";").split(";")]
-    try:
-        return [(pair[0], int(pair[1])) for pair in pairs]
-    except (IndexError, ValueError):
-        raise ValueError(f"orderTopicConf is not BROKER:QUEUES;BROKER:QUEUES: {order_topic_conf}") from None
+        writable = [data for data in ordered if data.perm & PERM_WRITE and data.broker_name in masters]
+        nums = [(data.broker_name, data.write_queue_nums) for data in writable]
+    queues = tuple(MessageQueue(topic, name, queue_id) for name, count in nums for queue_id in range(count))
+    return TopicPublishInfo(topic, queues, ordered, order_topic=bool(order_topic_conf))

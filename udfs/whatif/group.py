@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from udfs.rocketmq.consistent_hash import VIRTUAL_NODES
+from udfs.rocketmq.allocation import VIRTUAL_NODES
 from udfs.rocketmq.model import MessageQueue, java_order
 from udfs.rocketmq.version import NEWEST, ClientVersion
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.alerts.flapping import MOST_COMINGS, SLOTS, Window
+from udfs.alerts.life import MOST_COMINGS, SLOTS, Window
 
 MINUTE = 60_000
 START = 1000 * MINUTE

@@ -13,9 +13,7 @@ from udfs.alerts.kinds import ABOVE_GROUPS, KIND_FACTS
 from udfs.alerts.rules import Rules
 from udfs.alerts.self_kinds import SELF_FACTS
 from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
-from udfs.brokers.name_server_findings import CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE
-from udfs.brokers.skew_findings import CLOCK_SKEW
-from udfs.brokers.source_findings import SLOW_COLLECTOR
+from udfs.brokers.cluster_findings import CLOCK_SKEW, CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE, SLOW_COLLECTOR
 from udfs.brokers.trouble import BROKER_ISOLATED
 from udfs.groups.findings import FINDERS
 from udfs.groups.group import NO_EFFECTS

@@ -11,8 +11,19 @@ from hypothesis import strategies as st
 
 from tests.rules import default_rules, kind_rules
 from udfs.alerts.alert import Finding, Incident, Text, Transition, alert_id
-from udfs.alerts.flapping import Window
-from udfs.alerts.life import FIRING, PENDING, RECOVERING, RESOLVED, UNKNOWN, Evaluation, Reason, end, is_waiting, step
+from udfs.alerts.life import (
+    FIRING,
+    PENDING,
+    RECOVERING,
+    RESOLVED,
+    UNKNOWN,
+    Evaluation,
+    Reason,
+    Window,
+    end,
+    is_waiting,
+    step,
+)
 from udfs.alerts.rules import Rules
 
 LABELS = {"cluster": "c", "consumer_group": "g", "topic": "orders"}
@@ -345,23 +356,16 @@ def test_evidence_in_a_row_is_bounded_and_says_how_much_there_was() -> None:
     assert (len(incident.evidence["views"]["a"]), incident.evidence["views"]["a_count"]) == (100, 300)
 
 
-def test_the_same_labels_give_the_same_alert_in_any_order_and_at_any_time() -> None:
+def test_an_alert_id_rests_on_kind_and_labels_alone_and_is_an_interface() -> None:
+    """It is a key in other systems: the same for ever."""
+    assert alert_id("starved_queue", LABELS) == "f7969425ee8982d0"
+    assert len(alert_id("k", {"client_id": "${clientIP}@33318#\ud800"})) == 16
     assert alert_id("k", {"a": "1", "b": "2"}) == alert_id("k", {"b": "2", "a": "1"})
+    assert len({alert_id("k", LABELS), alert_id("other", LABELS), alert_id("k", {**LABELS, "topic": "payments"})}) == 3
     again = fired(since_ms=999_000, queues=("b:7",), client_id="other").incident
     assert again.alert_id == fired().incident.alert_id
     assert again.incident_id == f"{again.alert_id}-0"
     assert again.started_at_ms == 999_000
-
-
-def test_another_kind_or_label_is_another_alert() -> None:
-    ids = {alert_id("k", LABELS), alert_id("other", LABELS), alert_id("k", {**LABELS, "topic": "payments"})}
-    assert len(ids) == 3
-
-
-def test_an_alert_id_is_an_interface() -> None:
-    """It is a key in other people's systems: the same for ever."""
-    assert alert_id("starved_queue", LABELS) == "f7969425ee8982d0"
-    assert len(alert_id("k", {"client_id": "${clientIP}@33318#\ud800"})) == 16
 
 
 NEXT = {

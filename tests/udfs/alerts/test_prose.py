@@ -47,93 +47,74 @@ def test_small_words() -> None:
 
 GOLDEN = {
     "duplicate_client_id": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: several clients share ClientId 172.17.0.2@7, and each takes the share of "
-        "the first. Backlog: 1200 messages when last read.",
+        "several clients share ClientId 172.17.0.2@7, and each takes the share of the first",
         "Give each process with ClientId 172.17.0.2@7 its own instanceName, then restart it.",
     ),
     "member_not_subscribed": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 counts as a member and gets these queues, but does not "
-        "subscribe to the topic. Backlog: 1200 messages when last read.",
-        "All members of a group must subscribe to the same topics: add the subscription to 172.17.0.2@7, or move it to "
-        "another group.",
+        "172.17.0.2@7 counts as a member and gets these queues, but does not subscribe to the topic",
+        "All members of a group must subscribe to the same topics: add the subscription to 172.17.0.2@7, or move it "
+        "to another group.",
     ),
     "consume_disabled": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: the broker refuses the group's pulls because consumeEnable is false. "
-        "Backlog: 1200 messages when last read.",
-        "If this is not intended, enable it: mqadmin updateSubGroup -c DefaultCluster -g order-service -s true -m true "
-        "-d true",
+        "the broker refuses the group's pulls because consumeEnable is false",
+        "If this is not intended, enable it: mqadmin updateSubGroup -c DefaultCluster -g order-service -s true -m "
+        "true -d true",
     ),
     "mixed_strategy": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: the members use different allocation strategies, and none takes these "
-        "queues. Backlog: 1200 messages when last read.",
+        "the members use different allocation strategies, and none takes these queues",
         "Give all members of order-service the same AllocateMessageQueueStrategy and SDK, then restart those that "
         "differ.",
     ),
     "strategy_gap": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: the group's allocation strategy gives them to no member. Backlog: 1200 "
-        "messages when last read.",
-        "Check the strategy's options: every broker room needs a consumer (consumeridcs), and every queue must be in a "
-        "configured list.",
+        "the group's allocation strategy gives them to no member",
+        "Check the strategy's options: every broker room needs a consumer (consumeridcs), and every queue must be in "
+        "a configured list.",
     ),
     "write_only_queue": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: producers can write to them, but the route does not let consumers read "
-        "them. Backlog: 1200 messages when last read.",
+        "producers can write to them, but the route does not let consumers read them",
         "Make them readable: mqadmin updateTopic -t orders with equal readQueueNums (-r) and writeQueueNums (-w) and "
         "permission 6 (-p 6).",
     ),
     "split_view": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: the brokers list different members, and 172.17.0.2@7 at 10.20.0.11:40112 "
-        "uses another list. Backlog: 1200 messages when last read.",
+        "the brokers list different members, and 172.17.0.2@7 at 10.20.0.11:40112 uses another list",
         "Check the network between 172.17.0.2@7 on 10.20.0.11 and the brokers that do not list it, or restart the "
         "client.",
     ),
     "stale_route": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 still uses the topic's old route. "
-        "Backlog: 1200 messages when last read.",
+        "172.17.0.2@7 at 10.20.0.11:40112 still uses the topic's old route",
         "Restart 172.17.0.2@7 on 10.20.0.11: it still uses the old route.",
     ),
     "order_lock": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 consumes in order and does not hold the "
-        "locks of these queues. Backlog: 1200 messages when last read.",
+        "172.17.0.2@7 at 10.20.0.11:40112 consumes in order and does not hold the locks of these queues",
         "If the broker has no master, bring it back: only masters grant locks. Otherwise find the client that held "
         "these queues before 172.17.0.2@7 and restart it; locks expire 60 s after their holder is gone.",
     ),
     "frozen_client": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 is still listed, but sends no heartbeats "
-        "and does not pull. Backlog: 1200 messages when last read.",
+        "172.17.0.2@7 at 10.20.0.11:40112 is still listed, but sends no heartbeats and does not pull",
         "Check 172.17.0.2@7 on 10.20.0.11 for a full GC, swapping, suspension or a network fault, then restart it.",
     ),
     "pull_stopped": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: 172.17.0.2@7 at 10.20.0.11:40112 sends heartbeats, but has stopped "
-        "pulling. Backlog: 1200 messages when last read.",
+        "172.17.0.2@7 at 10.20.0.11:40112 sends heartbeats, but has stopped pulling",
         "If 172.17.0.2@7 on 10.20.0.11 was suspended, resume() it. Otherwise take a jstack and restart it: its "
         "rebalance takes the queues again.",
     ),
     "consume_stopped": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: the committed offset stands still: 172.17.0.2@7 at 10.20.0.11:40112 holds "
-        "the queues and consumes nothing (listener hangs, consumer suspended, or cache full). Backlog: 1200 messages "
-        "when last read.",
-        "Take a jstack of 172.17.0.2@7 on 10.20.0.11 (mqadmin consumerStatus -g order-service -i 172.17.0.2@7 -s). Fix "
-        "what its listener waits for, or resume() the consumer if it was suspended; then restart it.",
+        "the committed offset stands still: 172.17.0.2@7 at 10.20.0.11:40112 holds the queues and consumes nothing "
+        "(listener hangs, consumer suspended, or cache full)",
+        "Take a jstack of 172.17.0.2@7 on 10.20.0.11 (mqadmin consumerStatus -g order-service -i 172.17.0.2@7 -s). "
+        "Fix what its listener waits for, or resume() the consumer if it was suspended; then restart it.",
     ),
     "group_offline": (
-        "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
-        "broker-a:6-7 and broker-b:0. Cause: the group has no members. Backlog: 1200 messages when last read.",
+        "the group has no members",
         "Start a consumer of group order-service.",
     ),
 }
+"""Cause to its reason and advice."""
+
+SUMMARY = (
+    "Group order-service (cluster DefaultCluster) has not consumed 3 queues of topic orders since 03:12:05 UTC: "
+    "broker-a:6-7 and broker-b:0. Cause: {why}. Backlog: 1200 messages when last read."
+)
 
 
 def starved(cause: str, **reported: Any) -> tuple[str, str]:
@@ -144,7 +125,8 @@ def starved(cause: str, **reported: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_every_cause_has_its_words(cause: str) -> None:
-    assert starved(cause) == GOLDEN[cause]
+    why, advice = GOLDEN[cause]
+    assert starved(cause) == (SUMMARY.format(why=why), advice)
 
 
 @pytest.mark.parametrize("backlog", [None, 0])

@@ -15,16 +15,9 @@ from tests.offenders import assert_none
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.runbook import CAUSES, runbook_url
 from udfs.alerts.self_kinds import RELAY_KINDS, SELF_FACTS
-from udfs.brokers import (
-    cluster_findings,
-    cluster_prose,
-    mute_brokers,
-    name_server_findings,
-    skew_findings,
-    source_findings,
-)
+from udfs.brokers import cluster_findings, mute_brokers
 from udfs.groups import diagnosis
-from udfs.groups.findings import brokers, prose
+from udfs.groups.findings import brokers, queues
 from udfs.producers import findings as of_producers
 
 ROOT = Path(__file__).parents[3]
@@ -64,15 +57,15 @@ def test_every_page_tells_apart_the_causes_of_its_kind_and_no_others() -> None:
 
 
 def test_the_causes_are_those_that_the_rules_give() -> None:
-    clusters = {cluster_findings.NOT_ANSWERING, source_findings.NO_CLOCK, source_findings.EVENTS_DROPPED}
+    clusters = {cluster_findings.NOT_ANSWERING, cluster_findings.NO_CLOCK, cluster_findings.EVENTS_DROPPED}
     assert CAUSES["starved_queue"] == CAUSES["stalled_queue"] == diagnosis.CAUSES
-    assert set(CAUSES["double_consumed_queue"]) == prose.WHY_DOUBLE_CONSUMED.keys()
+    assert set(CAUSES["double_consumed_queue"]) == queues.WHY_DOUBLE_CONSUMED.keys()
     assert set(CAUSES["slave_read"]) == {brokers.MASTER_DOWN, brokers.MASTER_BUSY}
     assert set(CAUSES["order_at_risk"]) == {brokers.MASTER_DOWN, brokers.BROKER_DOWN, brokers.QUEUES_LOST}
     assert set(CAUSES["broker_isolated"]) == {of_producers.FAILING_BROKER, of_producers.SLOW_BROKER}
     assert CAUSES["broker_evicted"] == (of_producers.PERMANENT_EVICTION,)
     assert set(CAUSES["no_available_broker"]) == {of_producers.ALL_BROKERS, of_producers.PRODUCER_HOST}
-    assert set(CAUSES["cluster_no_data"]) == {*clusters, *cluster_prose.WHY, mute_brokers.PULLS_MISSING}
+    assert set(CAUSES["cluster_no_data"]) == {*clusters, *cluster_findings.WHY, mute_brokers.PULLS_MISSING}
     assert set(CAUSES["broker_no_data"]) == {
         cluster_findings.NOT_ANSWERING,
         cluster_findings.ANSWERS_SELDOM,
@@ -80,13 +73,13 @@ def test_the_causes_are_those_that_the_rules_give() -> None:
         mute_brokers.PULLS_MISSING,
     }
     assert CAUSES["broker_without_master"] == (cluster_findings.NO_MASTER,)
-    assert CAUSES["slow_collector"] == (source_findings.SLOW_ROUNDS,)
+    assert CAUSES["slow_collector"] == (cluster_findings.SLOW_ROUNDS,)
     assert set(CAUSES["name_server_unreachable"]) == {
-        name_server_findings.SOME_UNREACHABLE,
-        name_server_findings.ALL_UNREACHABLE,
+        cluster_findings.SOME_UNREACHABLE,
+        cluster_findings.ALL_UNREACHABLE,
     }
-    assert CAUSES["cluster_name_conflict"] == (name_server_findings.TWO_CLUSTERS,)
-    assert set(CAUSES["clock_skew"]) == {skew_findings.CLOCK_AHEAD, skew_findings.CLOCK_OUT_OF_STEP}
+    assert CAUSES["cluster_name_conflict"] == (cluster_findings.TWO_CLUSTERS,)
+    assert set(CAUSES["clock_skew"]) == {cluster_findings.CLOCK_AHEAD, cluster_findings.CLOCK_OUT_OF_STEP}
     assert set(CAUSES["delivery_failed"]) == own_alerts._TROUBLES.keys()
     assert {data_loss.DATA_LOSS, quality_alert.DATA_QUALITY} <= CAUSES.keys()
 

@@ -16,6 +16,11 @@ from udfs.rocketmq.membership import Member
 from udfs.rocketmq.model import queue_order
 from udfs.rocketmq.route import QueueData, Route
 
+A, B, C = "a@7", "b@7", "c@7"
+"""Three ClientIds."""
+
+BOTH = ("broker-a", "broker-b")
+
 START_MS = 1_789_000_000_000
 RULES = default_rules(kinds={"*": kind_rules(pending_evaluations=1, recovering_ms=0)})
 """The rules' own holds and no others: what is found fires as it is certain, and is over as it is gone."""
@@ -177,3 +182,22 @@ class Life:
     def verdicts(self) -> dict[int, str]:
         topic_state = self.state.topics["orders"].queues
         return {int(name.rpartition(":")[2]): queue_state.verdict for name, queue_state in topic_state.items()}
+
+
+def two_clients(life: Life | None = None, **reported: object) -> Life:
+    """A takes 0-3 and B takes 4-7, for two minutes already."""
+    life = life or Life()
+    life.start("h1:1", A, 0, 1, 2, 3, **reported)
+    life.start("h2:1", B, 4, 5, 6, 7, **reported)
+    assert life.run(120) == []
+    return life
+
+
+def names(*numbers: int) -> tuple[str, ...]:
+    """Queues of broker-a."""
+    return tuple(f"broker-a:{number}" for number in numbers)
+
+
+def route_of(*queues: tuple[str, int, int, int], masterless: tuple[str, ...] = (), order_topic: bool = False) -> Route:
+    """(broker, read queues, write queues, perm) of the topic's brokers."""
+    return Route("orders", tuple(QueueData(*one) for one in queues), at(0), masterless, order_topic)

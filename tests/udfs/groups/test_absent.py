@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.udfs.groups.facts import Life, at
+from tests.udfs.groups.facts import BOTH, A, B, Life, at
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.brokers.families import Families
 from udfs.groups.state import GroupState
 
-A, B = "a@7", "b@7"
-BOTH = ("broker-a", "broker-b")
 OLD, NEW = "cache-7d9f8c6b5-x2k9z", "cache-84cdbf7f9-pq7rt"
 DEAD = BrokerCoverage(without_data=frozenset({"broker-b"}), answered=frozenset({"broker-a"}))
 

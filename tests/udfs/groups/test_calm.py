@@ -4,19 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.udfs.groups.facts import RULES, Life, at
+from tests.udfs.groups.facts import RULES, A, B, C, Life, at, two_clients
 from udfs.alerts.rules import FORGET_GROUP_MS
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
-
-A, B = "pay-1@1", "pay-2@1"
-
-
-def two_clients() -> Life:
-    life = Life()
-    life.start("h1:1", A, 0, 1, 2, 3)
-    life.start("h2:1", B, 4, 5, 6, 7)
-    life.run(120)
-    return life
 
 
 def is_calm(life: Life) -> bool:
@@ -62,7 +52,7 @@ def refuse_the_group(life: Life) -> None:
 
 
 def join(life: Life) -> None:
-    life.start("h3:1", "pay-3@1")
+    life.start("h3:1", C)
 
 
 @pytest.mark.parametrize(

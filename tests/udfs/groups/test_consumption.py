@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.udfs.groups.facts import RULES, ConsumerData, Life, Pull, Subscription, at
+from tests.udfs.groups.facts import RULES, A, B, ConsumerData, Life, Pull, Subscription, at
 from udfs.alerts.alert import Transition
 from udfs.groups.consumption import note_offsets
-
-A, B = "a@7", "b@7"
 
 
 class Log(Life):

@@ -1,16 +1,8 @@
 """Ordinary situations that look like trouble, and incidents that must not stay for ever."""
 
-from tests.udfs.groups.facts import Life, at
+from tests.udfs.groups.facts import BOTH, A, B, C, Life, at, route
 from udfs.alerts.rules import FORGET_GROUP_MS
 from udfs.brokers.broker_coverage import BrokerCoverage
-from udfs.rocketmq.route import QueueData, Route
-
-A, B, C = "a@7", "b@7", "c@7"
-BOTH = ("broker-a", "broker-b")
-
-
-def route_of(*queues: tuple[str, int], order_topic: bool = False) -> Route:
-    return Route("orders", tuple(QueueData(name, n, n, 6) for name, n in queues), at(0), (), order_topic)
 
 
 def states(life: Life) -> list[tuple[str, str]]:
@@ -19,7 +11,7 @@ def states(life: Life) -> list[tuple[str, str]]:
 
 def test_a_member_of_a_strategy_that_only_one_broker_lists_breaks_nothing() -> None:
     life = Life(brokers=BOTH)
-    life.route = route_of(("broker-a", 4), ("broker-b", 4))
+    life.route = route(4, *BOTH)
     life.cut |= {("h3:1", "broker-b"), ("h4:1", "broker-b"), ("h2:1", "broker-a")}
     life.start("h1:1", A, "broker-a:0", "broker-a:1")
     life.start("h2:1", B, "broker-b:0", strategy="MACHINE_ROOM_NEARBY-AVG")
@@ -74,7 +66,7 @@ def test_a_broker_that_leaves_the_route_and_still_answers_splits_no_view() -> No
     life.start("h1:1", A, "broker-a:0", "broker-a:1")
     life.start("h2:1", B, "broker-b:0", "broker-b:1")
     life.run(120)
-    life.route, life.state.is_stale = route_of(("broker-a", 2)), True
+    life.route, life.state.is_stale = route(2), True
     life.cut |= {("h1:1", "broker-b"), ("h2:1", "broker-b")}
     life.take("h1:1", "broker-a:0")
     life.take("h2:1", "broker-a:1")
@@ -115,7 +107,7 @@ def test_a_group_that_is_offline_for_a_day_is_given_up_and_forgotten() -> None:
 
 def test_an_ordered_topic_without_members_is_not_at_risk_and_a_new_outage_begins_anew() -> None:
     life = Life(brokers=BOTH)
-    life.route = route_of(("broker-a", 2), ("broker-b", 2))
+    life.route = route(2, *BOTH)
     life.start("h1:1", A, "broker-a:0", "broker-a:1", "broker-b:0", "broker-b:1", consume_orderly=True)
     life.run(120)
     life.broker_coverage = BrokerCoverage(frozenset({"broker-b"}))

@@ -2,35 +2,15 @@
 
 import pytest
 
-from tests.udfs.groups.facts import ConsumerData, Life, Subscription, at
+from tests.udfs.groups.facts import BOTH, A, B, C, ConsumerData, Life, Subscription, at, names, route_of, two_clients
 from udfs.alerts.alert import Incident
 from udfs.brokers.broker_coverage import BrokerCoverage
-from udfs.rocketmq.route import QueueData, Route
-
-A, B, C = "a@7", "b@7", "c@7"
-
-
-def two_clients(**reported: object) -> Life:
-    """A takes 0-3 and B takes 4-7, for two minutes already."""
-    life = Life()
-    life.start("h1:1", A, 0, 1, 2, 3, **reported)
-    life.start("h2:1", B, 4, 5, 6, 7, **reported)
-    assert life.run(120) == []
-    return life
-
-
-def names(*numbers: int) -> tuple[str, ...]:
-    return tuple(f"broker-a:{number}" for number in numbers)
 
 
 def page(life: Life) -> Incident:
     """The one incident that pages."""
     (found,) = [one for one in life.state.incidents.values() if not one.inhibited_by and one.severity != "info"]
     return found
-
-
-def route_of(*queues: tuple[str, int, int, int], masterless: tuple[str, ...] = (), order_topic: bool = False) -> Route:
-    return Route("orders", tuple(QueueData(*one) for one in queues), at(0), masterless, order_topic)
 
 
 # Causes of a starved queue.
@@ -82,7 +62,7 @@ def test_a_client_with_the_old_route_starves_the_queues_it_does_not_know() -> No
 
 def test_a_client_of_another_view_starves_queues_and_the_split_is_the_page() -> None:
     """broker-b does not list C. A and C work from broker-a's list of three, B from broker-b's of two."""
-    life = Life(brokers=("broker-a", "broker-b"))
+    life = Life(brokers=BOTH)
     life.route = route_of(("broker-a", 12, 12, 6), ("broker-b", 0, 0, 6))
     life.start("h1:1", A, *range(4))
     life.cut.add(("h3:1", "broker-b"))
@@ -157,7 +137,7 @@ def test_a_queue_of_a_known_owner_is_not_a_gap_of_its_unknown_strategy() -> None
 
 
 def test_a_split_view_without_starved_queues_warns_and_ends_when_the_lists_agree() -> None:
-    life = Life(brokers=("broker-a", "broker-b"), queues=2)
+    life = Life(brokers=BOTH, queues=2)
     life.cut.add(("h2:1", "broker-b"))
     life.start("h1:1", A, "broker-a:0", "broker-a:1")
     life.start("h2:1", B, "broker-b:0", "broker-b:1")
@@ -168,18 +148,18 @@ def test_a_split_view_without_starved_queues_warns_and_ends_when_the_lists_agree
 
 
 def test_a_broker_that_is_not_heard_lists_nobody_and_splits_nothing() -> None:
-    life = Life(brokers=("broker-a", "broker-b"), queues=2)
+    life = Life(brokers=BOTH, queues=2)
     life.cut |= {("h1:1", "broker-b"), ("h2:1", "broker-b")}
     life.start("h1:1", A, 0, 1)
     life.start("h2:1", B, "broker-b:0", "broker-b:1")
     assert life.run(300) == []
-    life.broker_coverage = BrokerCoverage(answered=frozenset({"broker-a", "broker-b"}))
+    life.broker_coverage = BrokerCoverage(answered=frozenset(BOTH))
     assert [row[1:] for row in life.run(400)] == [("split_view", "FIRING", "split_view")]
 
 
 def test_a_client_that_is_cut_off_from_one_broker_is_reported_when_its_heartbeats_there_are_late() -> None:
     """B goes on at broker-a. Its queues at broker-b have nobody from now on, and broker-b lists it for 120 s."""
-    life = Life(brokers=("broker-a", "broker-b"), queues=2)
+    life = Life(brokers=BOTH, queues=2)
     life.start("h1:1", A, "broker-a:0", "broker-a:1")
     life.start("h2:1", B, "broker-b:0", "broker-b:1")
     assert life.run(120) == []
@@ -195,7 +175,7 @@ def test_a_client_that_is_cut_off_from_one_broker_is_reported_when_its_heartbeat
 
 def test_the_queues_of_an_owner_that_their_broker_does_not_list_are_lost_to_the_split() -> None:
     """B is listed by broker-a only. By that list it has broker-a:2 and broker-b:0, and reaches the former alone."""
-    life = Life(brokers=("broker-a", "broker-b"))
+    life = Life(brokers=BOTH)
     life.route = route_of(("broker-a", 3, 3, 6), ("broker-b", 3, 3, 6))
     life.start("h1:1", A, "broker-a:0", "broker-a:1")
     life.cut.add(("h2:1", "broker-b"))
@@ -208,7 +188,7 @@ def test_the_queues_of_an_owner_that_their_broker_does_not_list_are_lost_to_the_
 
 
 def test_a_broker_that_nobody_is_heard_from_cuts_nobody_off() -> None:
-    life = Life(brokers=("broker-a", "broker-b"), queues=2)
+    life = Life(brokers=BOTH, queues=2)
     life.start("h1:1", A, "broker-a:0", "broker-a:1")
     life.start("h2:1", B)
     life.run(120)
@@ -303,7 +283,7 @@ def test_an_offset_that_twins_commit_by_turns_has_not_gone_back() -> None:
 
 @pytest.mark.parametrize("how", ["no master", "without data", "gone from the route"])
 def test_an_ordered_topic_is_at_risk_while_a_broker_is_down(how: str) -> None:
-    life = Life(brokers=("broker-a", "broker-b"))
+    life = Life(brokers=BOTH)
     both = (("broker-a", 2, 2, 6), ("broker-b", 2, 2, 6))
     life.route = route_of(*both, order_topic=True)
     life.start("h1:1", A, "broker-a:0", "broker-a:1", "broker-b:0", "broker-b:1")

@@ -1,22 +1,11 @@
 """One group through time, a tick every five seconds: what is said, when, and what is not."""
 
-from tests.udfs.groups.facts import Heartbeat, Life, Pull, at, route, subscribes
+from tests.udfs.groups.facts import A, B, C, Heartbeat, Life, Pull, at, route, subscribes, two_clients
 from udfs.alerts.alert import alert_id
 from udfs.alerts.rules import FORGET_GROUP_MS
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.groups.group import tick
 from udfs.groups.state import GroupState
-
-A, B, C = "a@7", "b@7", "c@7"
-
-
-def two_clients() -> Life:
-    """A takes 0-3 and B takes 4-7, for two minutes already."""
-    life = Life()
-    life.start("h1:1", A, 0, 1, 2, 3)
-    life.start("h2:1", B, 4, 5, 6, 7)
-    assert life.run(120) == []
-    return life
 
 
 def with_twins() -> Life:
@@ -41,7 +30,7 @@ def test_a_healthy_group_says_its_owners_once() -> None:
     assert life.run(1000) == []
 
 
-def test_twins_are_reported_once_both_are_proven_and_their_queues_once_silent() -> None:
+def test_twins_are_reported_once_both_are_proven_and_explain_their_queues_once_silent() -> None:
     life = with_twins()
     said = life.run(400)
     assert said == [
@@ -52,11 +41,6 @@ def test_twins_are_reported_once_both_are_proven_and_their_queues_once_silent() 
     assert open_queues(life, "duplicate_client_id") == ("broker-a:3", "broker-a:4", "broker-a:5")
     assert open_queues(life, "starved_queue") == ("broker-a:3", "broker-a:4", "broker-a:5")
     assert list(life.verdicts().values()) == ["DOUBLE_CONSUMED"] * 3 + ["UNOWNED"] * 3 + ["OK"] * 2
-
-
-def test_the_cause_explains_its_effect() -> None:
-    life = with_twins()
-    life.run(400)
     cause, *effects = life.state.incidents.values()
     assert [effect.kind for effect in effects] == ["starved_queue", "double_consumed_queue"]
     assert cause.inhibited_by is None

@@ -2,11 +2,8 @@
 
 import pytest
 
-from tests.udfs.groups.facts import Life
+from tests.udfs.groups.facts import BOTH, A, B, Life
 from udfs.groups.inference import STALE_ROUTE
-
-A, B = "a@7", "b@7"
-BOTH = ("broker-a", "broker-b")
 
 
 def scaled_topic(mine: set[str]) -> Life:

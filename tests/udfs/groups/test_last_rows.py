@@ -1,11 +1,9 @@
 """The last row of a queue that is no more, and what is forgotten with its topic."""
 
-from tests.udfs.groups.facts import Life, subscribes
+from tests.udfs.groups.facts import A, B, Life, subscribes
 from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow
 from udfs.groups.verdict_reason import GONE, STATIC_TOPIC
 from udfs.rocketmq.route import QueueData, Route
-
-A, B = "a@7", "b@7"
 
 
 def two_clients(**reported: object) -> Life:

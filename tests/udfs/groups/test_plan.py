@@ -16,7 +16,6 @@ from udfs.groups.plan import (
     plan,
     reference_view,
     strategies_of,
-    strategy_of,
 )
 from udfs.rocketmq.allocation import allocate
 
@@ -78,13 +77,6 @@ def test_without_twins_nobody_starves_and_with_twins_only_their_slots(queues: in
     lost = {owner[1:] for owner in owners if owner.startswith("-")}
     assert lost <= {name for name in ids if ids.count(name) > 1}
     assert set(owners) <= {*ids, *(f"-{name}" for name in lost)}
-
-
-def test_the_strategy_most_members_report_is_the_groups() -> None:
-    reported = [member("A", strategy=name) for name in ("AVG_BY_CIRCLE", "AVG_BY_CIRCLE", "AVG", None, None, None)]
-    assert strategy_of(reported, "AVG") == "AVG_BY_CIRCLE"
-    assert strategy_of(reported[1:3], "AVG_BY_CIRCLE") == "AVG"
-    assert strategy_of(reported[3:], "AVG_BY_CIRCLE") == "AVG_BY_CIRCLE"
 
 
 def test_the_reference_view_knows_most_members_among_the_brokers_of_the_route() -> None:

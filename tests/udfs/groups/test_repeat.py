@@ -10,21 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.udfs.groups.facts import RULES, Heartbeat, Life, Pull, at, subscribes
+from tests.udfs.groups.facts import RULES, A, B, Heartbeat, Life, Pull, at, subscribes, two_clients
+from udfs.groups.calm import calm_until
 from udfs.groups.consumption import PULL_THRESHOLD_FOR_QUEUE
-from udfs.groups.deadlines import calm_until
 from udfs.groups.repeat import repeat_heartbeat, repeat_pull
 from udfs.groups.state import GroupState
-
-A, B = "pay-1@1", "pay-2@1"
 
 
 def calm_group() -> GroupState:
     """Two clients of four queues each, for two minutes; the newest look found nothing wrong."""
-    life = Life(pulls={"commit_offset": 100, "max_offset": 100})
-    life.start("h1:1", A, 0, 1, 2, 3)
-    life.start("h2:1", B, 4, 5, 6, 7)
-    life.run(120)
+    life = two_clients(Life(pulls={"commit_offset": 100, "max_offset": 100}))
     assert life.outcomes[-1][1].is_calm
     return life.state
 

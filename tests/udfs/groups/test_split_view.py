@@ -2,10 +2,8 @@
 
 import pytest
 
-from tests.udfs.groups.facts import Heartbeat, Life, at, subscribes
+from tests.udfs.groups.facts import BOTH, Heartbeat, Life, at, subscribes
 from udfs.brokers.broker_coverage import BrokerCoverage
-
-BOTH = ("broker-a", "broker-b")
 
 
 def group(size: int) -> Life:

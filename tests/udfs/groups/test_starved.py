@@ -1,7 +1,6 @@
 """One incident of a topic's starved queues through time: which cause and client it names, and when it ends."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,27 +8,16 @@ from conf.settings import Settings
 from streaming.queries.rulebook import rulebook
 from tests.markdown import blocks_of
 from tests.rules import default_rules, kind_rules
-from tests.udfs.groups.facts import RULES, Life, Pull, at
+from tests.udfs.groups.facts import RULES, A, B, Life, Pull, at, names, route_of, two_clients
 from udfs.alerts.alert import Incident, Transition
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
 from udfs.groups.state import GroupState
-from udfs.rocketmq.route import QueueData, Route
 
-A, B = "a@7", "b@7"
 OFF = default_rules(kinds={**RULES.kinds, "group_offline": kind_rules(is_enabled=False)})
 """Groups that are offline on purpose."""
 
 
 RUNBOOK = Path(__file__).parents[3] / "udfs" / "alerts" / "runbooks" / "group_offline.md"
-
-
-def two_clients(**life_fields: Any) -> Life:
-    """A takes 0-3 and B takes 4-7, for two minutes already."""
-    life = Life(**life_fields)
-    life.start("h1:1", A, 0, 1, 2, 3)
-    life.start("h2:1", B, 4, 5, 6, 7)
-    assert life.run(120) == []
-    return life
 
 
 def rows(life: Life, kind: str = "starved_queue") -> list[tuple[float, Transition]]:
@@ -46,13 +34,9 @@ def starved(life: Life) -> Incident:
     return life.state.incidents["starved_queue orders"]
 
 
-def names(*numbers: int) -> tuple[str, ...]:
-    return tuple(f"broker-a:{number}" for number in numbers)
-
-
 def test_a_warning_of_a_write_only_queue_becomes_critical_at_once_when_a_client_freezes_and_stays_so() -> None:
     life = two_clients()
-    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 8, 9, 6),), at(0)), True
+    life.route, life.state.is_stale = route_of(("broker-a", 8, 9, 6)), True
     life.run(1_200)
     assert (starved(life).cause, starved(life).severity, starved(life).queues) == (
         "write_only_queue",
@@ -136,7 +120,7 @@ def test_the_override_that_the_runbook_shows_makes_a_batch_group_page_nothing(
     (tmp_path / "site.toml").write_text(shown)
     monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
     rules = rulebook(Settings.load()).of("prod", group)
-    life = two_clients(state=GroupState("prod", group, at(0)), rules=rules)
+    life = two_clients(Life(state=GroupState("prod", group, at(0)), rules=rules))
     life.leave("h1:1")
     life.leave("h2:1")
     assert {kind for _, kind, _, _ in life.run(7_200)} == fires

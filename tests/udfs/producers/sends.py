@@ -9,8 +9,7 @@ from udfs.alerts.alert import Transition
 from udfs.alerts.rules import Rules
 from udfs.producers.attempts import AttemptsBuilder
 from udfs.producers.findings import judge_fleet
-from udfs.producers.fleet import Fleet
-from udfs.producers.passage import Passage
+from udfs.producers.fleet import Fleet, Passage
 
 START = 1_700_000_000_000
 SECOND, MINUTE = 1_000, 60_000

@@ -10,8 +10,7 @@ from tests.udfs.producers.sends import MINUTE, SECOND, START, Send, Tick, every,
 from udfs.brokers.skew import CLOCK, SENDS, SENDS_OF, Lag
 from udfs.producers.attempts import MOMENT_MS, AttemptsBuilder
 from udfs.producers.board import Board
-from udfs.producers.fleet import Fleet
-from udfs.producers.passage import Passage
+from udfs.producers.fleet import Fleet, Passage
 
 RULES = default_rules()
 IDLE_MS = RULES.fault_item_idle_ms

@@ -6,9 +6,8 @@ from tests.rules import default_rules
 from tests.udfs.producers.sends import MINUTE, SECOND, START, Send, Tick, every, feed
 from udfs.alerts.alert import Transition
 from udfs.alerts.life import Reason
-from udfs.producers import waiting_sends
-from udfs.producers.fleet import Fleet
-from udfs.producers.waiting_sends import alerts_of_drop, drop_oldest, end_drop, time_of_log
+from udfs.producers import fleet as fleet_module
+from udfs.producers.fleet import Fleet, alerts_of_drop, drop_oldest, end_drop, time_of_log
 
 RULES = default_rules()
 
@@ -29,7 +28,7 @@ def waiting(runs: int, client_id: str = "p0") -> Fleet:
 
 
 def test_beyond_their_number_the_oldest_runs_go_and_a_quarter_more_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_sends, "MOST_RUNS", 40)
+    monkeypatch.setattr(fleet_module, "MOST_RUNS", 40)
     fleet = waiting(40)
     assert drop_oldest(fleet) == 0
     feed(fleet, [Send(300_000, "p1", latency_ms=900)], RULES)
@@ -39,7 +38,7 @@ def test_beyond_their_number_the_oldest_runs_go_and_a_quarter_more_at_once(monke
 
 
 def test_as_many_at_one_moment_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_sends, "MOST_RUNS", 40)
+    monkeypatch.setattr(fleet_module, "MOST_RUNS", 40)
     fleet = Fleet()
     feed(fleet, [Send(1_000, f"p{number}") for number in range(1_000)], RULES)
     assert drop_oldest(fleet) == 970
@@ -47,7 +46,7 @@ def test_as_many_at_one_moment_are_bounded_too(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_long_names_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_sends, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(fleet_module, "MOST_BYTES", 100_000)
     fleet = Fleet()
     feed(fleet, [Send(1_000, f"{number:0255}") for number in range(1_000)], RULES)
     drop_oldest(fleet)
@@ -60,7 +59,7 @@ def drops_of(fleet: Fleet, cluster: str = "c") -> list[Transition]:
 
 
 def test_a_drop_is_reported_once_until_a_tick_comes_and_its_end_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_sends, "MOST_RUNS", 40)
+    monkeypatch.setattr(fleet_module, "MOST_RUNS", 40)
     fleet = waiting(41)
     (reported,) = drops_of(fleet)
     assert (reported.state, reported.incident.kind, reported.incident.cause) == (

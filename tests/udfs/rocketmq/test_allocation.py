@@ -5,9 +5,16 @@ from typing import Any
 import pytest
 
 from tests.udfs.rocketmq.allocation_lines import LINES, ROOMS, Line, before_at, odd_ones
-from udfs.rocketmq.allocation import POSITIONAL, STRATEGIES, UnknownStrategyError, allocate, allocate_all
-from udfs.rocketmq.consistent_hash import build_ring, ring_position
-from udfs.rocketmq.machine_room import room_of
+from udfs.rocketmq.allocation import (
+    POSITIONAL,
+    STRATEGIES,
+    UnknownStrategyError,
+    allocate,
+    allocate_all,
+    build_ring,
+    ring_position,
+    room_of,
+)
 from udfs.rocketmq.model import MessageQueue, java_order
 
 CHECKED = ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY-AVG")
@@ -116,35 +123,19 @@ def test_nearby_refuses_a_queue_or_a_client_without_a_room(room: str | None) -> 
     assert not allocate("MACHINE_ROOM_NEARBY-AVG", "g", "nobody", MQ_ALL, ["A"], broker_room=rooms, client_room=rooms)
 
 
-def test_nearby_names_its_strategy_inside_or_is_given_it() -> None:
+def test_nearby_names_its_strategy_inside() -> None:
     cid_all = ["sh@1", "sh@2"]
 
-    def ask(strategy: str, **options: Any) -> list[MessageQueue]:
-        return allocate(strategy, "g", "sh@1", MQ_ALL, cid_all, **ROOMS, **options)
+    def ask(strategy: str) -> list[MessageQueue]:
+        return allocate(strategy, "g", "sh@1", MQ_ALL, cid_all, **ROOMS)
 
     by_circle = [MQ_ALL[0], MQ_ALL[2]]
     assert ask("MACHINE_ROOM_NEARBY-AVG_BY_CIRCLE") == by_circle
-    assert ask("MACHINE_ROOM_NEARBY", inner="AVG_BY_CIRCLE") == by_circle
-    assert ask("MACHINE_ROOM_NEARBY-AVG_BY_CIRCLE", inner="AVG_BY_CIRCLE") == by_circle
     assert ask("MACHINE_ROOM_NEARBY-MACHINE_ROOM_NEARBY-AVG_BY_CIRCLE") == by_circle
-    with pytest.raises(ValueError, match="name two strategies"):
-        ask("MACHINE_ROOM_NEARBY-AVG_BY_CIRCLE", inner="AVG")
     with pytest.raises(ValueError, match="names no strategy inside"):
         ask("MACHINE_ROOM_NEARBY")
     with pytest.raises(UnknownStrategyError, match="'SWAY' of group 'g' is not one of AVG, AVG_BY_CIRCLE, CONFIG"):
         ask("MACHINE_ROOM_NEARBY-SWAY")
-
-
-def test_nearby_takes_a_strategy_of_the_user_s_own() -> None:
-    asked = []
-
-    def last(consumer_group: str, current_cid: str, mq_all: Any, cid_all: Any) -> list[MessageQueue]:
-        asked.append((consumer_group, current_cid, cid_all))
-        return [mq_all[-1]]
-
-    share = allocate("MACHINE_ROOM_NEARBY", "g", "sh@1", MQ_ALL, ["hz@1", "sh@1"], inner=last, **ROOMS)
-    assert share == MQ_ALL[-1:]
-    assert asked == [("g", "sh@1", ["sh@1"])]
 
 
 @pytest.mark.parametrize("missing", sorted(ROOMS))

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.udfs.groups.facts import Heartbeat, at, member, subscribes
-from udfs.rocketmq.heartbeat import is_judged
+from udfs.rocketmq.heartbeat import why_not_judged
 from udfs.rocketmq.membership import EXPIRED, JOINED, LEFT, Membership, Twins, late_clients
 
 EXPIRED_MS = 120_000
@@ -179,7 +179,7 @@ def test_a_channel_taken_over_by_another_client_is_a_new_member() -> None:
     ],
 )
 def test_only_clients_that_rebalance_for_themselves_are_judged(reported: dict[str, object], judged: bool) -> None:
-    assert is_judged(A, subscribes("orders", **reported)) == judged
+    assert (why_not_judged(A, subscribes("orders", **reported)) is None) == judged
 
 
 def test_members_are_reported_with_their_broker() -> None:

@@ -43,7 +43,6 @@ def update(
     is_order: bool = False,
     try_lock: Callable[[MessageQueue], bool] = lambda mq: True,
     version: ClientVersion = NEWEST,
-    is_push: bool = True,
 ) -> Update:
     return update_process_queue_table(
         table,
@@ -53,7 +52,6 @@ def update(
         compute_pull_from_where=lambda mq: offset,
         is_order=is_order,
         try_lock=try_lock,
-        is_push=is_push,
         client_version=version,
     )
 
@@ -107,11 +105,6 @@ def test_a_queue_not_pulled_for_more_than_120_seconds_is_given_up_and_taken_anew
     assert table[Q0] is not stuck
     assert table[Q0].next_offset == 9
     assert not update(table_of(Q0, idle_ms=120_000), {Q0}).changed
-
-
-def test_a_pull_consumer_may_be_idle_as_long_as_it_likes() -> None:
-    table = table_of(Q0, idle_ms=10**9)
-    assert not update(table, {Q0}, is_push=False).changed
 
 
 @pytest.mark.parametrize("offset", [-1, -2])

@@ -16,7 +16,6 @@ from udfs.rocketmq.rebalance import (
     rebalance_by_topic,
     rebalance_postponed_ms,
     rebalance_wait_ms,
-    renews_subscription,
     sort_client_ids,
     truncate_message_queue_not_my_topic,
     working_message_queues,
@@ -162,14 +161,11 @@ def test_an_empty_list_or_route_is_a_missing_one_from_5_5_0(version: ClientVersi
     none: set[MessageQueue] = set()
     assert is_balanced({}, "orders", "CLUSTERING", some, [], None, version) is balanced
     assert is_balanced({}, "orders", "CLUSTERING", none, ["A"], None, version) is balanced
-    assert renews_subscription("CLUSTERING", "orders", none, False, version) is balanced
-    assert not renews_subscription("CLUSTERING", "%RETRY%g", none, False, version)
     only = [MessageQueue("orders", "broker-a", 0)]
     fixed = rebalance_by_topic(
         "CLUSTERING", "CONFIG", "g", "A", "orders", none, ["A"], client_version=version, config_queues=only
     )
     assert fixed == (None if balanced else only)
-    assert not renews_subscription("BROADCASTING", "orders", none, False, version)
 
 
 def test_queues_of_topics_no_longer_subscribed_are_dropped_and_removed_at_once() -> None:
@@ -219,23 +215,3 @@ def test_two_rounds_are_never_closer_than_a_second_from_5_2_0() -> None:
     assert rebalance_postponed_ms(NOW, NOW + 300) == 700
     assert rebalance_postponed_ms(NOW, NOW + 1_000) == 0
     assert rebalance_postponed_ms(NOW, NOW + 300, (5, 1, 4)) == 0
-
-
-@pytest.mark.parametrize(
-    ("message_model", "topic", "has_route", "changed", "version", "renews"),
-    [
-        ("CLUSTERING", "orders", True, True, NEWEST, True),
-        ("CLUSTERING", "orders", True, False, NEWEST, False),
-        ("CLUSTERING", "orders", False, False, NEWEST, True),
-        ("CLUSTERING", "%RETRY%g", False, False, NEWEST, False),
-        ("BROADCASTING", "%RETRY%g", False, False, NEWEST, True),
-        ("CLUSTERING", "orders", False, False, (4, 9, 8), False),
-        ("CLUSTERING", "orders", False, False, (5, 0, 0), True),
-        ("CLUSTERING", "orders", True, True, (4, 1, 0), True),
-    ],
-)
-def test_a_change_and_from_5_0_a_missing_route_give_the_subscription_a_new_version(
-    message_model: str, topic: str, has_route: bool, changed: bool, version: ClientVersion, renews: bool
-) -> None:
-    mq_set = queues_of(1, topic) if has_route else None
-    assert renews_subscription(message_model, topic, mq_set, changed, version) is renews

@@ -1,14 +1,24 @@
 """slave_read, order_at_risk: what a broker without its master, or under memory pressure, does to a group."""
 
-from udfs.alerts.alert import Finding
-from udfs.groups.findings import prose
+from udfs.alerts.alert import Finding, Text
+from udfs.alerts.prose import clock, count, join_words
 from udfs.groups.snapshot import Findings, GroupSnapshot
-from udfs.groups.state import TopicState
 from udfs.rocketmq.model import queue_order
 
 SLAVE_READ, ORDER_AT_RISK = "slave_read", "order_at_risk"
 
 MASTER_DOWN, MASTER_BUSY, BROKER_DOWN, QUEUES_LOST = "master_down", "master_busy", "broker_down", "queues_lost"
+
+WHY_SLAVE_READ = {
+    MASTER_DOWN: "its master is down",
+    MASTER_BUSY: "the group reads messages that are no longer in the master's memory (over 40 % behind)",
+}
+FIX_SLAVE_READ = {
+    MASTER_DOWN: (
+        "Bring the master of {broker_name} back: until then producers cannot write, and ordered consumers get no locks."
+    ),
+    MASTER_BUSY: ("Help the group catch up: add consumers or queues, or find what slows its listeners down."),
+}
 
 SLAVE_READ_MS = 30_000
 """A client that asked a slave asks the master again with its next pull, if the broker suggests so."""
@@ -40,7 +50,11 @@ def find_slave_reads(snapshot: GroupSnapshot) -> Findings:
             cause=cause,
             severity="warning" if cause == MASTER_DOWN else "info",
             since_ms=since_ms,
-            text=prose.describe_slave_read(snapshot.labels, broker_name, cause, len(since), since_ms),
+            text=Text(
+                f"A slave of {broker_name} has served {count(len(since), 'queue')} of {snapshot.where} since "
+                f"{clock(since_ms)}: {WHY_SLAVE_READ[cause]}.",
+                FIX_SLAVE_READ[cause].format(broker_name=broker_name),
+            ),
             labels={**snapshot.labels, "broker_name": broker_name},
             topic=topics[0] if len(topics) == 1 else None,
             broker_name=broker_name,
@@ -64,7 +78,9 @@ def find_orders_at_risk(snapshot: GroupSnapshot) -> Findings:
         if route is None or not (route.order_topic or any(member.subscribes(topic) for member in orderly)):
             snapshot.since(f"{ORDER_AT_RISK} {topic}", holds=False)
             continue
-        down = dict.fromkeys(_lost_brokers(snapshot, topic_state), QUEUES_LOST)
+        is_remembered = snapshot.now_ms < topic_state.route_changed_ms + REMEMBERED_MS
+        lost = topic_state.nums_before.keys() - topic_state.read_queue_nums.keys() if is_remembered else set()
+        down = dict.fromkeys(lost, QUEUES_LOST)
         coverage = snapshot.broker_coverage
         unanswering = coverage.without_data - coverage.missed - snapshot.not_asked.brokers.keys()
         down |= dict.fromkeys(route.broker_names() & unanswering, BROKER_DOWN)
@@ -73,13 +89,23 @@ def find_orders_at_risk(snapshot: GroupSnapshot) -> Findings:
         if since_ms is None:
             continue
         names = sorted(down)
-        total = sum(topic_state.read_queue_nums.values())
+        effect = (
+            "the topic has only one queue and stops until the broker is back"
+            if sum(topic_state.read_queue_nums.values()) <= 1
+            else "messages of one key now go to another queue and overtake those that wait in the old one"
+        )
+        down_brokers = join_words(names)
         findings[f"{ORDER_AT_RISK} {topic}"] = Finding(
             kind=ORDER_AT_RISK,
             cause=down[names[0]],
             severity="warning",
             since_ms=since_ms,
-            text=prose.describe_order_at_risk(snapshot.labels, topic, names, is_global=total <= 1, since_ms=since_ms),
+            text=Text(
+                f"Message order of topic {topic} in {snapshot.where} has been at risk since {clock(since_ms)}: "
+                f"{down_brokers} {'is' if len(names) == 1 else 'are'} unavailable; {effect}.",
+                f"Bring {down_brokers} back before producers continue, or stop the producers if order matters more "
+                "than availability.",
+            ),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
             broker_name=",".join(names),
@@ -87,9 +113,3 @@ def find_orders_at_risk(snapshot: GroupSnapshot) -> Findings:
             is_ready=snapshot.now_ms >= since_ms + SLAVE_READ_MS,
         )
     return findings
-
-
-def _lost_brokers(snapshot: GroupSnapshot, topic_state: TopicState) -> set[str]:
-    if snapshot.now_ms >= topic_state.route_changed_ms + REMEMBERED_MS:
-        return set()
-    return topic_state.nums_before.keys() - topic_state.read_queue_nums.keys()

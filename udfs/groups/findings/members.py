@@ -1,22 +1,67 @@
-"""inconsistent_subscription, group_offline, client_id_at_risk: a group whose members are not as they should be."""
+"""A group whose members are not as they should be: duplicate_client_id, inconsistent_subscription, group_offline,
+client_id_at_risk, and split_view, where the brokers list different members or are about to.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 
-from udfs.alerts.alert import Finding
+from udfs.alerts.alert import Finding, Text
+from udfs.alerts.prose import clock, describe_duplicate_client_id, host_of, join_words, name_queues, some
 from udfs.groups.diagnosis import GROUP_OFFLINE
-from udfs.groups.findings import prose
-from udfs.groups.findings.starved import STARVED_QUEUE
+from udfs.groups.findings.queues import STARVED_QUEUE, is_quiet
+from udfs.groups.inference import SPLIT_VIEW
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED
-from udfs.groups.queue_state import last_served_ms
-from udfs.groups.snapshot import Findings, GroupSnapshot
+from udfs.groups.queue_state import NOT_CONSUMED, NOT_JUDGED, UNOWNED, is_pulled_anyway, last_served_ms
+from udfs.groups.snapshot import Findings, GroupSnapshot, split_condition
 from udfs.groups.state import TopicState
 from udfs.groups.verdict_reason import ASSIGNED, BROKER
 from udfs.rocketmq.heartbeat import ANY
 from udfs.rocketmq.membership import Member
+from udfs.rocketmq.model import queue_order
 from udfs.rocketmq.own_names import is_own_group
 from udfs.rocketmq.version import parse_client_version
+
+
+def find_duplicates(snapshot: GroupSnapshot) -> Findings:
+    """Kind 1. A ClientId is duplicate when several live channels carry it; a finding each, by `duplicate_client_id
+    CLIENT_ID`. Not duplicate: broadcasting clients, which carry `ip@DEFAULT` by design and share out nothing; a
+    reconnect, whose first channel sends no heartbeat after the second appeared.
+    """
+    state, findings = snapshot.state, {}
+    for client_id in sorted({twin.client_id for twin in snapshot.twins}):
+        of_client = [twin for twin in snapshot.twins if twin.client_id == client_id]
+        if not any(member.client_id == client_id for _, member in snapshot.judged_members()):
+            continue
+        views = {twin.broker_name: list(twin.client_addrs) for twin in of_client}
+        since_ms = min(twin.since_ms for twin in of_client)
+        starved: dict[str, list[str]] = {}
+        for topic, topic_state in sorted(state.topics.items()):
+            for name, queue_state in topic_state.queues.items():
+                share = queue_state.share
+                is_slot = share.gap == DUPLICATE_CLIENT_ID and share.slot_of == client_id  # a later one of the twin's
+                if is_slot and queue_state.verdict != NOT_JUDGED and not is_pulled_anyway(queue_state):
+                    starved.setdefault(topic, []).append(name)
+        topics = [topic for topic, _ in snapshot.shared_topics()]
+        findings[f"{DUPLICATE_CLIENT_ID} {client_id}"] = Finding(
+            kind=DUPLICATE_CLIENT_ID,
+            cause=DUPLICATE_CLIENT_ID,
+            severity="critical" if starved else "warning",
+            since_ms=since_ms,
+            text=describe_duplicate_client_id(state.cluster, state.consumer_group, client_id, views, starved, since_ms),
+            labels={**snapshot.labels, "client_id": client_id},
+            topic=topics[0] if len(topics) == 1 else None,
+            client_id=client_id,
+            broker_name=",".join(sorted(views)),
+            queues=tuple(sorted({name for names in starved.values() for name in names}, key=queue_order)),
+            evidence={
+                "client_addrs": sorted({addr for addrs in views.values() for addr in addrs}),
+                "views": views,
+                "starved": starved,
+            },
+        )
+    return findings
+
 
 INCONSISTENT_SUBSCRIPTION, CLIENT_ID_AT_RISK = "inconsistent_subscription", "client_id_at_risk"
 
@@ -37,7 +82,9 @@ def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Findings:
     reported: dict[str, dict[str, str]] = {}
     for _, member in snapshot.judged_members():
         if member.has_reported_topics and member.client_id not in snapshot.late:
-            reported[member.client_id] = {topic: member.filters.get(topic, ANY) for topic in _own_topics(member)}
+            reported[member.client_id] = {
+                topic: member.filters.get(topic, ANY) for topic in member.topics if not topic.startswith("%RETRY%")
+            }
     kinds = Counter(tuple(sorted(subscription.items())) for subscription in reported.values())
     since_ms = snapshot.since(INCONSISTENT_SUBSCRIPTION, len(kinds) > 1)
     if since_ms is None:
@@ -45,6 +92,14 @@ def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Findings:
     usual = min(kinds, key=lambda kind: (-kinds[kind], kind))
     odd = sorted(
         client_id for client_id, subscription in reported.items() if tuple(sorted(subscription.items())) != usual
+    )
+    example, expected = reported[odd[0]], dict(usual)
+    differing = sorted(topic for topic in expected.keys() | example.keys() if expected.get(topic) != example.get(topic))
+    differs = join_words(
+        [
+            f"{topic} ({example.get(topic, 'not subscribed')} instead of {expected.get(topic, 'none')})"
+            for topic in differing
+        ]
     )
     effects = [f"{STARVED_QUEUE} {topic}" for topic, _ in snapshot.shared_topics()]
     explained = [key for key in effects if (one := snapshot.incident(key)) and one.cause == MEMBER_NOT_SUBSCRIBED]
@@ -54,20 +109,18 @@ def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Findings:
             cause=INCONSISTENT_SUBSCRIPTION,
             severity="warning",
             since_ms=since_ms,
-            text=prose.describe_inconsistent_subscription(
-                snapshot.labels, odd, {cid: reported[cid] for cid in odd}, dict(usual)
+            text=Text(
+                f"Members of {snapshot.where} have different subscriptions: {some(odd)}, on {differs}. Each heartbeat "
+                "replaces the group's subscription at the broker, so messages are skipped or topics are not read.",
+                f"Give all members the same topics and expressions, or move {some(odd)} to another group.",
             ),
             labels=snapshot.labels,
             client_id=odd[0] if len(odd) == 1 else None,
-            evidence={"usual": dict(usual), "others": {client_id: reported[client_id] for client_id in odd}},
+            evidence={"usual": expected, "others": {client_id: reported[client_id] for client_id in odd}},
             inhibited_by=snapshot.inhibitor(*explained),
             is_ready=snapshot.is_settled(since_ms),
         )
     }
-
-
-def _own_topics(member: Member) -> list[str]:
-    return [topic for topic in member.topics if not topic.startswith("%RETRY%")]
 
 
 def find_group_offline(snapshot: GroupSnapshot) -> Findings:
@@ -95,7 +148,12 @@ def find_group_offline(snapshot: GroupSnapshot) -> Findings:
             cause=GROUP_OFFLINE,
             severity="warning",
             since_ms=started_ms,
-            text=prose.describe_group_offline(snapshot.labels, topics, started_ms),
+            text=Text(
+                f"No member of {snapshot.where} has been connected since {clock(started_ms)}, so no client consumes "
+                f"{some(topics)} for it.",
+                f"Start a consumer of group {state.consumer_group}. After a day without members the group counts as "
+                "given up.",
+            ),
             labels=snapshot.labels,
             topic=topics[0] if len(topics) == 1 else None,
             evidence={"topics": topics},
@@ -145,13 +203,19 @@ def find_client_ids_at_risk(snapshot: GroupSnapshot) -> Findings:
     if since_ms is None:
         return {}
     client_ids = sorted(at_risk)
+    who = some([f"{client_id} on {host_of(addrs[client_id])}" for client_id in client_ids])
     return {
         CLIENT_ID_AT_RISK: Finding(
             kind=CLIENT_ID_AT_RISK,
             cause=CLIENT_ID_AT_RISK,
             severity="info",
             since_ms=since_ms,
-            text=prose.describe_client_id_at_risk(snapshot.labels, {one: addrs[one] for one in client_ids}),
+            text=Text(
+                f"ClientIds of {snapshot.where} are unique only by chance: {who}. They consist of a container's "
+                "address and pid, so after a restart two clients may share a ClientId, and some queues would have no "
+                "consumer.",
+                "Give each process its own instanceName, or use rocketmq-client 4.9.0 or newer, which adds nanoTime.",
+            ),
             labels=snapshot.labels,
             client_id=client_ids[0] if len(client_ids) == 1 else None,
             evidence={"client_addrs": {client_id: addrs[client_id] for client_id in client_ids}},
@@ -173,3 +237,97 @@ def _one_restart_from_twins(members: Iterable[tuple[str, Member]]) -> set[str]:
                 seen.setdefault(part, {}).setdefault(host, set()).add(member.client_id)
     risky = (hosts for hosts in seen.values() if len(hosts) > 1 and len(set().union(*hosts.values())) > 1)
     return {client_id for hosts in risky for ids in hosts.values() for client_id in ids}
+
+
+def find_split_view(snapshot: GroupSnapshot) -> Findings:
+    """Kind 3. A group's view is split when brokers list different members for settle_ms: `split_view`. Each client asks
+    a random broker at each rebalance. A client that heartbeats at one broker and has fallen silent at another splits
+    the view at once: the client's queues at the other have nobody already, and that broker forgets the client after 120
+    s. Not split: twins that one broker lists more often than another.
+    """
+    lacking = _lacking(snapshot)
+    pairs = {(name, client_id) for found in (lacking, snapshot.cut_off) for name in found for client_id in found[name]}
+    since = {pair: snapshot.since(split_condition(*pair), holds=True) or snapshot.now_ms for pair in sorted(pairs)}
+    held = {split_condition(*pair) for pair in pairs}
+    for condition in [name for name in snapshot.state.conditions if name.startswith(f"{SPLIT_VIEW}|")]:
+        snapshot.since(condition, condition in held)  # in a roll-out another client is missing, tick by tick
+    if not since:
+        return {}
+    sure = {
+        (name, client_id)
+        for name, client_id in pairs
+        if client_id in snapshot.cut_off.get(name, ()) or snapshot.is_settled(since[name, client_id])
+    }
+    missing: dict[str, list[str]] = {}
+    for broker_name, client_id in sorted(sure or pairs):
+        missing.setdefault(broker_name, []).append(client_id)
+    since_ms = min(since[pair] for pair in sure or pairs)
+    starving = _starving(snapshot)
+    views = {
+        name: sorted(member.client_id for member in view.values())
+        for name, view in sorted(snapshot.state.membership.views.items())
+    }
+    lacks = join_words([f"{name} lacks {some(client_ids)}" for name, client_ids in sorted(missing.items())])
+    effect = f" No client consumes {name_queues(starving)}." if starving else ""
+    return {
+        SPLIT_VIEW: Finding(
+            kind=SPLIT_VIEW,
+            cause=SPLIT_VIEW,
+            severity="critical" if starving else "warning",
+            since_ms=since_ms,
+            text=Text(
+                f"The brokers have listed different members of {snapshot.where} since {clock(since_ms)}: {lacks}. Each "
+                "client asks a random broker at each rebalance, so queues change owners, have two owners or none."
+                f"{effect}",
+                f"Check the network between the missing clients and {join_words(sorted(missing))}; a restarted client "
+                "registers again.",
+            ),
+            labels=snapshot.labels,
+            broker_name=",".join(missing),
+            queues=starving,
+            evidence={"views": views, "missing": missing},
+            is_ready=bool(sure),
+        )
+    }
+
+
+def _starving(snapshot: GroupSnapshot) -> tuple[str, ...]:
+    """Queues that nobody pulls while their owner works from another list, or cannot reach their broker."""
+    names = set()
+    for topic, topic_state in snapshot.shared_topics():
+        if not is_quiet(topic_state):
+            continue
+        evidence = snapshot.evidence(topic, topic_state)
+        for name, queue_state in topic_state.queues.items():
+            owner, cut_off = queue_state.share.owner or "", evidence.cut_off.get(queue_order(name)[0], ())
+            if queue_state.verdict in (UNOWNED, NOT_CONSUMED) and (
+                owner in cut_off or evidence.explained.get(owner) == SPLIT_VIEW
+            ):
+                names.add(name)
+    return tuple(sorted(names, key=queue_order))
+
+
+def _lacking(snapshot: GroupSnapshot) -> dict[str, list[str]]:
+    """Broker → ClientIds that it should list and does not: those alive that subscribe a topic it serves."""
+    views = snapshot.state.membership.views
+    masters = {topic: route.broker_names() - set(route.without_master) for topic, route in snapshot.routes.items()}
+    brokers = set().union(*masters.values())
+    listed = {name: {member.client_id for member in views.get(name, {}).values()} for name in brokers}
+    if len({frozenset(client_ids) for client_ids in listed.values()}) < 2:
+        return {}
+    topics = {member.client_id: member.topics for _, member in snapshot.judged_members()}
+    expected: dict[str, set[str]] = {}
+    for client_id in topics.keys() - snapshot.late:
+        for topic in topics[client_id]:
+            for broker_name in masters.get(topic, ()):
+                expected.setdefault(broker_name, set()).add(client_id)
+    lacking = {}
+    late_ms = snapshot.now_ms - snapshot.rules.heartbeat_late_ms
+    for broker_name, client_ids in sorted(expected.items()):
+        is_on_time = any(member.last_heartbeat_ms > late_ms for member in views.get(broker_name, {}).values())
+        is_reached = is_on_time and broker_name not in snapshot.broker_coverage.silent
+        is_heard = is_reached or broker_name in snapshot.broker_coverage.answered
+        unlisted = client_ids - listed[broker_name]
+        if unlisted and is_heard and broker_name not in snapshot.broker_coverage.without_data:
+            lacking[broker_name] = sorted(unlisted)
+    return lacking

@@ -1,21 +1,357 @@
-"""stalled_queue, double_consumed_queue, offset_regression: queues whose pulls are not as they should be."""
+"""Queues that are not consumed as they should be: starved_queue with the cause of each queue, stalled_queue,
+double_consumed_queue, offset_regression.
+"""
 
-from udfs.alerts.alert import Finding
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from udfs.alerts.alert import Finding, Incident, Text
+from udfs.alerts.prose import clock, count, describe_starved_queue, name_queues, some
 from udfs.alerts.rules import REBALANCE_MS
-from udfs.groups.diagnosis import CAUSES
-from udfs.groups.findings import prose
-from udfs.groups.findings.starved import STARVED_QUEUE, diagnose_topic, is_quiet, keep_causes, reported_blames
-from udfs.groups.inference import SPLIT_VIEW
+from udfs.groups.diagnosis import (
+    CAUSES,
+    CONSUME_STOPPED,
+    FROZEN_CLIENT,
+    GROUP_OFFLINE,
+    WARNED,
+    Evidence,
+    Starvation,
+    diagnose,
+    gravity,
+)
+from udfs.groups.inference import SPLIT_VIEW, STALE_ROUTE
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers
-from udfs.groups.queue_state import DOUBLE_CONSUMED, NOT_CONSUMED, QueueState
-from udfs.groups.queue_verdicts import find_doublings
-from udfs.groups.snapshot import Findings, GroupSnapshot
-from udfs.groups.state import TopicState
+from udfs.groups.queue_state import (
+    DOUBLE_CONSUMED,
+    NOT_CONSUMED,
+    NOT_JUDGED,
+    OK,
+    UNKNOWN,
+    UNOWNED,
+    QueueState,
+    is_pulled_anyway,
+)
+from udfs.groups.snapshot import Findings, GroupSnapshot, is_never_heard
+from udfs.groups.state import GroupState, TopicState
+from udfs.groups.verdict_reason import PULLS_NOT_REPORTED
+from udfs.groups.verdicts import find_doublings
 from udfs.rocketmq.model import queue_order
 
-STALLED_QUEUE, DOUBLE_CONSUMED_QUEUE, OFFSET_REGRESSION = "stalled_queue", "double_consumed_queue", "offset_regression"
+STARVED_QUEUE, STALLED_QUEUE = "starved_queue", "stalled_queue"
+DOUBLE_CONSUMED_QUEUE, OFFSET_REGRESSION = "double_consumed_queue", "offset_regression"
 
 UNEXPLAINED = "unexplained"
+
+WHY_DOUBLE_CONSUMED = {
+    DUPLICATE_CLIENT_ID: "they share one ClientId, and each takes its share",
+    MIXED_STRATEGY: "the members use different allocation strategies",
+    SPLIT_VIEW: "they use the member lists of different brokers",
+    STALE_ROUTE: "one of them still uses the topic's old route",
+    UNEXPLAINED: "unknown; neither the member lists nor the strategies explain it",
+}
+FIX_DOUBLE_CONSUMED = {
+    DUPLICATE_CLIENT_ID: "Give each process its own ClientId (instanceName), then restart it.",
+    MIXED_STRATEGY: "Give all members the same AllocateMessageQueueStrategy and SDK; restart those that differ.",
+    SPLIT_VIEW: "Find the broker that one of them cannot reach; the lists agree once its heartbeats arrive.",
+    STALE_ROUTE: "Restart the client that still uses the old route.",
+    UNEXPLAINED: (
+        "Compare the members' strategies, versions and ClientIds; stop the client that does not belong there."
+    ),
+}
+"""Cause → the reason as the summary gives it, and the line that fixes it."""
+
+
+class Blame(NamedTuple):
+    """The cause of a queue's starvation, and the client that it lies with."""
+
+    cause: str
+    client_id: str | None
+
+
+@dataclass(frozen=True)
+class StarvedTopic:
+    """The queues of one topic that starve, as one finding."""
+
+    cause: str
+    client_id: str | None
+    since_ms: int
+    queues: tuple[str, ...]
+    causes: dict[str, Starvation]
+    is_ready: bool
+
+
+def gather(
+    starvations: Mapping[str, Starvation],
+    coming: frozenset[str],
+    still_silent: Mapping[str, Blame],
+    known_cause: str | None,
+    now_ms: int,
+) -> StarvedTopic | None:
+    """One finding for a topic's starved queues, or None when none starves. It is not ready before one is certain.
+
+    `coming` are queues about to starve for a reason already known: the page waits for them so that it lists all, but
+    for one rebalance at most. `still_silent` are queues of the open incident that nobody pulled since, as they were
+    reported; `known_cause` is its cause, None when there is no open incident.
+    """
+    certain = {
+        queue: starvation
+        for queue, starvation in starvations.items()
+        if starvation.certain_at_ms is not None and starvation.certain_at_ms <= now_ms
+    }
+    if known_cause is None and not certain:
+        return _uncertain(starvations)
+    if not certain:
+        if not still_silent or known_cause is None:
+            return None
+        return StarvedTopic(known_cause, None, now_ms, tuple(sorted(still_silent, key=queue_order)), {}, False)
+    coming = coming | {queue for queue, s in starvations.items() if s.certain_at_ms is not None} - certain.keys()
+    first_ms = min(starvation.certain_at_ms or 0 for starvation in certain.values())
+    blames = {**still_silent, **{queue: Blame(s.cause, s.client_id) for queue, s in certain.items()}}.values()
+    cause = min((blame.cause for blame in blames), key=gravity)
+    blamed = sorted({blame.client_id for blame in blames if blame.cause == cause and blame.client_id})
+    return StarvedTopic(
+        cause=cause,
+        client_id=blamed[0] if blamed else None,
+        since_ms=min(starvation.since_ms for starvation in certain.values()),
+        queues=tuple(sorted(certain.keys() | still_silent, key=queue_order)),
+        causes=certain,
+        is_ready=not coming or now_ms >= first_ms + REBALANCE_MS,
+    )
+
+
+def _uncertain(starvations: Mapping[str, Starvation]) -> StarvedTopic | None:
+    """The first sign: queues that nobody pulls, by the likeliest cause."""
+    if not starvations:
+        return None
+    likeliest = min(starvations.values(), key=lambda starvation: gravity(starvation.cause))
+    return StarvedTopic(
+        likeliest.cause,
+        likeliest.client_id,
+        min(starvation.since_ms for starvation in starvations.values()),
+        tuple(sorted(starvations, key=queue_order)),
+        dict(starvations),
+        is_ready=False,
+    )
+
+
+def find_starved(snapshot: GroupSnapshot) -> Findings:
+    """Kind 4. A queue starves when nobody consumes it and one of the causes of udfs.groups.diagnosis is certain; a
+    finding a topic, by `starved_queue TOPIC`. A queue of the open incident stays starved until somebody pulls it: a new
+    plan alone ends nothing. Not starved: a queue without a certain cause, which is kind 5; the queues of a group
+    without members where kind 2 is off for the group, for it is offline on purpose.
+    """
+    findings = {}
+    for topic, topic_state in sorted(snapshot.state.topics.items()):
+        incident = snapshot.incident(f"{STARVED_QUEUE} {topic}")
+        if incident is None and not is_quiet(topic_state):
+            continue
+        evidence = snapshot.evidence(topic, topic_state)
+        starvations, blames = diagnose_topic(snapshot, topic_state, evidence), reported_blames(incident)
+        if not snapshot.rules.of_kind(GROUP_OFFLINE).is_enabled:
+            has_left = not snapshot.last_heartbeat_ms  # it may have stopped before its members left
+            causes_of_none = (GROUP_OFFLINE, CONSUME_STOPPED) if has_left else (GROUP_OFFLINE,)
+            offline = {name for name, one in starvations.items() if one.cause in causes_of_none}
+            starvations = {name: one for name, one in starvations.items() if name not in offline}
+            blames = {name: one for name, one in blames.items() if name not in offline}
+        starvations = keep_causes(starvations, blames, snapshot.last_heartbeat_ms.keys())
+        starved = gather(
+            starvations,
+            _coming(topic_state, starvations, evidence),
+            {  # of the open incident, and nobody has consumed it since
+                name: blame
+                for name, blame in blames.items()
+                if topic_state.is_shared
+                and (queue_state := topic_state.queues.get(name))
+                and _is_silent(snapshot.state, queue_state, blame)
+            },
+            incident.cause if incident else None,
+            snapshot.now_ms,
+        )
+        if starved is not None:
+            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(snapshot, topic, topic_state, starved, blames)
+    return findings
+
+
+def is_quiet(topic_state: TopicState) -> bool:
+    """Whether nobody pulls some queue: most groups, at most ticks, need no more than this."""
+    return any(queue_state.verdict in (UNOWNED, NOT_CONSUMED) for queue_state in topic_state.queues.values())
+
+
+def diagnose_topic(snapshot: GroupSnapshot, topic_state: TopicState, evidence: Evidence) -> dict[str, Starvation]:
+    """Each queue of the topic that starves, or is about to, and why."""
+    watched_since_ms = max(snapshot.state.watched_since_ms, topic_state.watched_since_ms)
+    found = {}
+    for name, queue_state in topic_state.queues.items():
+        broker_name, _ = queue_order(name)
+        since_ms = max(watched_since_ms, snapshot.broker_coverage.data_since_ms(broker_name) or 0)
+        if starvation := diagnose(queue_state, evidence, since_ms, snapshot.rules, broker_name=broker_name):
+            found[name] = starvation
+    return found
+
+
+def keep_causes(
+    starvations: Mapping[str, Starvation], blames: Mapping[str, Blame], members: Collection[str]
+) -> dict[str, Starvation]:
+    """Return the starvations, each with its reported cause (`blames`) unless a stronger one shows.
+
+    What a trouble leaves behind looks like silence: locks that come late, a plan that changed. A cause that lies with a
+    client is kept while the client is one of the `members`.
+    """
+    kept = dict(starvations)
+    for name, starvation in starvations.items():
+        known = blames.get(name)
+        if known is None or starvation.cause == GROUP_OFFLINE:
+            continue
+        is_weaker = CAUSES.index(starvation.cause) > CAUSES.index(known.cause)
+        if is_weaker and (known.client_id is None or known.client_id in members):
+            kept[name] = replace(starvation, cause=known.cause, client_id=known.client_id or starvation.client_id)
+    return kept
+
+
+def reported_blames(incident: Incident | None) -> dict[str, Blame]:
+    """Map each queue of the incident to its blame in the newest row. The evidence lists the first queues (alert.bound);
+    the others have the incident's own.
+    """
+    if incident is None:
+        return {}
+    evidence, of_all = incident.evidence.get("queues", {}), Blame(incident.cause, incident.client_id)
+    return {
+        name: Blame(known["cause"] or incident.cause, known["client_id"]) if (known := evidence.get(name)) else of_all
+        for name in incident.queues
+    }
+
+
+def _coming(topic_state: TopicState, starvations: Mapping[str, Starvation], evidence: Evidence) -> frozenset[str]:
+    """Queues about to starve for a reason already known: a proven twin's slots, a frozen owner's queues."""
+    frozen = {s.client_id for s in starvations.values() if s.cause == FROZEN_CLIENT}
+    return frozenset(
+        name
+        for name, queue_state in topic_state.queues.items()
+        if queue_state.verdict not in (UNOWNED, NOT_CONSUMED)
+        and not is_pulled_anyway(queue_state)
+        and (
+            (queue_state.share.gap == DUPLICATE_CLIENT_ID and queue_state.share.slot_of in evidence.twin_ids)
+            or queue_state.share.owner in frozen
+        )
+    )
+
+
+def _is_silent(state: GroupState, queue_state: QueueState, blame: Blame) -> bool:
+    """Not: a queue that another client owns now, whose pulls are not reported."""
+    owner = queue_state.share.owner
+    is_unreported = queue_state.reason == PULLS_NOT_REPORTED or is_never_heard(state, queue_state)
+    if queue_state.verdict == UNKNOWN and is_unreported and owner:
+        return owner == blame.client_id and not queue_state.pullers
+    if queue_state.verdict == NOT_CONSUMED:
+        return True
+    return not queue_state.pullers and queue_state.verdict not in (NOT_JUDGED, OK)
+
+
+def _starved_finding(
+    snapshot: GroupSnapshot, topic: str, topic_state: TopicState, starved: StarvedTopic, blames: Mapping[str, Blame]
+) -> Finding:
+    """What other incidents explain in part only is reported by the cause of the rest, and not inhibited."""
+    state = snapshot.state
+    queues = {name: _queue_evidence(topic_state, name, starved, blames) for name in starved.queues}
+    cause, client_id, inhibited_by = _blame(snapshot, starved, queues)
+    addrs = (member.client_addr for _, member in state.membership.members() if member.client_id == client_id)
+    addr = min(addrs, default=None)
+    known = [topic_state.queues[name].consumption for name in starved.queues]
+    came = sum(one.max_offset - one.first_max_offset for one in known if one)  # while the commits stood still
+    strategies = snapshot.strategies(topic, topic_state)
+    return Finding(
+        kind=STARVED_QUEUE,
+        cause=cause,
+        severity="warning" if cause in WARNED else "critical",
+        since_ms=starved.since_ms,
+        text=describe_starved_queue(
+            state.cluster,
+            state.consumer_group,
+            topic,
+            cause,
+            starved.queues,
+            starved.since_ms,
+            client_id=client_id,
+            client_addr=addr,
+            backlog=_backlog(topic_state, starved.queues),
+            strategies=strategies,
+            came=came if cause == CONSUME_STOPPED else 0,
+            is_listed_again=cause == DUPLICATE_CLIENT_ID and client_id not in {one.client_id for one in snapshot.twins},
+        ),
+        labels={**snapshot.labels, "topic": topic},
+        topic=topic,
+        client_id=client_id,
+        broker_name=names_of_brokers(starved.queues),
+        queues=starved.queues,
+        evidence={"client_addr": addr, "queues": queues, "strategies": strategies},
+        inhibited_by=inhibited_by,
+        is_ready=starved.is_ready,
+    )
+
+
+def _blame(
+    snapshot: GroupSnapshot, starved: StarvedTopic, queues: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, str | None, str | None]:
+    """(cause, client_id, inhibited_by): all explained by open incidents, or the gravest cause that is not."""
+    open_ones = {
+        name: _explained_by(snapshot, reported["cause"], reported["client_id"]) for name, reported in queues.items()
+    }
+    rest = sorted(
+        (gravity(queues[name]["cause"]), queues[name]["client_id"] or "")
+        for name, incident_id in open_ones.items()
+        if incident_id is None and queues[name]["cause"] in CAUSES
+    )
+    if rest and len(rest) < len(queues):
+        (_, position), client_id = rest[0]
+        return CAUSES[position], client_id or None, None
+    inhibitor = None if rest else _explained_by(snapshot, starved.cause, starved.client_id)
+    return starved.cause, starved.client_id, inhibitor
+
+
+def _explained_by(snapshot: GroupSnapshot, cause: str | None, client_id: str | None) -> str | None:
+    """The open incident that is the reason for a cause."""
+    keys = {
+        DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {client_id}",
+        GROUP_OFFLINE: GROUP_OFFLINE,
+        SPLIT_VIEW: SPLIT_VIEW,
+    }
+    if cause == CONSUME_STOPPED and client_id is None:
+        return snapshot.inhibitor(GROUP_OFFLINE)  # its members stopped first, and left afterwards
+    return snapshot.inhibitor(keys[cause]) if cause in keys else None
+
+
+def _backlog(topic_state: TopicState, names: tuple[str, ...]) -> int | None:
+    known = [
+        queue_state.max_offset - queue_state.commit_offset
+        for name in names
+        if (queue_state := topic_state.queues[name]).max_offset is not None and queue_state.commit_offset is not None
+    ]
+    return sum(max(0, lag) for lag in known) if known else None
+
+
+def _queue_evidence(
+    topic_state: TopicState, name: str, starved: StarvedTopic, blames: Mapping[str, Blame]
+) -> dict[str, Any]:
+    """A queue that is only still silent keeps its reported blame. Where its commit stands still: the commit and the end
+    of the queue when the commit was last seen to move, and now.
+    """
+    queue_state, starvation = topic_state.queues[name], starved.causes.get(name)
+    blame = Blame(starvation.cause, starvation.client_id) if starvation else blames.get(name)
+    stands: dict[str, Any] = {}
+    if starvation and starvation.cause == CONSUME_STOPPED and (known := queue_state.consumption):
+        then = {"time_ms": known.since_ms, "commit_offset": known.commit_offset, "max_offset": known.first_max_offset}
+        stands = {"then": then, "now": {**then, "time_ms": known.reported_ms, "max_offset": known.max_offset}}
+    return {
+        "cause": blame.cause if blame else None,
+        "client_id": blame.client_id if blame else None,
+        "planned_owner": queue_state.share.owner,
+        "slot_of": queue_state.share.slot_of,
+        "last_pull_ms": queue_state.last_pull_ms,
+        "commit_offset": queue_state.commit_offset,
+        "max_offset": queue_state.max_offset,
+        **stands,
+    }
 
 
 def find_stalled(snapshot: GroupSnapshot) -> Findings:
@@ -45,12 +381,27 @@ def find_stalled(snapshot: GroupSnapshot) -> Findings:
         owners = sorted({topic_state.queues[name].share.owner or "" for name in silent})
         names = tuple(sorted(silent, key=queue_order))
         cause = min((silent[name].cause for name in uncertain or names), key=CAUSES.index)
+        queues = f"{count(len(names), 'queue')} of topic {topic} in {snapshot.where}"
+        if cause == CONSUME_STOPPED:
+            text = Text(
+                f"The committed offset of {queues} has stood still since {clock(since_ms)} while messages wait: "
+                f"{name_queues(names)}. Planned owner: {some(owners)}.",
+                f"Check {some(owners)} for a listener that hangs (jstack, or mqadmin consumerStatus "
+                f"-g {snapshot.state.consumer_group} -i CLIENT_ID -s), a suspended consumer or a full cache.",
+            )
+        else:
+            text = Text(
+                f"{queues} {'has' if len(names) == 1 else 'have'} not been pulled since {clock(since_ms)}: "
+                f"{name_queues(names)}. Planned owner: {some(owners)}, still listed by the brokers.",
+                f"Check {some(owners)} for a full GC, a paused or flow-controlled consumer, or a stuck listener "
+                "(jstack).",
+            )
         findings[key] = Finding(
             kind=STALLED_QUEUE,
             cause=cause,
             severity="warning",
             since_ms=since_ms,
-            text=prose.describe_stalled_queue(snapshot.labels, topic, names, owners, cause, since_ms),
+            text=text,
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
             client_id=owners[0] if len(owners) == 1 else None,
@@ -88,13 +439,19 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
             name: sorted(f"{one.client_id or '?'} at {one.client_addr or '?'}" for one in queue_state.pullers.values())
             for name, queue_state in doubled.items()
         }
+        who = some(sorted({puller for of_queue in pullers.values() for puller in of_queue}))
         inhibitors = {DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {twin}", SPLIT_VIEW: SPLIT_VIEW}
         findings[f"{DOUBLE_CONSUMED_QUEUE} {topic}"] = Finding(
             kind=DOUBLE_CONSUMED_QUEUE,
             cause=cause,
             severity="warning",
             since_ms=since_ms,
-            text=prose.describe_double_consumed_queue(snapshot.labels, topic, names, pullers, cause, since_ms),
+            text=Text(
+                f"{count(len(names), 'queue')} of topic {topic} in {snapshot.where} "
+                f"{'has' if len(names) == 1 else 'have'} been consumed twice since {clock(since_ms)}: "
+                f"{name_queues(names)}, by {who}. Cause: {WHY_DOUBLE_CONSUMED[cause]}.",
+                FIX_DOUBLE_CONSUMED[cause],
+            ),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
             client_id=twin,
@@ -102,15 +459,13 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
             queues=names,
             evidence={"pullers": pullers},
             inhibited_by=snapshot.inhibitor(inhibitors[cause]) if cause in inhibitors else None,
-            is_ready=any(_has_outlasted_changes(queue_state, snapshot) for queue_state in doubled.values())
+            is_ready=any(  # one client polls the route, or rebalances, before another
+                snapshot.now_ms >= one.since_ms + REBALANCE_MS and snapshot.is_settled(one.share_since_ms)
+                for one in doubled.values()
+            )
             and (cause != UNEXPLAINED or snapshot.is_settled(snapshot.state.changed_ms)),
         )
     return findings
-
-
-def _has_outlasted_changes(queue_state: QueueState, snapshot: GroupSnapshot) -> bool:
-    """A queue may be doubled while its new plan spreads: one client polls the route, or rebalances, before another."""
-    return snapshot.now_ms >= queue_state.since_ms + REBALANCE_MS and snapshot.is_settled(queue_state.share_since_ms)
 
 
 def _cause_of_double_consumed(
@@ -157,7 +512,13 @@ def find_regressions(snapshot: GroupSnapshot) -> Findings:
             cause=OFFSET_REGRESSION,
             severity="warning" if sum(again.values()) >= snapshot.rules.offset_regression_messages else "info",
             since_ms=since_ms,
-            text=prose.describe_offset_regression(snapshot.labels, topic, names, sum(again.values()), since_ms),
+            text=Text(
+                f"The committed offset of {count(len(names), 'queue')} of topic {topic} in {snapshot.where} went back "
+                f"at {clock(since_ms)}: {name_queues(names)}. {count(sum(again.values()), 'message')} will be consumed "
+                "again.",
+                "No action if the offset was reset on purpose or a broker crashed (it persists offsets every 5 s); "
+                "otherwise find the second consumer that commits for this group.",
+            ),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
             broker_name=names_of_brokers(names),
