@@ -38,14 +38,14 @@ def reader(one: Secured, **settings: Any) -> Iterator[RoundReader]:
     """Rounds as a collector with these settings reads them."""
     loaded = Settings.load(collector={"name_server": one.name_server, "timeout_ms": 10_000, **settings})
     with (
-        RocketMQAdmin(loaded.collector, loaded.paths.jars) as admin,
+        contextlib.closing(RocketMQAdmin(loaded.collector, loaded.paths.jars)) as admin,
         contextlib.closing(RoundReader(loaded.collector, admin)) as rounds,
     ):
         yield rounds
 
 
 def is_whole(reading: Reading) -> bool:
-    """Everything was told: groups, members, what the member holds, offsets, routes."""
+    """Return whether the round has groups, members, the member's queues, offsets and routes."""
     return (
         set(reading.brokers) == {BROKER}
         and reading.unheard == ()

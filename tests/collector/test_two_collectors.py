@@ -18,10 +18,9 @@ from kafka.admin import NewTopic
 from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS
-from streaming.collector import kafka_lease
-from streaming.collector.kafka_lease import KafkaLease
+from streaming.collector import lease as lease_module
 from streaming.collector.known_brokers import CollectorError
-from streaming.collector.turn import CollectorName, Turn
+from streaming.collector.lease import CollectorName, KafkaLease, Turn
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import consumer_at_the_end
@@ -223,7 +222,7 @@ def test_of_many_that_begin_at_once_never_two_lead(settings: Settings) -> None:
 def test_a_leader_that_cannot_do_a_round_lets_the_other_try(settings: Settings) -> None:
     one, other = (KafkaLease(settings.kafka, "offered", name, name, LEASE_SECONDS) for name in ("one", "other"))
     try:
-        wait_for("somebody leads", lambda: one.read_term() is not None or other.read_term() is not None)
+        wait_for("one leads", lambda: one.read_term() is not None or other.read_term() is not None)
         leader, waiter = (one, other) if one.read_term() is not None else (other, one)
         wait_for("the other waits", leader.offer)
         wait_for("the other leads", lambda: waiter.read_term() is not None)
@@ -240,8 +239,8 @@ def test_a_topic_whose_times_are_the_senders_is_refused_in_a_sentence(
     admin = KafkaAdminClient(bootstrap_servers=settings.kafka.bootstrap_servers)
     admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"message.timestamp.type": "CreateTime"})])
     admin.close()
-    monkeypatch.setattr(kafka_lease, "LEASES", topic)
-    monkeypatch.setattr(kafka_lease, "_PLACE", TopicPartition(topic, 0))
+    monkeypatch.setattr(lease_module, "LEASES", topic)
+    monkeypatch.setattr(lease_module, "_PLACE", TopicPartition(topic, 0))
     with contextlib.closing(CollectorName(settings.collector)) as name:
         turn = Turn(settings.kafka, settings.collector, name)
         try:
