@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from streaming.history.query_options import check_format
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.warehouse.warehouse_error import WarehouseError
-from streaming.whatif.matrix import WhatIf, print_whatif
+from streaming.whatif.matrix import print_whatif
 from streaming.whatif.whatif import UnknownGroupError, WhatIfError, read_file, read_group, save_file
 from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.group import Changes, change
@@ -79,8 +80,7 @@ def whatif(
 
     Example: balancewatch whatif --file state.json --queues 16
     """
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    form = check_format(format_, ("table", "json", "csv"))
     if (file is None) == (group is None or topic is None) or (file is not None and (group or topic)):
         fail("give either --group and --topic, or --file (--save writes one)", code=2)
     settings = load(paths={"warehouse": warehouse})
@@ -91,6 +91,8 @@ def whatif(
             default = settings.rules.allocate_message_queue_strategy
             live = read_group(settings.paths.warehouse, str(group), str(topic), cluster, default)
             state, notes = live.group, live.notes
+        if client_version and not re.match(r"[vV]?\d+[._]\d+", client_version):
+            raise ValueError(f"--client-version {client_version!r} is not a RocketMQ release such as 4.9.8")
         changes = Changes(
             remove_clients=tuple(remove_client or ()),
             add_clients=tuple(add_client or ()),
@@ -102,22 +104,16 @@ def whatif(
             strategies=dict(_strategy(text) for text in strategy or ()),
             consumer_idcs=tuple(consumer_idc or ()),
             virtual_nodes=virtual_nodes,
-            client_version=_release(client_version),
+            client_version=parse_client_version(client_version) if client_version else None,
         )
         changed = change(state, changes)
         if save is not None:
             save_file(save, state)
-        print_whatif(WhatIf(state, changed, notes), format_)  # type: ignore[arg-type]  # checked above
+        print_whatif(state, changed, notes, form)
     except (WarehouseError, UnknownGroupError) as error:
         fail(str(error))
     except (WhatIfError, ValueError) as error:
         fail(str(error), code=2)
-
-
-def _release(text: str | None) -> tuple[int, int, int] | None:
-    if text and not re.match(r"[vV]?\d+[._]\d+", text):
-        raise ValueError(f"--client-version {text!r} is not a RocketMQ release such as 4.9.8")
-    return parse_client_version(text) if text else None
 
 
 def _broker(text: str) -> tuple[str, str]:
