@@ -115,7 +115,7 @@ def played_live(
     }  # a busy machine is no failure
     watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
-    with Instruments(settings, ["balance"]) as instruments:
+    with Instruments(settings, "balance") as instruments:
         instruments.tables._cache_seconds = 0  # at 40 times the speed, states last less than the cache
         scraper = Scraper(instruments.port)
         with Service(settings, instruments=instruments, spark=warm_spark.newSession()) as service:

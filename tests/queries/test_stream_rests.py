@@ -1,4 +1,4 @@
-"""A query that rests under the real Spark: whoever asks for all there is, or for its end, waits for no rest."""
+"""A resting query under the real Spark: neither wait_until_idle nor the end waits for the rest."""
 
 import threading
 import time
@@ -12,7 +12,6 @@ from schemas.events import PULLS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.queries.running import Rest
-from streaming.service.last_progress import LastProgress
 from streaming.service.service import Service
 from tests.conftest import settings_for
 
@@ -21,12 +20,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.real]
 REST_S = 600.0
 
 
-def test_a_rest_holds_up_neither_what_is_asked_for_nor_the_end(
+def test_a_rest_delays_neither_an_awaited_batch_nor_the_end(
     empty_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resting = threading.Semaphore(0)
     monkeypatch.setattr(Rest, "after", lambda *_: REST_S)
-    monkeypatch.setattr(LastProgress, "rests", lambda *_: resting.release())
+    monkeypatch.setattr(Service, "rests", lambda *_: resting.release())
     settings = settings_for(empty_kafka, tmp_path)
 
     def reported() -> set[bytes]:
