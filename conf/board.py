@@ -5,11 +5,9 @@ from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
 
-from conf.section import Section, Variable
+from conf.section import Section, Variable, invalid, is_loopback
 
-LOOPBACK_NAMES = frozenset({"localhost"})
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 USUAL_PORT = 8050
 _NAME = re.compile(r"[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]")
@@ -33,7 +31,7 @@ class Board(Section):
     def _are_names_alone(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for number, name in enumerate(names):
             if not _NAME.fullmatch(name):
-                raise _error(
+                raise invalid(
                     f"[{number}] = {name!r} is not a plain host name; leave out scheme, port and path, as in "
                     "'board.example.org', and put an IPv6 address in brackets"
                 )
@@ -46,7 +44,7 @@ class Board(Section):
         try:
             return str(ip_address(address)) if address else ""
         except ValueError:
-            raise _error("is not an IP address; give the address of the proxy, such as '127.0.0.1'") from None
+            raise invalid("is not an IP address; give the address of the proxy, such as '127.0.0.1'") from None
 
     @property
     def own_url(self) -> str:
@@ -57,13 +55,4 @@ class Board(Section):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host.lower() in LOOPBACK_NAMES:
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-
-def _error(text: str) -> PydanticCustomError:
-    return PydanticCustomError("board", "{text}", {"text": text})
+        return is_loopback(self.host)

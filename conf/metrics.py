@@ -1,13 +1,11 @@
 """The `[metrics]` section: addresses of metrics and health checks, and their time-outs."""
 
-from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Section, VariableOrNone
+from conf.section import Section, VariableOrNone, invalid, is_loopback
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
@@ -29,17 +27,12 @@ class Metrics(Section):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        try:
-            return self.host.lower() == "localhost" or ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @field_validator("unhealthy_after_seconds")
     @classmethod
     def _is_not_below_late(cls, hung: float, known: ValidationInfo) -> float:
-        if hung < known.data.get("unready_after_seconds", 0):
-            late = known.data["unready_after_seconds"]
-            raise PydanticCustomError(
-                "metrics", "{text}", {"text": f"must not be below unready_after_seconds = {late:g}"}
-            )
+        late = known.data.get("unready_after_seconds", 0)
+        if hung < late:
+            raise invalid(f"must not be below unready_after_seconds = {late:g}")
         return hung

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
-from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
 from conf.oncall import Label, Pattern
-from conf.section import Section
+from conf.section import Section, invalid
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """In the order of `date.weekday()`."""
@@ -19,7 +18,7 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 def _is_a_day(day: str) -> str:
     if day not in DAYS:
         near = get_close_matches(day.lower(), DAYS, 1, cutoff=0.5)
-        raise _error(f"give one of {', '.join(DAYS)}{f'; did you mean {near[0]}?' if near else ''}")
+        raise invalid(f"give one of {', '.join(DAYS)}{f'; did you mean {near[0]}?' if near else ''}")
     return day
 
 
@@ -29,7 +28,7 @@ def _is_a_zone(name: str) -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder of zones, such as "Asia"
         near = get_close_matches(name, sorted(available_timezones()), 1)
         hint = f"; did you mean {near[0]}?" if near else ", such as Europe/Berlin"
-        raise _error(f"give the name of an IANA time zone{hint}") from None
+        raise invalid(f"give the name of an IANA time zone{hint}") from None
     return name
 
 
@@ -40,7 +39,7 @@ def _read_time(value: Any) -> time:
         if read.second or read.microsecond or read.tzinfo or value not in (read, f"{read:%H:%M}"):
             raise ValueError
     except (TypeError, ValueError):
-        raise _error('give a time of day from "00:00" to "23:59"') from None
+        raise invalid('give a time of day from "00:00" to "23:59"') from None
     return read
 
 
@@ -64,19 +63,15 @@ class Mute(Section):
     @classmethod
     def _matches_on_a_label(cls, match: dict[str, Any]) -> dict[str, Any]:
         if not match:
-            raise _error('name a label; { cluster = "*" } covers everything')
+            raise invalid('name a label; { cluster = "*" } covers everything')
         return match
 
     @field_validator("to")
     @classmethod
     def _ends(cls, to: time, known: ValidationInfo) -> time:
         if to == known.data.get("from_"):
-            raise _error(
+            raise invalid(
                 f"must differ from from = {to:%H:%M}; to mute a kind permanently, set is_enabled = false in "
                 "rules.kinds or an override"
             )
         return to
-
-
-def _error(text: str) -> PydanticCustomError:
-    return PydanticCustomError("mutes", "{text}", {"text": text})

@@ -10,10 +10,9 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Seconds, Section, SettingsError, Variable, must_match
+from conf.section import Seconds, Section, SettingsError, Variable, invalid, must_match
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
@@ -30,7 +29,7 @@ Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 Url = Annotated[str, Field(max_length=2_000)]
 
 Label = Literal["kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause"]
-"""What a route may match on; tests/conf/test_oncall.py holds it against udfs.alerts.pattern.LABELS."""
+"""The labels that a route may match; tests/conf/test_oncall.py holds it against udfs.alerts.pattern.LABELS."""
 
 ReceiverType = Literal["alertmanager", "pagerduty", "webhook", "dingtalk", "feishu", "log"]
 
@@ -46,6 +45,10 @@ ALLOWED: dict[ReceiverType, frozenset[str]] = {
 
 
 _BARE_URL = re.compile(r"[^\s?#@<>()\"'`]+")
+_BASE_URLS = {
+    "board_url": ("the board's address", ""),
+    "runbook_base_url": ("the base URL of the runbooks", "; put {kind} where the name is not at the end"),
+}
 _NAME = re.compile(r"[A-Z][A-Z0-9]{0,20}(_[A-Z0-9]{1,20}){0,4}")
 
 
@@ -82,7 +85,7 @@ class Canary(Section):
     @classmethod
     def _is_none_or_a_pause(cls, seconds: float) -> float:
         if 0 < seconds < 1:
-            raise _error("give 0 to inject none, or a number from 1 to 86400")
+            raise invalid("give 0 to inject none, or a number from 1 to 86400")
         return seconds
 
 
@@ -110,24 +113,15 @@ class OnCall(Section):
     @classmethod
     def _is_not_below_the_least(cls, most: float, known: ValidationInfo) -> float:
         if most < known.data.get("backoff_min_seconds", 0):
-            raise _error(f"must not be below backoff_min_seconds = {known.data['backoff_min_seconds']:g}")
+            raise invalid(f"must not be below backoff_min_seconds = {known.data['backoff_min_seconds']:g}")
         return most
 
-    @field_validator("board_url")
+    @field_validator("board_url", "runbook_base_url")
     @classmethod
-    def _leads_to_the_board(cls, url: str) -> str:
+    def _is_a_base_url(cls, url: str, field: ValidationInfo) -> str:
         if url and not (_is_http(url) and _BARE_URL.fullmatch(url)):
-            raise _error("give the board's address as http(s)://host[:port][/path], without user, query or fragment")
-        return url.rstrip("/")
-
-    @field_validator("runbook_base_url")
-    @classmethod
-    def _leads_to_pages(cls, url: str) -> str:
-        if url and not (_is_http(url) and _BARE_URL.fullmatch(url)):
-            raise _error(
-                "give the base URL of the runbooks as http(s)://host[:port][/path], without user, query or fragment; "
-                "put {kind} where the name is not at the end"
-            )
+            what, more = _BASE_URLS[str(field.field_name)]
+            raise invalid(f"give {what} as http(s)://host[:port][/path], without user, query or fragment{more}")
         return url.rstrip("/")
 
     @property
@@ -141,7 +135,7 @@ class OnCall(Section):
         _refuse_twins("receivers", [receiver.name for receiver in receivers])
         for number, receiver in enumerate(receivers):
             if receiver.name == CANARY:
-                raise _error(f"receivers[{number}].name = {CANARY!r} is reserved for the canary; choose another")
+                raise invalid(f"receivers[{number}].name = {CANARY!r} is reserved for the canary; choose another")
             _check(f"receivers[{number}]", receiver)
         return receivers
 
@@ -153,12 +147,12 @@ class OnCall(Section):
         for number, route in enumerate(routes):
             for name in route.receivers:
                 if names and name not in names:
-                    raise _error(
+                    raise invalid(
                         f"routes[{number}].receivers = {name!r}: there is no such receiver; "
                         f"name one of {', '.join(sorted(names))}"
                     )
         if routes[-1].match:
-            raise _error(
+            raise invalid(
                 f"routes[{len(routes) - 1}].match: the last route, {routes[-1].name!r}, must have no match; "
                 "add a route without match"
             )
@@ -185,16 +179,16 @@ def _check(key: str, receiver: Receiver) -> None:
         if getattr(receiver, name)
     }
     for name in sorted(given - ALLOWED[receiver.type]):
-        raise _error(f"{key}.{name}: not allowed for type {receiver.type}; remove it")
+        raise invalid(f"{key}.{name}: not allowed for type {receiver.type}; remove it")
     if receiver.type == "pagerduty":
         if receiver.routing_key_env is None:
-            raise _error(f"{key}.routing_key_env is missing; name the environment variable that holds the routing key")
+            raise invalid(f"{key}.routing_key_env is missing; name the environment variable that holds the routing key")
     elif receiver.type != "log" and len(given & {"url", "urls", "url_env"}) != 1:
         choices = "urls, url or url_env" if receiver.type == "alertmanager" else "url or url_env"
-        raise _error(f"{key}: {receiver.name!r} needs exactly one of {choices}")
+        raise invalid(f"{key}: {receiver.name!r} needs exactly one of {choices}")
     for url in (*receiver.urls, *([receiver.url] if receiver.url else [])):
         if not _is_http(url):
-            raise _error(f"{key}: a URL of {receiver.name!r} is not of the form http(s)://host[:port][/path]")
+            raise invalid(f"{key}: a URL of {receiver.name!r} is not of the form http(s)://host[:port][/path]")
 
 
 def _is_http(url: str) -> bool:
@@ -208,8 +202,4 @@ def _is_http(url: str) -> bool:
 def _refuse_twins(key: str, names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise _error(f"{key}[{number}].name = {name!r} is used twice; names must be unique")
-
-
-def _error(text: str) -> PydanticCustomError:
-    return PydanticCustomError("oncall", "{text}", {"text": text})
+            raise invalid(f"{key}[{number}].name = {name!r} is used twice; names must be unique")

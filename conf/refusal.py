@@ -37,7 +37,8 @@ Path = tuple[str | int, ...]
 
 def sentences(error: ValidationError, model: type[BaseModel], sources: Sources) -> str:
     """Return one sentence per setting. Errors of a list that follow from errors of its entries are left out."""
-    errors = [(_path(dict(detail)), dict(detail)) for detail in error.errors()]
+    details: list[dict[str, Any]] = [dict(detail) for detail in error.errors()]
+    errors = [(tuple(part for part in detail["loc"] if part != "[key]"), detail) for detail in details]
     paths = [path for path, _ in errors]
     return "; ".join(
         sentence
@@ -49,10 +50,6 @@ def sentences(error: ValidationError, model: type[BaseModel], sources: Sources) 
             else [_sentence(path, detail, model, sources)]
         )
     )
-
-
-def _path(error: dict[str, Any]) -> Path:
-    return tuple(part for part in error["loc"] if part != "[key]")
 
 
 def _sentence(path: Path, error: dict[str, Any], model: type[BaseModel], sources: Sources) -> str:
@@ -84,17 +81,12 @@ def _own(path: Path, layer: Layer) -> Path:
 
 
 def _key(path: Path) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{_name(part)}" for part in path)
+    """Return the key as `section.key[0]`, without control characters."""
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{part if _PLAIN.fullmatch(part) else repr(part[:100])}"
+        for part in path
+    )
     return "".join(parts).removeprefix(".")
-
-
-def _name(part: str) -> str:
-    return part if _PLAIN.fullmatch(part) else repr(part[:100])
-
-
-def _place(layer: Layer) -> str:
-    """Return the file or variable, without control characters."""
-    return layer.place if layer.place.isprintable() else repr(layer.place)
 
 
 def _shown(value: object) -> str:
@@ -126,8 +118,10 @@ def _figure(number: float) -> str:
 
 
 def _where(layer: Layer) -> str:
-    """Return where the value was set; empty for flags and defaults."""
-    return f" (set by {_place(layer)})" if layer.place not in ("", str(DEFAULTS)) else ""
+    """Return where the value was set, without control characters; empty for flags and defaults."""
+    if layer.place in ("", str(DEFAULTS)):
+        return ""
+    return f" (set by {layer.place if layer.place.isprintable() else repr(layer.place)})"
 
 
 def _where_its_other_is(path: Path, said: str, sources: Sources) -> str:

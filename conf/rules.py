@@ -1,18 +1,15 @@
-"""The `[rules]` of the settings: thresholds, how each kind of alert lives, and what is different for some groups.
+"""The `[rules]` section: thresholds, the life of each kind of alert, and overrides for some groups.
 
-balancewatch.toml says what each key mirrors and costs. An override may set any of them but `file`; its types and
+balancewatch.toml explains each key. An override may set any of them but `file`; its types and
 bounds are made from those of `Rules`, so they cannot differ.
 """
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, create_model, field_validator
-from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Milliseconds, Section, SettingsError
-from conf.toml_file import read_toml
+from conf.section import Milliseconds, Section, invalid
 
 Hold = Annotated[int, Field(ge=0, le=604_800_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -47,7 +44,7 @@ Kind = Literal[
 
 
 class KindRules(Section):
-    """How alerts of one kind live. What is not set is as for all kinds, `"*"`; an empty severity is the rule's own."""
+    """Life of the alerts of one kind. Unset keys are those of all kinds, `"*"`; an empty severity is the rule's."""
 
     pending_ms: Hold | None = None
     pending_evaluations: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -60,7 +57,7 @@ Kinds = dict[Kind, KindRules]
 
 
 class Thresholds(Section):
-    """One figure each, for all groups of all clusters."""
+    """Thresholds for all groups of all clusters."""
 
     channel_expired_ms: Milliseconds
     pull_silence_ms: Milliseconds
@@ -90,7 +87,7 @@ class Thresholds(Section):
 
 
 class Scope(Section):
-    """Which groups an override is for. With a `consumer_group` pattern it leaves a cluster's brokers alone."""
+    """The groups of an override. With a `consumer_group` pattern it does not apply to a cluster's brokers."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     cluster: Pattern = "*"
@@ -99,21 +96,21 @@ class Scope(Section):
     @field_validator("flap_low", check_fields=False)
     @classmethod
     def _goes_with_flap_high(cls, flap_low: float | None, known: ValidationInfo) -> float | None:
-        """Several overrides may meet in one group: only a pair that is set together is sure to stay in order."""
+        """Require both: of several overrides for one group, only a pair set together stays in order."""
         flap_high = known.data.get("flap_high")
         if (flap_low is None) != (flap_high is None) and "flap_high" in known.data:
-            raise PydanticCustomError("flap", "give flap_high and flap_low together")
+            raise invalid("give flap_high and flap_low together")
         _check_flap(flap_low, flap_high)
         return flap_low
 
 
 def _check_flap(flap_low: float | None, flap_high: float | None) -> None:
     if flap_low is not None and flap_high is not None and flap_low >= flap_high:
-        raise PydanticCustomError("flap", "must be below flap_high = {flap_high}", {"flap_high": flap_high})
+        raise invalid(f"must be below flap_high = {flap_high}")
 
 
 def _optional(of: type[BaseModel]) -> dict[str, Any]:
-    """The fields of a section, none of them needed: they are None where they are not set."""
+    """Return the fields of a section as optional ones, None by default."""
     return {
         name: (
             Annotated[(field.annotation, Field(), *field.metadata)] | None,
@@ -134,22 +131,11 @@ class Rules(Thresholds):
     file: str
 
     def thresholds(self) -> dict[str, Any]:
-        """By name; `kinds` with the keys that each kind sets."""
+        """Return the thresholds by name; `kinds` has the keys that each kind sets."""
         kinds = {kind: of_kind.model_dump(exclude_none=True) for kind, of_kind in self.kinds.items()}
         return {**{name: getattr(self, name) for name in Thresholds.model_fields}, "kinds": kinds}
 
     def scopes(self) -> list[tuple[Scope, dict[str, Any]]]:
         """Return each override's scope and keys."""
-        overrides: tuple[Scope, ...] = self.overrides
-        return [(one, one.model_dump(exclude_none=True, exclude=set(Scope.model_fields))) for one in overrides]
-
-
-def read_rules_file(path: Path) -> dict[str, Any]:
-    """The keys of a rules file. Raises SettingsError when it is not one."""
-    name = f"rules.file = {str(path)!r}"
-    keys = read_toml(path, name)
-    if "rules" in keys:
-        raise SettingsError(f"{name}: rules is not allowed in a rules file; write the keys without the [rules] header")
-    if "file" in keys:
-        raise SettingsError(f"{name}: file = {keys['file']!r:.200} is not allowed in a rules file; remove it")
-    return keys
+        scopes: tuple[Scope, ...] = self.overrides
+        return [(scope, scope.model_dump(exclude_none=True, exclude=set(Scope.model_fields))) for scope in scopes]

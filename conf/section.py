@@ -1,6 +1,7 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
 import re
+from ipaddress import ip_address
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
@@ -14,10 +15,15 @@ _DURATION = re.compile(r"(\d{1,12}) ?(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+def invalid(text: str, kind: str = "value") -> PydanticCustomError:
+    """Return the error of a value: the sentence after key and value. The kind "address" leaves out the value."""
+    return PydanticCustomError(kind, "{text}", {"text": text})
+
+
 def _is_no_bool(value: object) -> object:
-    """Refuse `tasks = true`, which Python would take for 1."""
+    """Refuse `tasks = true`, which Python reads as 1."""
     if isinstance(value, bool):
-        raise PydanticCustomError("number", "must be a number")
+        raise invalid("must be a number", "number")
     return value
 
 
@@ -30,7 +36,7 @@ def must_match(pattern: str, allowed: str) -> AfterValidator:
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise PydanticCustomError("characters", "{allowed}", {"allowed": allowed})
+            raise invalid(allowed)
         return text
 
     return AfterValidator(check)
@@ -43,7 +49,7 @@ VariableOrNone = Annotated[str, must_match(f"({_VARIABLE})?", f"{_VARIABLE_HAS};
 
 
 class SettingsError(ValueError):
-    """A setting cannot be used. The message is one sentence per key: the key, the value, and what is wrong."""
+    """Settings are invalid. The message is one sentence per key: the key, the value, and what is allowed."""
 
 
 class Section(BaseModel):
@@ -57,15 +63,19 @@ class Section(BaseModel):
         name = str(field.field_name)
         if not _takes_number(cls.model_fields[name].annotation):
             return value
-        return _milliseconds(value) if name.endswith("_ms") else _is_no_bool(value)
-
-
-def _milliseconds(value: object) -> object:
-    if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
-        return int(found[1]) * _UNIT_MS[found[2]]
-    return _is_no_bool(value)
+        if name.endswith("_ms") and isinstance(value, str) and (found := _DURATION.fullmatch(value)):
+            return int(found[1]) * _UNIT_MS[found[2]]
+        return _is_no_bool(value)
 
 
 def _takes_number(annotation: Any) -> bool:
-    kinds = {annotation, *get_args(annotation)}
-    return bool(kinds & {int, float}) or any(int in get_args(kind) or float in get_args(kind) for kind in kinds)
+    """Whether the type is a number, an optional one, or one with bounds."""
+    return annotation in (int, float) or any(map(_takes_number, get_args(annotation)[:2]))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a server at this host."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

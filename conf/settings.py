@@ -1,7 +1,6 @@
-"""Settings: conf/*.toml, then `BALANCEWATCH_` environment variables, then flags, then the rules file; the later wins.
+"""Settings: conf/*.toml, then `BALANCEWATCH_` environment variables, flags, the rules file; later ones win.
 
-balancewatch.toml has every key and its default; the classes here only give each key its type and bounds,
-so a default cannot exist twice.
+balancewatch.toml has every key and its default; the classes here only give each key its type and bounds.
 """
 
 import re
@@ -18,7 +17,6 @@ from pydantic import (
     ValidationError,
     field_validator,
 )
-from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
 from conf.board import Board
@@ -27,9 +25,9 @@ from conf.metrics import Metrics
 from conf.mutes import Mute
 from conf.oncall import Canary, OnCall
 from conf.refusal import sentences
-from conf.rules import Rules, read_rules_file
-from conf.section import NO_BOOL, Section, SettingsError
-from conf.sources import DEFAULTS, Sources, read_sources, settings_files
+from conf.rules import Rules
+from conf.section import NO_BOOL, Section, SettingsError, invalid
+from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, settings_files
 
 
 class Quality(Section):
@@ -56,7 +54,7 @@ TableName = Literal[
     "quality",
     "repairs",
 ]
-"""The Delta tables; tests/conf/test_maintenance.py holds them against schemas.tables.TABLES."""
+"""The Delta tables; tests/conf/test_sections.py holds them against schemas.tables.TABLES."""
 
 Hours = Annotated[int, Field(ge=1, le=87_600)]
 Days = Annotated[int, Field(ge=0, le=36_500)]
@@ -75,12 +73,9 @@ class Maintain(Section):
     @field_validator("vacuum_hours")
     @classmethod
     def _is_not_under_a_readers(cls, hours: int, known: ValidationInfo) -> int:
-        if hours < known.data.get("reader_hours", 0):
-            raise PydanticCustomError(
-                "vacuum_hours",
-                "must not be below reader_hours = {reader_hours}, for which readers need the files",
-                {"reader_hours": known.data["reader_hours"]},
-            )
+        needed = known.data.get("reader_hours", 0)
+        if hours < needed:
+            raise invalid(f"must not be below reader_hours = {needed}, for which readers need the files")
         return hours
 
 
@@ -90,28 +85,28 @@ _STORE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*", re.ASC
 
 def _is_no_address(value: object) -> object:
     if not str(value):
-        raise PydanticCustomError("path", "is empty; give a folder")
+        raise invalid("is empty; give a folder")
     if _ADDRESS.match(str(value)):
-        raise PydanticCustomError("path", "is a URL; give a folder, on a cluster one that all machines share")
+        raise invalid("is a URL; give a folder, on a cluster one that all machines share")
     return value
 
 
 def _location(value: object) -> Location:
     """Return a folder or a bucket's URL. Other URLs may hold a secret and are never shown."""
     if not isinstance(value, str | Path):
-        raise PydanticCustomError("path", "must be text: a folder, or s3://bucket/prefix")
+        raise invalid("must be text: a folder, or s3://bucket/prefix")
     text = str(value)
     if not _ADDRESS.match(text):
         return Path(str(_is_no_address(value)))
     if _STORE.fullmatch(text.rstrip("/")) and not {".", ".."} & set(text.split("/")):
         return text.rstrip("/")
     if re.match(r"s3:/", text, re.IGNORECASE):
-        raise PydanticCustomError(
-            "address",
+        raise invalid(
             "is not a bucket's URL; give s3://bucket/prefix with letters, digits and . _ = - only; put credentials and "
             "endpoint in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)",
+            "address",
         )
-    raise PydanticCustomError("address", "is a URL; give a folder, or s3://bucket/prefix")
+    raise invalid("is a URL; give a folder, or s3://bucket/prefix", "address")
 
 
 Folder = Annotated[Path, BeforeValidator(_is_no_address)]
@@ -143,8 +138,7 @@ def _is_memory_of(least: str, most: str) -> AfterValidator:
 
     def check(value: str) -> str:
         if not re.fullmatch(r"\d{1,12}[kmgKMG]", value) or not _bytes(least) <= _bytes(value) <= _bytes(most):
-            said = "give a number and its unit, k, m or g, from {least} to {most}"
-            raise PydanticCustomError("memory", said, {"least": least, "most": most})
+            raise invalid(f"give a number and its unit, k, m or g, from {least} to {most}")
         return value
 
     return AfterValidator(check)
@@ -156,18 +150,15 @@ def _bytes(memory: str) -> int:
 
 def _is_a_topic(name: str) -> str:
     if name not in TOPICS:
-        raise PydanticCustomError("topic", "give one of {topics}", {"topics": ", ".join(TOPICS)})
+        raise invalid(f"give one of {', '.join(TOPICS)}")
     return name
 
 
-def _is_long_enough(value: float) -> float:
-    if 0 < value < 2:
-        raise PydanticCustomError("lease", "must be 0, or 2 and more")
-    return value
-
-
-_NO_LEASE_OR_FROM_2 = AfterValidator(_is_long_enough)
-"""A lease is claimed anew four times in its length."""
+def _is_long_enough(seconds: float) -> float:
+    """A lease is claimed anew four times in its length."""
+    if 0 < seconds < 2:
+        raise invalid("must be 0, or 2 and more")
+    return seconds
 
 
 class Kafka(Section):
@@ -209,7 +200,7 @@ class Collector(Section):
     probe_topic: RocketMQName
     timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
     requests_per_second: Annotated[int, Field(ge=10, le=1_000_000)]
-    lease_seconds: Annotated[float, _NO_LEASE_OR_FROM_2, Field(ge=0, le=600)]
+    lease_seconds: Annotated[float, AfterValidator(_is_long_enough), Field(ge=0, le=600)]
     jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr
     acl_secret_key: SecretStr
@@ -226,7 +217,7 @@ class Log(Section):
 
 
 class Settings(Section):
-    """All settings of one process. `Settings.load(...)` is the way to one."""
+    """All settings of one process, made by `Settings.load`."""
 
     kafka: Kafka
     paths: Paths
@@ -250,8 +241,8 @@ class Settings(Section):
     def load(cls, **flags: Any) -> "Settings":
         """Read every source. `flags` are sections of keys (`kafka={"bootstrap_servers": ...}`) and win.
 
-        The rules file, where `rules.file` names one, wins over `[rules]` from everywhere else. Raises SettingsError
-        with the key, the value and the place of every setting that cannot be used.
+        The file of `rules.file` wins over `[rules]` of every other source. Raises SettingsError with key, value and
+        source of every invalid setting.
         """
         sources = read_sources(cls, flags)
         settings = cls._of(sources)
@@ -274,7 +265,7 @@ class Settings(Section):
 
     @property
     def runbooks_url(self) -> str:
-        """What the names of the alerts' runbooks follow: what [oncall] says, else the board's own pages."""
+        """Return the base URL of the runbooks: the one of [oncall], else the board's pages."""
         return self.oncall.runbooks_url or f"{self.board.own_url}/runbooks"
 
     def origin_of(self, key: str) -> str:
@@ -286,9 +277,9 @@ class Settings(Section):
         return str(Path(self.rules.file).expanduser()) if is_of_rules_file else layer.place or "flag"
 
     def load_again(self) -> "Settings":
-        """Every source read anew, with the flags of the first time. Raises SettingsError."""
+        """Return the settings of all sources, read again, with the same flags. Raises SettingsError."""
         return type(self).load(**self._flags)
 
     def files(self) -> list[Path]:
-        """The files that they come from, whether they are there or not."""
+        """Return the files of the settings, present or not."""
         return [*settings_files(), *([Path(self.rules.file).expanduser()] if self.rules.file else [])]

@@ -6,6 +6,7 @@ A variable that begins with BALANCEWATCH_ must be a setting or be named by one (
 import json
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,20 +17,19 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from conf.section import SettingsError
-from conf.toml_file import TOO_DEEP, is_too_deep, read_toml
 
 KeyPath = Sequence[str | int]
 
 
 class Spot(NamedTuple):
-    """What a path leads to: its type without None, and the bounds that were written at it."""
+    """A setting's type without None, and its bounds."""
 
     type: Any
     bounds: tuple[Any, ...]
 
 
 def spot_at(model: type[BaseModel], path: KeyPath) -> Spot | None:
-    """None where the path leads to no setting."""
+    """Return the setting at a path; None if there is none."""
     spot = Spot(model, ())
     for part in path:
         inner = _inside(spot.type, part)
@@ -40,12 +40,12 @@ def spot_at(model: type[BaseModel], path: KeyPath) -> Spot | None:
 
 
 def names_of(model: type[BaseModel]) -> list[str]:
-    """The keys of one section, as TOML writes them."""
+    """Return the keys of a section, as TOML writes them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def all_names(model: type[BaseModel]) -> Iterator[str]:
-    """`section.key` of every setting that a variable can name."""
+    """Yield `section.key` of every setting that a variable can set."""
     for section in names_of(model):
         spot = spot_at(model, [section])
         if spot is not None and is_section(spot.type):
@@ -54,11 +54,6 @@ def all_names(model: type[BaseModel]) -> Iterator[str]:
 
 def is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def takes_json(spot: Spot | None) -> bool:
-    """Whether a variable holds it as JSON: a section, a table or a list."""
-    return spot is not None and (is_section(spot.type) or get_origin(spot.type) in (dict, list, tuple))
 
 
 def _inside(kind: Any, part: str | int) -> Spot | None:
@@ -74,14 +69,14 @@ def _inside(kind: Any, part: str | int) -> Spot | None:
 
 
 def _bare(kind: Any, bounds: tuple[Any, ...] = ()) -> Spot:
-    """Without Annotated and None; of several types the first."""
+    """Return the type without Annotated and None; of several types the first."""
     while True:
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
-            for one in more:
-                bounds += tuple(one.metadata) if isinstance(one, FieldInfo) else (one,)
+            for bound in more:
+                bounds += tuple(bound.metadata) if isinstance(bound, FieldInfo) else (bound,)
         elif get_origin(kind) in (Union, UnionType):
-            kind = next(one for one in get_args(kind) if one is not type(None))
+            kind = next(other for other in get_args(kind) if other is not type(None))
         else:
             return Spot(kind, bounds)
 
@@ -103,14 +98,14 @@ class Layer:
     keys: Mapping[str, Any]
     place: str = ""
     overrides_before: int = 0
-    """Of its [[rules.overrides]], those that other layers set."""
+    """Number of the [[rules.overrides]] that earlier layers set."""
 
     @property
     def is_variable(self) -> bool:
         return self.place.upper().startswith(PREFIX)
 
     def reach(self, path: KeyPath) -> int:
-        """How many parts of the path it has."""
+        """Return how many parts of the path the layer has."""
         value: Any = self.keys
         for depth, part in enumerate(path):
             if isinstance(value, Mapping) and part in value:
@@ -126,20 +121,20 @@ class Layer:
 
 @dataclass(frozen=True)
 class Sources:
-    """All layers, the strongest last, and the variables that are no settings and yet ours."""
+    """All layers, the strongest last, and the names of variables that settings name."""
 
     layers: tuple[Layer, ...]
     named: frozenset[str]
 
     def merged(self) -> dict[str, Any]:
-        """Return the merged keys; a list replaces a list."""
+        """Return the merged keys."""
         merged: dict[str, Any] = {}
         for layer in self.layers:
             merged = merge(merged, layer.keys)
         return merged
 
     def with_rules(self, keys: Mapping[str, Any]) -> "Sources":
-        """With those of a rules file, whose overrides come after all others."""
+        """Return the sources with the keys of a rules file, whose overrides come after all others."""
         before = self.merged()["rules"]["overrides"]
         own = keys.get("overrides", [])
         if isinstance(own, list):
@@ -147,11 +142,11 @@ class Sources:
         return Sources((*self.layers, Layer({"rules": keys}, overrides_before=len(before))), self.named)
 
     def layer_of(self, path: KeyPath) -> Layer:
-        """The strongest of those that have most of the path."""
+        """Return the strongest of the layers that have most of the path."""
         return max(reversed(self.layers), key=lambda layer: layer.reach(path))
 
     def layers_with(self, path: KeyPath) -> list[Layer]:
-        """Those that have all of it, the strongest first."""
+        """Return the layers that have the entire path, the strongest first."""
         return [layer for layer in reversed(self.layers) if layer.reach(path) == len(path)]
 
 
@@ -168,14 +163,14 @@ def read_sources(model: type[BaseModel], flags: Mapping[str, Any]) -> Sources:
 
 
 def settings_files() -> list[Path]:
-    """The defaults, then conf/*.toml of this folder, then the file the environment names."""
+    """Return the defaults, then conf/*.toml of this folder, then the file that the environment names."""
     named = os.environ.get(CONFIG)
     beside = sorted(path for path in DEFAULTS.parent.glob("*.toml") if path != DEFAULTS)
     return [DEFAULTS, *beside, *([Path(named)] if named else [])]
 
 
 def merge(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """`more` over `known`."""
+    """Return the keys of both; `more` wins, and a list replaces a list."""
     merged = dict(known)
     for key, value in more.items():
         before = merged.get(key)
@@ -184,7 +179,7 @@ def merge(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def variable_of(key: str) -> str:
-    """The variable that sets `section.key`."""
+    """Return the variable that sets `section.key`."""
     return PREFIX + key.upper().replace(".", "__")
 
 
@@ -213,7 +208,8 @@ def _layer(model: type[BaseModel], name: str, value: str) -> Layer:
     path = name[len(PREFIX) :].lower().split("__")
     shown = name if name.isprintable() else repr(name)
     keys: Any = value
-    if takes_json(spot_at(model, path)):
+    spot = spot_at(model, path)
+    if spot is not None and (is_section(spot.type) or get_origin(spot.type) in (dict, list, tuple)):
         keys = _json(shown, ".".join(path), value)
     for part in reversed(path):
         keys = {part: keys}
@@ -235,7 +231,7 @@ def _json(name: str, key: str, text: str) -> Any:
 
 
 def _named(value: Any) -> Iterator[str]:
-    """The variables that settings name: `token_env = "..."` and its like."""
+    """Yield the variables that settings name, such as `token_env = "..."`."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(inner, str) and str(key).endswith("_env"):
@@ -245,3 +241,58 @@ def _named(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _named(inner)
+
+
+MOST_BYTES = 1 << 20
+"""The largest settings or rules file."""
+
+MOST_DEPTH = 16
+"""Of tables and lists in each other; the deepest setting has 6."""
+
+TOO_DEEP = f"tables or lists nest more than {MOST_DEPTH} deep"
+
+
+def read_toml(path: Path, name: str = "") -> dict[str, Any]:
+    """Return the file's keys. Raises SettingsError with `name` or the path, never with the content."""
+    name = name or str(path)
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise SettingsError(f"{name}: {error.strerror}; give the path of a TOML file") from None
+    if len(text) > MOST_BYTES:
+        raise SettingsError(f"{name}: the file is larger than {MOST_BYTES >> 20} MiB; shorten it")
+    try:
+        keys = tomllib.loads(text.decode())
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{name}: not UTF-8 (at line {line}); save it as UTF-8") from None
+    except RecursionError:
+        raise SettingsError(f"{name}: {TOO_DEEP}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{name}: not valid TOML: {error}") from None
+    except ValueError:  # a number of more digits than Python reads
+        raise SettingsError(f"{name}: a number has too many digits") from None
+    if is_too_deep(keys):
+        raise SettingsError(f"{name}: {TOO_DEEP}")
+    return keys
+
+
+def read_rules_file(path: Path) -> dict[str, Any]:
+    """Return the keys of a rules file. Raises SettingsError if it is none."""
+    name = f"rules.file = {str(path)!r}"
+    keys = read_toml(path, name)
+    if "rules" in keys:
+        raise SettingsError(f"{name}: rules is not allowed in a rules file; write the keys without the [rules] header")
+    if "file" in keys:
+        raise SettingsError(f"{name}: file = {keys['file']!r:.200} is not allowed in a rules file; remove it")
+    return keys
+
+
+def is_too_deep(value: Any) -> bool:
+    """Return whether containers nest deeper than MOST_DEPTH; without recursion, which they would exhaust."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        containers = [item for item in level if isinstance(item, Mapping | list)]
+        level = [item for outer in containers for item in (outer.values() if isinstance(outer, Mapping) else outer)]
+    return any(isinstance(item, Mapping | list) for item in level)

@@ -93,7 +93,7 @@ GROUPS = {
     },
     "try": {
         "demo": Place(
-            "streaming.service.demo_command",
+            "streaming.service.demo",
             "Run a demo: embedded Kafka, simulated cluster, streaming query and board.",
         ),
         "simulate": Place(

@@ -64,7 +64,6 @@ ORDERS = {"streaming": STREAMING, "udfs": UDFS, "streaming.board": BOARD}
 LAZY = {
     "streaming/cli.py": "the table of commands",
     "streaming/quality/quality_command.py": "Great Expectations takes 1.2 s to import, and 230 MB",
-    "streaming/service/demo.py": "a demo without a board needs no web server, and names what is not installed",
     "streaming/store/store.py": "pyarrow.dataset and pyarrow.parquet take 0.2 s to import; most queries need neither",
     "streaming/terminal/printing.py": "the same, and hardly ever is Parquet asked for",
     "streaming/store/light_arrow.py": "imports pyarrow as where numpy is not installed, 0.1 s less",

@@ -78,8 +78,13 @@ def mask(value: Any, key: str = "", depth: int = 0) -> Any:
         return {name: mask(inner, str(name), depth + 1) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [mask(inner, "", depth + 1) for inner in value]
-    is_plain = value is None or isinstance(value, bool | int | float)
-    return value if is_plain else _mask_text(repr(value) if isinstance(value, BaseException) else str(value))
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = repr(value) if isinstance(value, BaseException) else str(value)
+    if _HINT.search(text):
+        for pattern, masked in _IN_TEXT:
+            text = pattern.sub(masked, text)
+    return text
 
 
 def bound(value: Any) -> Any:
@@ -96,13 +101,6 @@ def bound(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | BaseException):
         return value
     return bound(str(value))
-
-
-def _mask_text(text: str) -> str:
-    if _HINT.search(text):
-        for pattern, masked in _IN_TEXT:
-            text = pattern.sub(masked, text)
-    return text
 
 
 log = structlog.get_logger()

@@ -1,6 +1,5 @@
 """Metrics of the relay: calls, decisions, pending notifications, and the canary's latency."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +28,7 @@ class Deliveries:
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
-        self._canary_at: float | None = None
+        self._canary_at = time.time()
         self._due: set[str] = set()
 
     def load(self, warehouse: Location) -> None:
@@ -39,12 +38,12 @@ class Deliveries:
         except WarehouseError:
             known = []
         self._canary_at = known[-1].delivered_at_ms / 1000 if known else time.time()
-        self._exporter.follow(CANARY_AGE, self._canary_age)
+        self._exporter.series(CANARY_AGE).set_function(lambda: time.time() - self._canary_at)
 
     def answered(self, reply: Reply) -> None:
         if reply.receiver != CANARY:
-            self._exporter.add(DELIVERY_ATTEMPTS, receiver=reply.receiver, outcome=reply.answer.verdict)
-            self._exporter.observe(ATTEMPT_SECONDS, reply.latency_ms / 1000, receiver=reply.receiver)
+            self._exporter.series(DELIVERY_ATTEMPTS, receiver=reply.receiver, outcome=reply.answer.verdict).inc()
+            self._exporter.series(ATTEMPT_SECONDS, receiver=reply.receiver).observe(reply.latency_ms / 1000)
 
     def decided(self, records: Sequence[Record], self_alerts: Sequence[Mapping[str, Any]]) -> None:
         for record in records:
@@ -53,21 +52,18 @@ class Deliveries:
             if record.receiver == CANARY:
                 if is_delivered and record.status == "firing":
                     self._canary_at = record.at_ms / 1000
-                    self._exporter.observe(CANARY_SECONDS, seconds)
+                    self._exporter.series(CANARY_SECONDS).observe(seconds)
                 continue
-            self._exporter.add(DELIVERY_DECISIONS, outcome=record.outcome)
+            self._exporter.series(DELIVERY_DECISIONS, outcome=record.outcome).inc()
             if is_delivered and record.receiver != EVERYBODY:
-                self._exporter.observe(DELIVERY_SECONDS, seconds, receiver=record.receiver)
+                self._exporter.series(DELIVERY_SECONDS, receiver=record.receiver).observe(seconds)
 
     def owes(self, due: Mapping[str, int]) -> None:
         for receiver in self._due - due.keys():
             self._exporter.drop(DUE_NOTICES, receiver=receiver)
         self._due = set(due) - {CANARY}
         for receiver in self._due:
-            self._exporter.set(DUE_NOTICES, due[receiver], receiver=receiver)
+            self._exporter.series(DUE_NOTICES, receiver=receiver).set(due[receiver])
 
     def restarted(self) -> None:
-        self._exporter.add(RELAY_RESTARTS)
-
-    def _canary_age(self) -> float:
-        return math.nan if self._canary_at is None else time.time() - self._canary_at
+        self._exporter.series(RELAY_RESTARTS).inc()

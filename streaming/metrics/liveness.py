@@ -7,9 +7,9 @@ progress once per batch, outside the query's thread.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -17,72 +17,24 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from streaming.metrics.batches import Pauses, export_progress, has_run, without_pause
+from streaming.metrics.batches import export_progress, has_run
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.names import JVM_AGE, JVM_HEAP, JVM_HEAP_MAX, PART_ALIVE, PROGRESS_AGE, QUERY_STARTS
 
 ASK_SECONDS = 5.0
 """Interval between two calls of the JVM."""
 
+MOST_PAUSES = 100
+"""Limit on the kept pauses after batches, which Spark counts as batch time, until Spark reports the batch."""
+
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class QuerySigns:
-    """`age_seconds`: since the query ended a batch or was idle; `has_worked`: it did so since the service started."""
-
-    age_seconds: float
-    is_running: bool
-    has_worked: bool
-
-
-@dataclass(frozen=True)
-class Signs:
-    """Signs of life at one moment.
-
-    jvm_age_seconds   since the JVM answered; None before it starts
-    queries           each expected query by name; None before it starts
-    parts             each thread by name: whether it is alive
-    has_jvm           whether a JVM is expected
-    """
-
-    jvm_age_seconds: float | None = None
-    queries: Mapping[str, QuerySigns | None] = field(default_factory=dict)
-    parts: Mapping[str, bool] = field(default_factory=dict)
-    has_jvm: bool = True
-
-
-def reasons_not_alive(signs: Signs, unhealthy_after_seconds: float) -> Iterator[str]:
-    """Yield the reasons to restart the process; none during startup."""
-    for part, is_alive in signs.parts.items():
-        if not is_alive:
-            yield f"the thread {part} is dead"
-    if signs.jvm_age_seconds is not None and signs.jvm_age_seconds > unhealthy_after_seconds:
-        yield f"the JVM has not answered for {signs.jvm_age_seconds:.0f} s"
-    for name, query in signs.queries.items():
-        if query is not None and query.age_seconds > unhealthy_after_seconds:
-            yield f"the query {name} has shown no progress for {query.age_seconds:.0f} s"
-
-
-def reasons_not_ready(signs: Signs, unready_after_seconds: float) -> Iterator[str]:
-    """Yield the reasons why data may be old or incomplete, including those of `reasons_not_alive`."""
-    if signs.jvm_age_seconds is None and signs.has_jvm:
-        yield "Spark is starting"
-    for name, query in signs.queries.items():
-        if query is None:
-            yield f"the query {name} has not started"
-        elif not query.is_running:
-            yield f"the query {name} has stopped"
-        elif not query.has_worked:
-            yield f"the query {name} has not finished its first batch"
-    yield from reasons_not_alive(signs, unready_after_seconds)
 
 
 @dataclass
 class _Query:
-    """`seen_at` is in the future during a pause."""
+    """`progressed_at` is in the future during a pause; `has_worked`: a batch ended, or the query was idle."""
 
-    seen_at: float
+    progressed_at: float
     is_running: bool = True
     has_worked: bool = False
 
@@ -95,7 +47,7 @@ class Liveness:
     ) -> None:
         self._exporter, self._expected, self._monotonic = exporter, expected, monotonic
         self._queries: dict[str, _Query] = {}
-        self._pauses = Pauses()
+        self._pauses: dict[tuple[str, int], float] = {}
         self._parts: dict[str, Callable[[], bool]] = {}
         self._jvm_at: float | None = None
         self.has_jvm = True
@@ -103,60 +55,77 @@ class Liveness:
         self._stop = threading.Event()
         self._asking: threading.Thread | None = None
 
+    def reasons_not_alive(self, after_seconds: float) -> Iterator[str]:
+        """Yield the reasons to restart the process; none during startup."""
+        for part, is_alive in [*self._parts.items()]:
+            if not is_alive():
+                yield f"the thread {part} is dead"
+        if self._jvm_at is not None and self._jvm_age() > after_seconds:
+            yield f"the JVM has not answered for {self._jvm_age():.0f} s"
+        for name in self._expected:
+            if name in self._queries and self._age(name) > after_seconds:
+                yield f"the query {name} has shown no progress for {self._age(name):.0f} s"
+
+    def reasons_not_ready(self, after_seconds: float) -> Iterator[str]:
+        """Yield the reasons why data may be old or incomplete, including those of `reasons_not_alive`."""
+        if self._jvm_at is None and self.has_jvm:
+            yield "Spark is starting"
+        for name in self._expected:
+            query = self._queries.get(name)
+            if query is None:
+                yield f"the query {name} has not started"
+            elif not query.is_running:
+                yield f"the query {name} has stopped"
+            elif not query.has_worked:
+                yield f"the query {name} has not finished its first batch"
+        yield from self.reasons_not_alive(after_seconds)
+
     def ask_jvm(self, spark: SparkSession) -> None:
         """Start a thread that calls the JVM every few seconds; the thread may hang with the JVM."""
         session: Any = spark
         runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()
         self._jvm_at = self._monotonic()
-        self._exporter.follow(JVM_AGE, self._jvm_age)
+        self._exporter.series(JVM_AGE).set_function(self._jvm_age)
         self._asking = threading.Thread(target=self._ask, args=(runtime,), name="liveness", daemon=True)
         self._asking.start()
 
     def watch(self, part: str, is_alive: Callable[[], bool]) -> None:
         """Watch a thread of the service."""
         self._parts[part] = is_alive
-        self._exporter.follow(PART_ALIVE, lambda: float(is_alive()), part=part)
+        self._exporter.series(PART_ALIVE, part=part).set_function(lambda: float(is_alive()))
 
     def started(self, name: str) -> None:
         known = self._queries.get(name)
-        if known is None:
-            self._exporter.follow(PROGRESS_AGE, lambda: self._age(self._queries[name]), query=name)
         self._queries[name] = _Query(self._monotonic(), has_worked=known is not None and known.has_worked)
-        self._exporter.add(QUERY_STARTS, query=name)
+        self._exporter.series(PROGRESS_AGE, query=name).set_function(lambda: self._age(name))
+        self._exporter.series(QUERY_STARTS, query=name).inc()
 
     def progressed(self, progress: dict[str, Any]) -> None:
         name = progress["name"]
         self.idled(name)
-        paused = self._pauses.take(name, progress["batchId"]) if has_run(progress) else 0.0
-        export_progress(self._exporter, without_pause(progress, paused) if paused else progress)
+        paused = self._pauses.pop((name, progress["batchId"]), 0.0) if has_run(progress) else 0.0
+        export_progress(self._exporter, progress, paused)
 
     def rests(self, name: str, seconds: float) -> None:
         """Expect no progress for up to this duration."""
         if name in self._queries:
-            self._queries[name].seen_at = self._monotonic() + seconds
+            self._queries[name].progressed_at = self._monotonic() + seconds
 
     def rested(self, name: str, batch_id: int, seconds: float) -> None:
         """End the pause after this batch, before Spark reports the batch."""
-        self._pauses.note(name, batch_id, seconds)
+        self._pauses[name, batch_id] = seconds
+        if len(self._pauses) > MOST_PAUSES:
+            del self._pauses[next(iter(self._pauses))]
         if name in self._queries:
-            self._queries[name].seen_at = self._monotonic()
+            self._queries[name].progressed_at = self._monotonic()
 
     def idled(self, name: str) -> None:
         query = self._queries.get(name)
         if query is not None:
-            query.seen_at, query.has_worked = self._monotonic(), True
+            query.progressed_at, query.has_worked = self._monotonic(), True
 
     def ended(self, name: str) -> None:
         self._queries[name].is_running = False
-
-    def signs(self) -> Signs:
-        """Return the current signs of life."""
-        return Signs(
-            None if self._jvm_at is None else self._jvm_age(),
-            {name: self._signs_of(self._queries.get(name)) for name in self._expected},
-            {part: is_alive() for part, is_alive in self._parts.items()},
-            self.has_jvm,
-        )
 
     def stop(self) -> None:
         """Expect no thread to be alive any more."""
@@ -170,17 +139,14 @@ class Liveness:
             with suppress(Exception):  # a dead JVM does not answer: its age grows
                 total, free, most = runtime.totalMemory(), runtime.freeMemory(), runtime.maxMemory()
                 self._jvm_at = self._monotonic()
-                self._exporter.set(JVM_HEAP, total - free)
-                self._exporter.set(JVM_HEAP_MAX, most)
+                self._exporter.series(JVM_HEAP).set(total - free)
+                self._exporter.series(JVM_HEAP_MAX).set(most)
 
     def _jvm_age(self) -> float:
         return self._monotonic() - self._jvm_at if self._jvm_at is not None else 0.0
 
-    def _signs_of(self, query: _Query | None) -> QuerySigns | None:
-        return None if query is None else QuerySigns(self._age(query), query.is_running, query.has_worked)
-
-    def _age(self, query: _Query) -> float:
-        return max(0.0, self._monotonic() - query.seen_at)
+    def _age(self, name: str) -> float:
+        return max(0.0, self._monotonic() - self._queries[name].progressed_at)
 
 
 class Listener:

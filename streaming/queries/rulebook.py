@@ -5,7 +5,7 @@ from typing import Any
 
 from conf import rules as conf_rules
 from conf.settings import DEFAULTS, Settings
-from conf.toml_file import read_toml
+from conf.sources import read_toml
 from udfs.alerts.rulebook import Override, Rulebook
 from udfs.alerts.rules import OF_ALL, KindRules, Rules
 

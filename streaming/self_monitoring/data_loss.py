@@ -7,8 +7,9 @@ cluster `balancewatch` is written; it resolves after an hour without further los
 Not detected: a recreated topic with at least as many messages as were read from the old one.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +62,25 @@ class Loss:
         return f"{place} from offset {self.wanted}, but it begins at {self.span.beginning}: {messages} lost"
 
 
-def find_losses(position: Position, spans: Mapping[tuple[str, int], Span]) -> list[Loss]:
-    """Return what Kafka no longer has of the position. A missing partition counts as empty."""
+def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss]]:
+    """Return the query's position and what Kafka no longer has of it. A missing partition counts as empty.
+
+    Raises KafkaUnreachableError.
+    """
+    try:
+        position = read_position(checkpoint_of(name, settings))
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None, []  # Spark reads it next, and reports what is wrong
+    if position is None:
+        return None, []
+    try:
+        with contextlib.closing(open_consumer(settings.kafka)) as consumer:
+            spans = read_spans(consumer, {topic for topic, _ in position.wanted})
+    except KafkaError as error:
+        servers = settings.kafka.bootstrap_servers
+        raise KafkaUnreachableError(
+            f"kafka.bootstrap_servers = {servers!r}: no broker answers for its offsets ({type(error).__name__})"
+        ) from None
     losses = []
     for (topic, partition), wanted in sorted(position.wanted.items()):
         span = spans.get((topic, partition), Span(0, 0))
@@ -71,42 +89,18 @@ def find_losses(position: Position, spans: Mapping[tuple[str, int], Span]) -> li
             losses.append(Loss(topic, partition, wanted, span))
         elif planned > span.end:
             losses.append(Loss(topic, partition, planned, span))
-    return losses
-
-
-def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss]]:
-    """Return the query's position and its losses in Kafka. Raises KafkaUnreachableError."""
-    try:
-        position = read_position(checkpoint_of(name, settings))
-    except (OSError, ValueError, KeyError, AttributeError):
-        return None, []  # Spark reads it next, and reports what is wrong
-    if position is None:
-        return None, []
-    try:
-        consumer = open_consumer(settings.kafka)
-        try:
-            spans = read_spans(consumer, {topic for topic, _ in position.wanted})
-        finally:
-            consumer.close()
-    except KafkaError as error:
-        servers = settings.kafka.bootstrap_servers
-        raise KafkaUnreachableError(
-            f"kafka.bootstrap_servers = {servers!r}: no broker answers for its offsets ({type(error).__name__})"
-        ) from None
-    return position, find_losses(position, spans)
+    return position, losses
 
 
 def sentence(name: str, losses: Sequence[Loss]) -> str:
     """Return the error text: the lost messages and the setting that lets the query continue."""
-    lost = "; ".join(str(loss) for loss in losses)
+    lost = "; ".join(map(str, losses))
     return f"the query {name} needs {lost}; set queries.fail_on_data_loss = false to continue without them"
 
 
-def refuse_losses(names: Sequence[str], settings: Settings) -> None:
-    """Raise DataLossError if `fail_on_data_loss` is set and Kafka lacks what one of the queries reads next."""
-    if not settings.queries.fail_on_data_loss:
-        return
-    for name in names:
+def refuse_losses(name: str, settings: Settings) -> None:
+    """Raise DataLossError if `fail_on_data_loss` is set and Kafka lacks what the query reads next."""
+    if settings.queries.fail_on_data_loss:
         _, losses = losses_of(name, settings)
         if losses:
             raise DataLossError(sentence(name, losses))
@@ -116,10 +110,10 @@ class DataLoss:
     """The data_loss alerts of one `run`: opened before a query starts, resolved later. A BatchListener."""
 
     def __init__(
-        self, settings: Settings, writer: Writer, hear: Callable[[list[dict[str, Any]]], None] | None = None
+        self, settings: Settings, writer: Writer, on_alerts: Callable[[list[dict[str, Any]]], None] = lambda _: None
     ) -> None:
-        """`hear` receives each row of the alerts table after it is written."""
-        self._settings, self._writer, self._hear = settings, writer, hear
+        """`on_alerts` receives each row of the alerts table after it is written."""
+        self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
         self._alerts = read_open(settings.paths.warehouse, DATA_LOSS, _has_position)
 
     def look(self, name: str, now_ms: int) -> list[Loss]:
@@ -160,12 +154,22 @@ class DataLoss:
         app_id = f"balancewatch-data-loss-{step}-{at['checkpoint_id']}"
         self._writer.append(ALERTS, rows, app_id, 2 * at["batch_id"] + at["is_committed"])
         self._alerts.note_row(row)
-        if self._hear is not None:
-            self._hear([row])
+        self._on_alerts([row])
 
 
 def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
-    lost = "; ".join(str(loss) for loss in losses)
+    lost = "; ".join(map(str, losses))
+    ranges = [
+        {
+            "topic": loss.topic,
+            "partition": loss.partition,
+            "wanted": loss.wanted,
+            "beginning": loss.span.beginning,
+            "end": loss.span.end,
+            "gone": loss.gone,
+        }
+        for loss in losses
+    ]
     return SelfAlert(
         DATA_LOSS,
         "error",
@@ -175,17 +179,7 @@ def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
         "Alerts of the gap may be missing or late. To avoid it, restart `balancewatch run` sooner or raise "
         "kafka.retention_hours.",
         {
-            "ranges": [
-                {
-                    "topic": loss.topic,
-                    "partition": loss.partition,
-                    "wanted": loss.wanted,
-                    "beginning": loss.span.beginning,
-                    "end": loss.span.end,
-                    "gone": loss.gone,
-                }
-                for loss in losses
-            ],
+            "ranges": ranges,
             "checkpoint_id": position.checkpoint_id,
             "batch_id": position.batch_id,
             "is_committed": position.is_committed,

@@ -16,7 +16,6 @@ _AWAY = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:TimeoutException|DisconnectException)|Failed to fetch offset"
 )
 _STORE = re.compile(r"Generic S3 error|obstore\.exceptions\.")
-_LATE = "Python worker failed to connect back"
 _CAUSE = re.compile(r"(?:Caused by: |: )?[A-Za-z_][\w.$]*(?:Error|Exception|Interrupt)(?::|$)")
 
 ROOM_BYTES = 16 << 20
@@ -47,7 +46,7 @@ def full_disk(settings: Settings) -> str:
     """Return the error text for a full disk, naming the folder."""
     folders = {"paths.warehouse": settings.paths.warehouse, "paths.checkpoints": settings.paths.checkpoints}
     near = {key: Path(place) for key, place in folders.items() if not is_store(place)}
-    full = [f"{key} = {path}" for key, path in near.items() if _room(path) < ROOM_BYTES]
+    full = [f"{key} = {path}" for key, path in near.items() if _free_bytes(path) < ROOM_BYTES]
     named = " and ".join(full) or "spark.local.dir or the temporary folder"
     return f"no space left on the device of {named}; free space and restart, no data is lost"
 
@@ -59,20 +58,19 @@ def is_full_disk(error: BaseException) -> bool:
 
 def is_busy_machine(error: BaseException) -> bool:
     """Whether Spark gave up on a Python worker that took longer than 10 s to start, which no setting changes."""
-    return _LATE in str(error)
+    return "Python worker failed to connect back" in str(error)
 
 
-def _room(path: Path) -> int:
+def _free_bytes(path: Path) -> int:
     """Return the free bytes of the file system of `path`, or of its nearest existing folder."""
     path = path.expanduser().resolve()
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    return shutil.disk_usage(existing).free
 
 
 def _cause(text: str) -> str:
     """Return the deepest cause of a Python or Java trace, else the first line, without Spark's plan."""
     lines = [line.strip() for line in text.partition("=== Streaming Query ===")[0].splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]
-    said = causes[-1] if causes else lines[0] if lines else ""
-    return said.removeprefix("Caused by: ").removeprefix(": ")[:500]
+    cause = causes[-1] if causes else lines[0] if lines else ""
+    return cause.removeprefix("Caused by: ").removeprefix(": ")[:500]

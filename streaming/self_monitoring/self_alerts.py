@@ -4,7 +4,8 @@ The callers decide conditions and texts, and write the rows.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -55,8 +56,8 @@ class SelfAlerts:
     written has no effect. Times of an incident's rows increase even if the clock is set back.
     """
 
-    def __init__(self, known: Iterable[OpenAlert] = ()) -> None:
-        self._open = {one.alert.alert_id: one for one in known}
+    def __init__(self) -> None:
+        self._open: dict[str, OpenAlert] = {}
 
     def __iter__(self) -> Iterator[OpenAlert]:
         return iter([*self._open.values()])
@@ -86,7 +87,7 @@ class SelfAlerts:
         else:
             self._open[alert.alert_id] = OpenAlert(alert, started_ms, changed_ms)
 
-    def note_row(self, row: Row) -> None:
+    def note_row(self, row: StoredRow) -> None:
         self.note(_alert_of(row), row["state"], row["started_at"], row["changed_at"])
 
 
@@ -101,13 +102,11 @@ def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], objec
             raise ValueError("labels name no cluster")
         return row
 
-    try:
-        newest = read_table(warehouse, ALERTS, pc.field("kind") == kind, newest=True, read=read)
-    except NotWrittenError:
-        return SelfAlerts()
-    return SelfAlerts(
-        OpenAlert(_alert_of(row), row["started_at"], row["changed_at"]) for row in newest if row["state"] != RESOLVED
-    )
+    alerts = SelfAlerts()
+    with suppress(NotWrittenError):
+        for row in read_table(warehouse, ALERTS, pc.field("kind") == kind, newest=True, read=read):
+            alerts.note_row(row)
+    return alerts
 
 
 def _row(alert: SelfAlert, state: str, reason: Reason, started_ms: int, now_ms: int) -> Row:

@@ -30,7 +30,7 @@ from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.queries.events import CLUSTER, FORGET, RUN
 from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED
 from streaming.queries.written_batch import WrittenBatch
-from streaming.text.times import wall_ms
+from streaming.text.times import DAY, wall_ms
 from streaming.warehouse.rows import Rows
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
@@ -50,7 +50,7 @@ NOTICED_MS = 10_000
 ROUNDS = 3
 """Missed rounds after which a slow clock is silent."""
 
-FORGOTTEN_MS = 86_400_000
+FORGOTTEN_MS = DAY
 """A cluster with a clock silent for this long counts as gone."""
 
 
@@ -125,6 +125,7 @@ class CollectorClocks:
 
 
 REMEMBERED_SECONDS = 60.0
+"""Time over which the lag and the pace of a cluster's events are measured."""
 
 
 @dataclass
@@ -165,8 +166,6 @@ class Asking:
         return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
 
 
-DAY_MS = 86_400_000
-
 AT_MOST = 50_000
 """Messages of a partition that one call reads; older ones are skipped."""
 
@@ -199,7 +198,7 @@ class ClockTail:
             return []
         places = {place: TopicPartition(*place) for place in spans}
         consumer.assign(list(places.values()))
-        day = consumer.offsets_for_times(dict.fromkeys(places.values(), now_ms - DAY_MS))
+        day = consumer.offsets_for_times(dict.fromkeys(places.values(), now_ms - DAY))
         left = {}
         for place, span in spans.items():
             found = day.get(places[place])
@@ -217,12 +216,10 @@ class ClockTail:
             for place, records in consumer.poll(timeout_ms=500).items():
                 for record in records:
                     event, reasons = decode(CLOCKS, record.value, record.timestamp)
-                    if not reasons and not is_of_part(event):
-                        seen.append(
-                            ClockSeen(
-                                event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
-                            )
-                        )
+                    if reasons or _forgets_a_part(event):
+                        continue
+                    words = event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
+                    seen.append(ClockSeen(*words))
                 end = left.get((place.topic, place.partition))
                 if end is not None and consumer.position(place) >= end:
                     del left[place.topic, place.partition]
@@ -233,9 +230,9 @@ class ClockTail:
             self._consumer.close()
 
 
-def is_of_part(event: Any) -> bool:
-    """Whether it forgets a part of a cluster, whose time continues."""
-    return event.source == FORGET and all(one.kind != CLUSTER for one in event.forgotten or ())
+def _forgets_a_part(event: Any) -> bool:
+    """Whether the event forgets a part of a cluster, whose time continues."""
+    return event.source == FORGET and all(forgotten.kind != CLUSTER for forgotten in event.forgotten or ())
 
 
 PATIENCE_SECONDS = 15.0
@@ -321,7 +318,9 @@ class ClockPublisher:
         now_ms = self.now_ms() if now_ms is None else now_ms
         silent_ms = int(self._settings.clock.collector_timeout_seconds * 1000)
         with self._lock:
-            self._asking = {name: one for name, one in self._asking.items() if now < one.newest + FORGOTTEN_MS / 1000}
+            self._asking = {
+                name: asking for name, asking in self._asking.items() if now < asking.newest + FORGOTTEN_MS / 1000
+            }
             return [
                 (cluster, sorted(self._brokers.get(cluster, ())))
                 for cluster, asking in sorted(self._asking.items())
@@ -335,12 +334,6 @@ class ClockPublisher:
         with self._lock:
             silent = self._own.silent(now_ms, int(self._settings.clock.collector_timeout_seconds * 1000))
             return [(cluster, brokers or sorted(self._brokers.get(cluster, ()))) for cluster, brokers in silent.items()]
-
-    def _read_tail(self) -> None:
-        seen = self._tail.read(self.now_ms())
-        with self._lock:
-            for clock in seen:
-                self._note_clock(clock.cluster, clock.source, clock.event_time_ms, clock.at_ms, clock.brokers)
 
     def now_ms(self) -> int:
         """Return the time by Kafka's clock, as far as known.
@@ -369,7 +362,10 @@ class ClockPublisher:
         while not self._stop.wait(self._settings.clock.interval_seconds):
             try:
                 if not has_read or self.unheard(self.now_ms()):
-                    self._read_tail()
+                    seen = self._tail.read(self.now_ms())
+                    with self._lock:
+                        for clock in seen:
+                            self._note_clock(*clock)
                     has_read = True
                 ticks = self.ticks(time.monotonic(), self.now_ms())
                 if ticks:

@@ -1,15 +1,13 @@
 """`balancewatch forget`: stop expecting data of a decommissioned cluster, broker, group or collector."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import structlog
 import typer
 
 from conf.location import Location
-from conf.settings import Kafka
 from schemas.events import CLOCKS
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.queries.events import BROKER, CLUSTER, COLLECTOR, FORGET, GROUP
@@ -22,6 +20,9 @@ from streaming.text.suggestions import suggest
 from streaming.text.times import time_text, to_ms, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.prose import count
+
+MOST_CHARACTERS = 255
+"""Length of a name, owner or reason."""
 
 MOST_BROKERS = 1_000
 """Brokers of a cluster that one event names."""
@@ -126,38 +127,6 @@ def forget_event(decision: Decision, brokers: list[str], now_ms: int) -> dict[st
     }
 
 
-def publish(kafka: Kafka, decision: Decision, effects: Effects) -> None:
-    """Publish the event. Raises PublishError where Kafka does not accept it."""
-    with Publisher(kafka) as publisher:
-        publisher.publish(CLOCKS, forget_event(decision, effects.brokers, wall_ms()))
-        publisher.flush()
-    log.info(
-        "forgotten",
-        kind=decision.kind,
-        name=decision.name,
-        cluster=decision.cluster,
-        owner=decision.owner,
-        reason=decision.reason,
-        incidents=len(effects.incidents),
-    )
-
-
-def say_effects(decision: Decision, effects: Effects, *, is_done: bool) -> Iterator[str]:
-    """Yield the decision and a line for each incident; `is_done` once Kafka has the event."""
-    open_now = count(len(effects.incidents), "open incident")
-    if decision.kind == CLUSTER:
-        open_now += f", {count(len(effects.groups), 'group')} and {count(len(effects.brokers), 'broker')}"
-    if is_done:
-        yield f"{decision.what} forgotten by {decision.owner}: {decision.reason}. `run` resolves or drops {open_now}."
-    else:
-        yield f"{decision.what} would be forgotten, with {open_now}; nothing was changed."
-    for row in effects.incidents:
-        yield f"  {row['kind']} {row['state']}, since {time_text(to_ms(row['started_at']))}: {row['summary']}"
-
-
-MOST_CHARACTERS = 255
-
-
 def forget(
     cluster: Annotated[str, typer.Option(help="RocketMQ cluster; without another option, all of it is forgotten.")],
     owner: Annotated[str, typer.Option(help="Person who decides.")],
@@ -179,7 +148,6 @@ def forget(
 
     Example: balancewatch forget --cluster main --collector pod-1/ns:9876 --owner ada --reason "replaced by pod-2"
     """
-
     parts = {"broker": broker, "group": group, "collector": collector}
     given = {kind: name for kind, name in parts.items() if name is not None}
     if len(given) > 1:
@@ -191,13 +159,23 @@ def forget(
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     if not dry_run:
         needs_kafka(settings)
-    kind, name = next(iter(given.items()), ("cluster", cluster))
+    kind, name = next(iter(given.items()), (CLUSTER, cluster))
     decision = Decision(cluster, kind, name, owner.strip(), reason.strip())
     try:
         effects = read_effects(settings.paths.warehouse, decision)
         if not dry_run:
-            publish(settings.kafka, decision, effects)
+            with Publisher(settings.kafka) as publisher:
+                publisher.publish(CLOCKS, forget_event(decision, effects.brokers, wall_ms()))
+                publisher.flush()
+            log.info("forgotten", **asdict(decision), incidents=len(effects.incidents))
     except (UnknownNameError, WarehouseError, PublishError) as error:
         fail(str(error))
-    for line in say_effects(decision, effects, is_done=not dry_run):
-        say(line)
+    resolved = count(len(effects.incidents), "open incident")
+    if kind == CLUSTER:
+        resolved += f", {count(len(effects.groups), 'group')} and {count(len(effects.brokers), 'broker')}"
+    if dry_run:
+        say(f"{decision.what} would be forgotten, with {resolved}; nothing was changed.")
+    else:
+        say(f"{decision.what} forgotten by {decision.owner}: {decision.reason}. `run` resolves or drops {resolved}.")
+    for row in effects.incidents:
+        say(f"  {row['kind']} {row['state']}, since {time_text(to_ms(row['started_at']))}: {row['summary']}")

@@ -2,14 +2,14 @@
 
 import threading
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from conf.settings import Settings, SettingsError
-from streaming.metrics.instruments import FOLLOWER, relay_instruments
+from streaming.metrics.instruments import instruments_of
 from streaming.relay.receivers import make_receivers
 from streaming.relay.relay import Relay
 from streaming.relay.relay_thread import RelayThread, plan_rows
@@ -26,6 +26,9 @@ from streaming.warehouse.warehouse_error import WarehouseError
 
 ONCE_SECONDS = 120.0
 WAIT_SECONDS = 0.5
+
+FOLLOWER = "relay"
+"""Query label under which the age of the last read of the table `alerts` is exported."""
 
 
 def relay(
@@ -72,17 +75,26 @@ def relay(
 
 
 def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> None:
-    with occupying("relay", "relay", work_folders(settings)), relay_instruments(settings) as instruments:
+    with (
+        occupying("relay", "relay", work_folders(settings)),
+        instruments_of(settings, FOLLOWER, key="relay_port") as instruments,
+    ):
         if stop.is_set():
             return
-        listener = None if instruments is None else instruments.deliveries
-        on_read = None if instruments is None else instruments.follow(FOLLOWER)
-        thread = RelayThread(
-            settings, follows_log=True, expects_canary=True, listener=listener, on_read=on_read or (lambda: None)
-        )
-        if instruments is not None:
-            instruments.begin(None, runs_queries=False, notifies=True)
-            instruments.liveness.watch("relay", thread.is_alive)
+        if instruments is None:
+            thread = RelayThread(settings, follows_log=True, expects_canary=True)
+        else:
+            liveness = instruments.liveness
+            liveness.started(FOLLOWER)
+            thread = RelayThread(
+                settings,
+                follows_log=True,
+                expects_canary=True,
+                listener=instruments.deliveries,
+                on_read=lambda: liveness.idled(FOLLOWER),
+            )
+            instruments.begin(None, notifies=True)
+            liveness.watch("relay", thread.is_alive)
         thread.start()
         _wait(thread, settings, stop, seconds)
         if instruments is not None:
@@ -102,22 +114,15 @@ def _wait(thread: RelayThread, settings: Settings, stop: threading.Event, second
 
 
 def _deliver_once(settings: Settings, stop: threading.Event) -> None:
-
-    warehouse = work_folders(settings)["paths.warehouse"]
-    with occupying("relay", "relay --once", {"paths.warehouse": warehouse}):
-        _deliver(settings, stop)
-
-
-def _deliver(settings: Settings, stop: threading.Event) -> None:
-
-    receivers = make_receivers(settings.oncall, settings.runbooks_url)
     warehouse = settings.paths.warehouse
-    mutes = make_mutes(settings.mutes)
-    relay = Relay(settings.oncall, DeliveryLog(warehouse), OperatorInput(warehouse), receivers, mutes=mutes)
-    try:
-        relay.finish(ONCE_SECONDS, stop)
-    finally:
-        relay.close()
+    with occupying("relay", "relay --once", {"paths.warehouse": work_folders(settings)["paths.warehouse"]}):
+        receivers = make_receivers(settings.oncall, settings.runbooks_url)
+        log, operators = DeliveryLog(warehouse), OperatorInput(warehouse)
+        relay = Relay(settings.oncall, log, operators, receivers, mutes=make_mutes(settings.mutes))
+        try:
+            relay.finish(ONCE_SECONDS, stop)
+        finally:
+            relay.close()
     counts = {name: box.count() for name, box in relay.owed.outboxes.items()}
     late, due = sorted(name for name, count in counts.items() if count), sum(counts.values())
     if late and not stop.is_set():
@@ -128,21 +133,14 @@ def _deliver(settings: Settings, stop: threading.Event) -> None:
 
 
 def _show(settings: Settings, format_: str) -> None:
-
     try:
         rows = plan_rows(settings)
     except WarehouseError as error:
         fail(str(error))
-    if format_ == "table" and rows:
-        _print_table(rows)
-    else:
+    if format_ != "table" or not rows:
         print_rows(rows, format_, "No notification is pending.")  # type: ignore[arg-type]  # checked above
-
-
-def _print_table(rows: list[dict[str, Any]]) -> None:
-    """Print receiver and reason beside the alert: eight columns do not fit a terminal."""
-
-    table = Table(show_lines=True)
+        return
+    table = Table(show_lines=True)  # eight columns do not fit a terminal: receiver and reason beside the alert
     table.add_column("receiver and reason", overflow="fold", max_width=36)
     table.add_column("alert", overflow="fold")
     for row in rows:

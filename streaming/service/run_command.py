@@ -11,7 +11,8 @@ import typer
 from conf.settings import Settings, SettingsError
 from schemas.tables import TABLES
 from streaming.logs.jvm_lines import JvmLines
-from streaming.metrics.instruments import run_instruments
+from streaming.metrics.instruments import instruments_of
+from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
 from streaming.system.stopping import stop_on_signals
@@ -61,7 +62,7 @@ def run(
     def work() -> None:
         with (
             only_run(settings),
-            run_instruments(settings, is_lasting=not available_now) as instruments,
+            instruments_of(settings, balance.NAME, is_lasting=not available_now) as instruments,
             Service(
                 settings,
                 available_now=available_now,
@@ -88,7 +89,6 @@ def only_run(settings: Settings) -> Iterator[None]:
 
     Raises OccupiedError.
     """
-
     folders = work_folders(settings)
     relay = [Wish("relay", "run", folders)] if settings.oncall.enabled else []
     with occupying_all([Wish("run", "run", folders), *relay]):

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 import structlog
@@ -27,7 +26,6 @@ from streaming.relay.relay_thread import RelayThread
 from streaming.self_monitoring.data_loss import DataLoss, refuse_losses
 from streaming.self_monitoring.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.service.clock_publisher import ClockPublisher
-from streaming.service.last_progress import LastProgress
 from streaming.service.settings_reload import SettingsReload
 from streaming.spark.session import start_spark
 from streaming.system.known_error import BalancewatchError
@@ -35,10 +33,8 @@ from streaming.system.stopping import StoppedError, run_unless_stopped
 from streaming.text.times import wall_ms
 from streaming.warehouse.writer import DeltalakeWriter
 
-QUERIES = (balance,)
-
 BUSY_STARTS = 5
-"""How often a query is started again, without a batch in between, on a machine too busy for its Python workers."""
+"""How often the query is started again, without a batch in between, on a machine too busy for its Python workers."""
 
 RETRY_LEAST_SECONDS, RETRY_MOST_SECONDS = 1.0, 60.0
 """Pauses before Kafka, Spark or a failed query are tried again, doubled with each failure."""
@@ -49,11 +45,11 @@ log = structlog.get_logger()
 
 
 class ServiceError(BalancewatchError):
-    """A query ended by itself. The message is its cause in a sentence."""
+    """The query ended by itself. The message is its cause in a sentence."""
 
 
 class Service:
-    """The running queries. Use as a context manager: leaving it stops them after their batch in flight."""
+    """The running query. Use as a context manager: leaving it stops all parts, the query after its batch in flight."""
 
     def __init__(
         self,
@@ -72,99 +68,89 @@ class Service:
     ) -> None:
         """Start all parts; with `notifies` also the relay, with `with_canary` also the canary.
 
-        The relay starts first, before Kafka is asked: it renews leases whatever happens to the query. With `retries`
-        a failure to reach Kafka, to start Spark or to open the tables, and a failed query, are retried with backoff
-        until `stop` is set; settings that are refused are not.
+        The relay starts first, before Kafka is asked, and ends last: it renews leases whatever happens to the query.
+        With `retries` a failure to reach Kafka, to start Spark or to open the tables, and a failed query, are retried
+        with backoff until `stop` is set; settings that are refused are not.
 
         `listeners` receive each batch after all parts of the service. The caller closes `instruments` and a given
         `spark` session. `past_ms` is the length of a simulated past that the caller plays, which makes its events late.
         Once `stop` is set, the service neither waits for Kafka nor starts Spark: StoppedError.
 
         Raises KafkaUnreachableError, JarsError or SourceError when a part cannot be had, DataLossError when Kafka
-        lacks what a query wants next, SettingsError a receiver its secret or a checkpoint is of other settings or of
+        lacks what the query wants next, SettingsError a receiver its secret or a checkpoint is of other settings or of
         another release, ServiceError when a disk is full.
         """
         self._settings, self._instruments = settings, instruments
-        liveness = None if instruments is None else instruments.liveness
-        self._progress = LastProgress([query.NAME for query in QUERIES], liveness)
-        self._busy_starts: dict[str, int] = {query.NAME: 0 for query in QUERIES}
-        self._available_now = available_now
-        self._retries, self._stop = retries, stop or threading.Event()
-        self._failures: dict[str, tuple[int, float]] = {}
-        has_canary = with_canary and not available_now
-        self._relay = (
-            RelayThread(
-                settings,
-                self._progress.age,
-                expects_canary=has_canary,
-                listener=instruments.deliveries if instruments is not None else None,
-            )
-            if notifies
-            else None
-        )
-        if self._relay is not None:
-            self._relay.start()
-        try:
-            self._start_parts(jvm_log, spark, listeners, past_ms, has_canary=has_canary)
-        except BaseException:
+        self._available_now, self._retries = available_now, retries
+        self._stop = stop or threading.Event()
+        self._progressed_at = time.monotonic()  # in the future during a rest
+        self._busy_starts = self._failures = 0
+        self._resumes_at: float | None = None
+        with contextlib.ExitStack() as parts:  # ends in reverse order what was started, also if a later part fails
+            self._relay: RelayThread | None = None
+            if notifies:
+                deliveries = instruments.deliveries if instruments is not None else None
+                has_canary = with_canary and not available_now
+                self._relay = RelayThread(settings, self.age, expects_canary=has_canary, listener=deliveries)
+                self._relay.start()
+                parts.callback(self._relay.stop)
+            state_note = StateNote(balance.NAME, checkpoint_of(balance.NAME, settings))
+            refuse_other_tasks(settings, checkpoint_of(balance.NAME, settings))
+            state_note.refuse_other()
+            self._persist(lambda: run_unless_stopped(self._check_kafka, self._stop))
+            if self._stop.is_set():  # a JVM that is started now would not be stopped
+                raise StoppedError("stopped before Spark was started")
+            if spark is None:
+                spark = self._persist(lambda: start_spark(settings, jvm_log))
+                parts.callback(spark.stop)
+            self.spark = spark
             if self._relay is not None:
-                self._relay.stop()
-            raise
+                self._relay.wait_until_up()  # it has created its tables, and takes the first batch
+            self._writer = self._persist(self._open_tables)
+            self._start_query_and_threads(parts, [state_note, *listeners], past_ms, with_canary=with_canary)
+            self._parts = parts.pop_all()
 
-    def _start_parts(
-        self,
-        jvm_log: Path | JvmLines | None,
-        spark: SparkSession | None,
-        listeners: Sequence[BatchListener],
-        past_ms: int,
-        *,
-        has_canary: bool,
+    def _start_query_and_threads(
+        self, parts: contextlib.ExitStack, listeners: Sequence[BatchListener], past_ms: int, *, with_canary: bool
     ) -> None:
-        """Start all parts but the relay."""
-        settings, instruments, available_now = self._settings, self._instruments, self._available_now
-        notes = [StateNote(query.NAME, checkpoint_of(query.NAME, settings)) for query in QUERIES]
-        for query, note in zip(QUERIES, notes, strict=True):
-            refuse_other_tasks(settings, checkpoint_of(query.NAME, settings))
-            note.refuse_other()
-        self._persist(lambda: run_unless_stopped(lambda: _look_at_kafka(settings), self._stop))
-        if self._stop.is_set():  # a JVM that is started now would not be stopped
-            raise StoppedError("stopped before Spark was started")
-        self._is_guest = spark is not None
-        self.spark: SparkSession = spark if spark is not None else self._persist(lambda: start_spark(settings, jvm_log))
-        self._keeper = None if available_now else ClockPublisher(settings)
-        if self._relay is not None:
-            self._relay.wait_until_up()  # it has created its tables, and takes the first batch
-        self._writer = self._persist(lambda: _open_tables(settings))
-        self._losses = DataLoss(settings, self._writer, self._on_alerts)
-        for query in QUERIES:
-            for loss in self._losses.look(query.NAME, wall_ms()):
-                log.warning("messages lost", query=query.NAME, lost=str(loss))
-        self._watch = None if available_now else SettingsReload(settings)
+        """Start the query and then the threads that use its batches."""
+        settings, instruments, lasts = self._settings, self._instruments, not self._available_now
+        losses = DataLoss(settings, self._writer, self._on_alerts)
+        for loss in losses.look(balance.NAME, wall_ms()):
+            log.warning("messages lost", query=balance.NAME, lost=str(loss))
+        self._watch = SettingsReload(settings) if lasts else None
         if instruments is not None:
-            instruments.begin(self.spark, runs_queries=True, notifies=self._relay is not None)
-        validates = settings.quality.every_batches > 0
-        self._inspector = Inspector(settings, self._writer, self._on_alerts, past_ms) if validates else None
-        if self._inspector is None:
+            instruments.begin(self.spark, notifies=self._relay is not None)
+        clock = ClockPublisher(settings) if lasts else None
+        inspector = None
+        if settings.quality.every_batches > 0:
+            inspector = Inspector(settings, self._writer, self._on_alerts, past_ms)
+        else:
             end_open(settings, self._writer, self._on_alerts)
-        self._listeners: tuple[BatchListener, ...] = (
-            *(
-                part
-                for part in (self._progress, self._relay, self._losses, self._keeper, instruments, self._inspector)
-                if part is not None
-            ),
-            *notes,
-            *listeners,
-        )
-        self._running = self._persist(lambda: self._start_queries(settings))
-        if self._keeper is not None:
-            self._keeper.start()
-        self._canary = CanaryThread(settings) if has_canary and settings.canary.interval_seconds > 0 else None
-        self._tables = TableKeeper(settings) if settings.maintain.beside_seconds else None
-        for part in (self._canary, self._inspector, self._tables):
-            if part is not None:
-                part.start()
+        own: tuple[BatchListener | None, ...] = (self._relay, losses, clock, instruments, inspector)
+        self._listeners = [*(part for part in own if part is not None), *listeners]
+        self._running = self._persist(self._start_query)
+        if settings.maintain.beside_seconds:
+            self._start_thread(parts, "tables", TableKeeper(settings))
+        if self._relay is not None:
+            parts.callback(self._relay.stop)  # with the alerts of the last batch, before the tables are compacted
+        parts.callback(self._stop_query)
+        if inspector is not None:
+            self._start_thread(parts, "quality", inspector)
+        if with_canary and lasts and settings.canary.interval_seconds > 0:
+            self._start_thread(parts, "canary", CanaryThread(settings))
+        if clock is not None:
+            self._start_thread(parts, "clock-keeper", clock)
         if instruments is not None:
-            self._show_parts(instruments)
+            if self._relay is not None:
+                instruments.liveness.watch("relay", self._relay.is_alive)
+            parts.callback(instruments.liveness.stop)
+
+    def _start_thread(self, parts: contextlib.ExitStack, name: str, thread: Any) -> None:
+        thread.start()
+        parts.callback(thread.stop)
+        if self._instruments is not None:
+            self._instruments.liveness.watch(name, thread.is_alive)
 
     def _persist(self, act: Callable[[], Result]) -> Result:
         """Return the result of `act`; with `retries` repeat it after a failure, until the service is stopped.
@@ -185,76 +171,70 @@ class Service:
                 raise StoppedError("stopped before the query was started")
             pause = min(RETRY_MOST_SECONDS, 2 * pause)
 
-    def _show_parts(self, instruments: Instruments) -> None:
-        parts = {
-            "relay": self._relay,
-            "clock-keeper": self._keeper,
-            "canary": self._canary,
-            "quality": self._inspector,
-            "tables": self._tables,
-        }
-        for name, part in parts.items():
-            if part is not None:
-                instruments.liveness.watch(name, part.is_alive)
+    def _check_kafka(self) -> None:
+        create_topics(self._settings.kafka)
+        refuse_losses(balance.NAME, self._settings)
+
+    def _open_tables(self) -> DeltalakeWriter:
+        try:
+            return DeltalakeWriter(self._settings.paths.warehouse)
+        except Exception as error:
+            if is_full_disk(error):
+                raise ServiceError(f"the tables cannot be opened: {full_disk(self._settings)}") from None
+            raise
 
     @property
     def queries(self) -> list[StreamingQuery]:
-        """Spark's handles of the queries."""
-        return [running.query for running in self._running]
+        """Spark's handle of the query."""
+        return [self._running.query]
 
-    def _start_queries(self, settings: Settings) -> list[RunningQuery]:
-        return [self._start(query, settings) for query in QUERIES]
-
-    def _start(self, query: ModuleType, settings: Settings) -> RunningQuery:
-        tasks = tasks_of(settings, self.spark, checkpoint_of(query.NAME, settings))
+    def _start_query(self) -> RunningQuery:
+        tasks = tasks_of(self._settings, self.spark, checkpoint_of(balance.NAME, self._settings))
         return start_query(
-            query.NAME,
-            query.start_dataframe(self.spark, settings, tasks),
-            settings,
+            balance.NAME,
+            balance.start_dataframe(self.spark, self._settings, tasks),
+            self._settings,
             self._writer,
             available_now=self._available_now,
             on_batch=self._on_batch,
-            rest_listener=self._progress,
+            rest_listener=self,
         )
 
-    def _look_at_failures(self) -> None:
-        """Raise ServiceError for a query that failed; start it again if the machine was only too busy for it."""
-        for place, query in enumerate(QUERIES):
-            failed = self._running[place].query
-            if failed.isActive or (error := failed.exception()) is None:
-                continue
-            if not is_busy_machine(error) or self._busy_starts[query.NAME] == BUSY_STARTS:
-                if not self._retries:
-                    raise ServiceError(reason(query.NAME, error, self._settings))
-                self._retry(place, query, error)
-                continue
-            self._busy_starts[query.NAME] += 1
-            log.warning(
-                "query restarted", query=query.NAME, reason="the machine is overloaded: Python workers timed out"
-            )
-            self._running[place] = self._start(query, self._settings)
+    def _stop_query(self) -> None:
+        if self._running.query.isActive:
+            self._running.stop()
 
-    def _retry(self, place: int, query: ModuleType, error: Exception) -> None:
-        """Start a failed query again once its pause is over; the relay continues meanwhile."""
-        failures, resumes_at = self._failures.get(query.NAME, (0, 0.0))
-        if resumes_at == 0.0:
-            pause = min(RETRY_MOST_SECONDS, RETRY_LEAST_SECONDS * 2 ** min(failures, 10))
-            self._failures[query.NAME] = failures + 1, time.monotonic() + pause
-            log.error(
-                "query failed, retrying",
-                query=query.NAME,
-                reason=reason(query.NAME, error, self._settings),
-                retry_in=pause,
+    def _look_at_failure(self) -> None:
+        """Start a failed query again if the machine was only too busy for it, or with `retries` once its pause is over.
+
+        Raises ServiceError.
+        """
+        failed = self._running.query
+        if failed.isActive or (error := failed.exception()) is None:
+            return
+        if is_busy_machine(error) and self._busy_starts < BUSY_STARTS:
+            self._busy_starts += 1
+            log.warning(
+                "query restarted", query=balance.NAME, reason="the machine is overloaded: Python workers timed out"
             )
-        elif time.monotonic() >= resumes_at:
-            self._failures[query.NAME] = failures, 0.0
+            self._running = self._start_query()
+            return
+        if not self._retries:
+            raise ServiceError(reason(balance.NAME, error, self._settings))
+        if self._resumes_at is None:
+            pause = min(RETRY_MOST_SECONDS, RETRY_LEAST_SECONDS * 2 ** min(self._failures, 10))
+            self._failures, self._resumes_at = self._failures + 1, time.monotonic() + pause
+            why = reason(balance.NAME, error, self._settings)
+            log.error("query failed, retrying", query=balance.NAME, reason=why, retry_in=pause)
+        elif time.monotonic() >= self._resumes_at:
+            self._resumes_at = None
             try:
-                self._running[place] = self._start(query, self._settings)
+                self._running = self._start_query()
             except Exception as again:  # such as Kafka, or the checkpoints' folder
-                log.error("query not started, retrying", query=query.NAME, reason=str(again)[:500])
+                log.error("query not started, retrying", query=balance.NAME, reason=str(again)[:500])
 
     def _take_changed_rules(self) -> None:
-        """Restart the queries between two batches if the rules changed; their state is kept.
+        """Restart the query between two batches if the rules changed; its state is kept.
 
         If notification settings changed, the relay resumes from the tables with the new ones.
         """
@@ -263,22 +243,18 @@ class Service:
             return
         before, self._settings = self._settings, settings
         if settings.rules != before.rules:
-            self._stop_queries()
-            self._running = self._start_queries(settings)
+            self._stop_query()
+            self._running = self._start_query()
             log.info("rules reloaded")
         if self._relay is not None and (settings.oncall, settings.mutes) != (before.oncall, before.mutes):
             self._relay.renew(settings)
         if self._instruments is not None:
             self._instruments.take_rules()
 
-    def _stop_queries(self) -> None:
-        for running in self._running:
-            if running.query.isActive:
-                running.stop()
-
     def _on_batch(self, batch: WrittenBatch) -> None:
-        self._busy_starts[batch.query] = 0
-        self._failures.pop(batch.query, None)
+        self._progressed_at = time.monotonic()
+        self._busy_starts = self._failures = 0
+        self._resumes_at = None
         for listener in self._listeners:
             listener.on_batch(batch)
 
@@ -287,63 +263,51 @@ class Service:
         if self._relay is not None:
             self._relay.look()
 
+    def age(self) -> float:
+        """Return the seconds since the query wrote a batch and rested, or the service was started."""
+        return max(0.0, time.monotonic() - self._progressed_at)
+
+    def rests(self, name: str, seconds: float) -> None:
+        """Note a rest that begins, with its longest duration: a resting query does not hang."""
+        self._progressed_at = time.monotonic() + seconds
+        if self._instruments is not None:
+            self._instruments.liveness.rests(name, seconds)
+
+    def rested(self, name: str, batch_id: int, seconds: float) -> None:
+        """Note the end and the duration of the rest after this batch."""
+        self._progressed_at = time.monotonic()
+        if self._instruments is not None:
+            self._instruments.liveness.rested(name, batch_id, seconds)
+
     def wait(self, stop: threading.Event, seconds: float | None = None) -> None:
-        """Return when `stop` is set, `seconds` have passed, or all queries are done; rules that change are taken.
+        """Return when `stop` is set, `seconds` have passed, or the query is done; rules that change are taken.
 
         Raises ServiceError.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(0.2):
-            self._look_at_failures()
-            if not self._failures and not any(query.isActive or query.exception() for query in self.queries):
+            self._look_at_failure()
+            query = self._running.query
+            if not self._failures and not (query.isActive or query.exception()):
                 return
             if deadline is not None and time.monotonic() > deadline:
                 return
             self._take_changed_rules()
 
     def wait_until_idle(self, seconds: float = 120.0) -> None:
-        """Return when each query has worked through all that is in Kafka now."""
-        for running in self._running:
-            running.sink.stay_awake()
-        threads = [threading.Thread(target=query.processAllAvailable, daemon=True) for query in self.queries]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(seconds)
-        for running in self._running:
-            running.sink.may_rest()
+        """Return when the query has worked through all that is in Kafka now."""
+        running = self._running
+        running.sink.stay_awake()
+        thread = threading.Thread(target=running.query.processAllAvailable, daemon=True)
+        thread.start()
+        thread.join(seconds)
+        running.sink.may_rest()
 
     def close(self) -> None:
-        with contextlib.ExitStack() as parts:  # the last is ended first, and each, whatever becomes of the others
-            if not self._is_guest:
-                parts.callback(self.spark.stop)
-            if self._tables is not None:
-                parts.callback(self._tables.stop)
-            if self._relay is not None:
-                parts.callback(self._relay.stop)
-            parts.callback(self._stop_queries)
-            for part in (self._inspector, self._canary, self._keeper):
-                if part is not None:
-                    parts.callback(part.stop)
-            if self._instruments is not None:
-                parts.callback(self._instruments.liveness.stop)
+        self._parts.close()
 
     def __enter__(self) -> "Service":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _open_tables(settings: Settings) -> DeltalakeWriter:
-    try:
-        return DeltalakeWriter(settings.paths.warehouse)
-    except Exception as error:
-        if is_full_disk(error):
-            raise ServiceError(f"the tables cannot be opened: {full_disk(settings)}") from None
-        raise
-
-
-def _look_at_kafka(settings: Settings) -> None:
-    create_topics(settings.kafka)
-    refuse_losses([query.NAME for query in QUERIES], settings)

@@ -7,6 +7,7 @@ raises.
 import hashlib
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,16 +58,16 @@ class SettingsReload:
         except SettingsError as error:
             log.error("settings invalid, keeping the previous ones", reason=str(error))
             return None
-        before, taken = self._settings, _take(self._settings, settings)
+        before = self._settings
+        oncall = before.oncall.model_copy(update={name: getattr(settings.oncall, name) for name in _NOTIFICATION})
+        taken = before.model_copy(update={"rules": settings.rules, "oncall": oncall, "mutes": settings.mutes})
         waiting = [name for name in type(settings).model_fields if getattr(settings, name) != getattr(taken, name)]
         if waiting:
             log.warning("settings changed, restart required", sections=sorted(waiting))
         changes = list_changes(before, taken)
         for change in changes:
             log.info("rule changed", key=change.key, before=change.before, after=change.after)
-        keys = [
-            f"oncall.{name}" for name in _NOTIFICATION if getattr(before.oncall, name) != getattr(taken.oncall, name)
-        ]
+        keys = [f"oncall.{name}" for name in _NOTIFICATION if getattr(before.oncall, name) != getattr(oncall, name)]
         keys += ["mutes"] if before.mutes != taken.mutes else []
         if keys:
             log.info("notification settings changed", keys=keys)  # no values: they may hold secrets
@@ -82,8 +83,8 @@ class SettingsReload:
 
 
 def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
-    """The rules' keys whose values differ, in order; None for a missing key."""
-    old, new = dict(_flat(before)), dict(_flat(after))
+    """Return the rules' keys whose values differ, in order; None for a missing key."""
+    old, new = dict(_keys_of(before)), dict(_keys_of(after))
     return [
         RuleChange(key, old.get(key), new.get(key))
         for key in sorted(old.keys() | new.keys())
@@ -91,13 +92,7 @@ def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
     ]
 
 
-def _take(before: Settings, after: Settings) -> Settings:
-    """Take over `rules` with its file name, and the notification settings."""
-    oncall = before.oncall.model_copy(update={name: getattr(after.oncall, name) for name in _NOTIFICATION})
-    return before.model_copy(update={"rules": after.rules, "oncall": oncall, "mutes": after.mutes})
-
-
-def _flat(settings: Settings) -> Iterator[tuple[str, Any]]:
+def _keys_of(settings: Settings) -> Iterator[tuple[str, Any]]:
     yield from _leaves("rules", settings.rules.thresholds())
     for number, (scope, changes) in enumerate(settings.rules.scopes()):
         yield from _leaves(f"rules.overrides[{number}]", {**scope.model_dump(include=_SCOPE), **changes})
@@ -105,20 +100,16 @@ def _flat(settings: Settings) -> Iterator[tuple[str, Any]]:
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _leaves(f"{key}.{name}", one)
+        for name, inner in value.items():
+            yield from _leaves(f"{key}.{name}", inner)
     else:
         yield key, value
 
 
 def _digests(files: list[Path]) -> dict[Path, str | None]:
-    return {path: _digest(path) for path in files}
-
-
-def _digest(path: Path) -> str | None:
-    """None for a file that is not there, or cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.sha256(file.read(MOST_BYTES)).hexdigest()
-    except OSError:
-        return None
+    """Return the digest of each file, None for an unreadable or missing one."""
+    digests: dict[Path, str | None] = dict.fromkeys(files)
+    for path in files:
+        with suppress(OSError), path.open("rb") as file:
+            digests[path] = hashlib.sha256(file.read(MOST_BYTES)).hexdigest()
+    return digests

@@ -1,46 +1,42 @@
-"""Waitress with bounds on time and on connections, so that slow sockets keep nobody else from an answer.
+"""uvicorn with limits on connections, header sizes and times, for the board and the metrics.
 
-A request has so many seconds from its first byte to its last, however it drips in, and an answer so many to be taken:
-waitress itself counts from the last byte. When there are too many connections, of one address or at all, the one that
-has waited longest for its peer is closed for the new one; one whose request is being answered never is.
-
-No thread waits for a peer to take an answer: what is not taken yet is kept aside, and who sends many requests without
-waiting for the answers is closed.
+A request has a time from its first byte to its last, however it drips in, and a response a time to be read. If there
+are too many connections, of one address or in total, the one that has waited longest for its peer is closed; one whose
+request is being answered never is.
 """
 
 import socket
-import sys
-import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from waitress.adjustments import Adjustments
-from waitress.channel import HTTPChannel
-from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAINTAIN_SECONDS = 1
-"""How often it is looked who is over the time."""
-
-MOST_PIPELINED = 4
-"""Requests that a connection may have sent beside the one that is being answered. Browsers and scrapers send none."""
+LARGEST_HEADER = 32 * 1024
+SHUTDOWN_SECONDS = 1
+TICKS_PER_SECOND = 10
+"""Of uvicorn's loop."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Connections, and seconds.
+    """Limits of connections, and of times in seconds.
 
     connections       open at a time
-    of_an_address     those of one address; `proxy`, an address that many come from, may have all
-    head_seconds      from the first byte of a request, or from connecting, until its head is whole
-    request_seconds   the same for its body
-    idle_seconds      between an answer and the next request
-    answer_seconds    until an answer is taken
+    of_an_address     those of one address; `proxy`, an address that many share, may have all. A browser opens six, and
+                      NAT may share an address among many
+    head_seconds      from the first byte of a request, or from connecting, to the end of its headers
+    request_seconds   from there to the end of its body
+    idle_seconds      between a response and the next request
+    answer_seconds    until a response is read
     """
 
-    connections: int
-    of_an_address: int
+    connections: int = 200
+    of_an_address: int = 100
     proxy: str = ""
     head_seconds: float = 10.0
     request_seconds: float = 30.0
@@ -48,126 +44,118 @@ class Bounds:
     answer_seconds: float = 120.0
 
 
-class BoundedChannel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
-    """A connection that knows since when its peer is waited for."""
+class BoundedConnection(H11Protocol):
+    """A connection that knows since when its peer is waited for. `bounds` is set by the server's subclass."""
 
-    server: "BoundedServer"
+    bounds: Bounds
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        self.begun_at: float | None = time.monotonic()
-        """Since when a request is coming in: at first, since the connection is there."""
-        self.served_at: float | None = None
-        """When the newest answer was made."""
-        super().__init__(*arguments, **named)
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request, and make room for this connection."""
+        super().connection_made(transport)
+        self.waited_since = self.loop.time()
+        self.is_in_head = True
+        self.unread_since: float | None = None
+        self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        """Begin the time of a request with its first byte, and the time of its body with the end of its headers."""
+        before = self.cycle
+        if not self.is_in_head and self.is_waited_for and not self._lacks_body:
+            self.waited_since, self.is_in_head = self.loop.time(), True
+        super().data_received(data)
+        if self.cycle is not before:
+            self.waited_since, self.is_in_head = self.loop.time(), False
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        self.waited_since, self.is_in_head = self.loop.time(), bool(self.conn.trailing_data[0])
+        super().on_response_complete()
 
     @property
     def address(self) -> str:
-        return str(self.addr[0]) if self.addr else ""
+        return self.client[0] if self.client else ""
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the peer is to act: no request of it is being answered."""
-        return not self.requests
+        """Whether the peer has to act: no request of it is being answered."""
+        return self.cycle is None or self.cycle.response_complete or self._lacks_body
 
-    def waited_since(self) -> float:
-        """Since when it is its peer's turn."""
-        known = [at for at in (self.begun_at, self.served_at) if at is not None]
-        return max(known)
+    @property
+    def _lacks_body(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete and self.cycle.more_body
 
-    def received(self, data: bytes) -> bool:
-        """Notes when a request begins. An empty line is none, and gains no time."""
-        before = self.request
-        taken = bool(super().received(data))
-        if self.request is not None and self.request is not before:
-            self.begun_at = time.monotonic() if self.served_at is not None else self.begun_at
-        elif self.request is None and self.served_at is not None:
-            self.begun_at = None
-        if len(self.requests) > MOST_PIPELINED + 1:
-            self.handle_close()
-        return taken
-
-    def service(self) -> None:
-        """Answers a request, in a thread of its own."""
-        super().service()
-        self.served_at = time.monotonic()
-        if self.request is None:
-            self.begun_at = None
-
-    def close(self) -> None:
-        """With what was kept aside for its peer, which may be a file."""
-        self.handle_close()
-
-    def is_late(self, now: float, bounds: Bounds) -> bool:
-        """Whether the peer has had its time. `now` is monotonic."""
+    def is_late(self) -> bool:
+        """Return whether the peer's time is over. Called every second."""
+        now = self.loop.time()
+        if self.transport.get_write_buffer_size():
+            self.unread_since = now if self.unread_since is None else self.unread_since
+            return now - self.unread_since > self.bounds.answer_seconds
+        self.unread_since = None
         if not self.is_waited_for:
             return False
-        if self.total_outbufs_len:
-            return now - (self.served_at or now) > bounds.answer_seconds
-        request = self.request
-        if self.begun_at is not None:
-            is_in_body = request is not None and request.headers_finished
-            if now - self.begun_at > (bounds.request_seconds if is_in_body else bounds.head_seconds):
-                return True
-        longest = bounds.idle_seconds + bounds.request_seconds  # empty lines, one after the other
-        idle = bounds.idle_seconds if request is None else longest
-        return self.served_at is not None and now - self.served_at > idle
+        limit = self.bounds.idle_seconds
+        if self.is_in_head:
+            limit = self.bounds.head_seconds
+        elif self._lacks_body:
+            limit = self.bounds.request_seconds
+        return now - self.waited_since > limit
 
-
-class BoundedServer(TcpWSGIServer):  # type: ignore[misc]  # waitress has no types
-    """One listening socket and its connections, all of them in `map`."""
-
-    channel_class = BoundedChannel
-
-    def __init__(
-        self, application: Any, listening: socket.socket, sockets: dict[int, Any], bounds: Bounds, **adjustments: Any
-    ) -> None:
-        """`adjustments` are waitress's own; `listening` listens, and is closed with the server."""
-        adjusted = Adjustments(
-            sockets=[listening],
-            connection_limit=sys.maxsize,  # ours makes room instead of letting new ones wait
-            cleanup_interval=MAINTAIN_SECONDS,
-            outbuf_high_watermark=sys.maxsize,  # above it a thread would wait for the peer, for as long as that likes
-            asyncore_use_poll=True,
-            **adjustments,
-        )
-        dispatcher = ThreadedTaskDispatcher()
-        dispatcher.set_thread_count(adjusted.threads)
-        self.bounds = bounds
-        super().__init__(
-            application,
-            sockets,
-            True,
-            listening,
-            dispatcher=dispatcher,
-            adj=adjusted,
-            bind_socket=False,
-            sockinfo=(listening.family, listening.type, listening.proto, listening.getsockname()),
-        )
-
-    def maintenance(self, _: float) -> None:
-        """Closes at once, not when the peer reads again, who is over the time."""
-        now = time.monotonic()
-        for channel in list(self.active_channels.values()):
-            if channel.is_late(now, self.bounds):
-                channel.handle_close()
-
-    def handle_accept(self) -> None:
-        """Takes one more, and makes room for it."""
-        known = set(self.active_channels)
-        super().handle_accept()
-        for number in set(self.active_channels) - known:
-            self._make_room(self.active_channels[number])
-
-    def _make_room(self, newest: BoundedChannel) -> None:
-        bounds, channels = self.bounds, list(self.active_channels.values())
-        numbers = Counter(channel.address for channel in channels)
-        of_newest = newest.address if newest.address != bounds.proxy else None
-        if of_newest is not None and numbers[of_newest] > bounds.of_an_address:
-            crowd = of_newest
-        elif len(channels) > bounds.connections:
+    def _make_room(self) -> None:
+        connections: list[Any] = list(self.connections)
+        numbers = Counter(connection.address for connection in connections)
+        if self.address != self.bounds.proxy and numbers[self.address] > self.bounds.of_an_address:
+            crowd = self.address
+        elif len(connections) > self.bounds.connections:
             crowd = numbers.most_common(1)[0][0]
         else:
             return
-        waited_for = [one for one in channels if one.address == crowd and one.is_waited_for and one is not newest]
-        oldest = min(waited_for, key=lambda one: one.waited_since(), default=newest)
-        oldest.handle_close()
+        waiting = [
+            connection
+            for connection in connections
+            if connection.address == crowd and connection.is_waited_for and connection is not self
+        ]
+        oldest = min(waiting, key=lambda connection: connection.waited_since, default=self)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+
+
+class BoundedServer(uvicorn.Server):
+    """A server of one application on the sockets given to `run`; signals stay with the program."""
+
+    def __init__(self, app: ASGIApp, bounds: Bounds) -> None:
+        connection = type("Connection", (BoundedConnection,), {"bounds": bounds})
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=connection,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=round(bounds.idle_seconds),
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                h11_max_incomplete_event_size=LARGEST_HEADER,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to the program."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close the connections whose time is over, every second."""
+        if counter % TICKS_PER_SECOND == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, BoundedConnection) and connection.is_late():
+                    connection.transport.abort()
+        return await super().on_tick(counter)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at the address; port 0 takes a free one. Raises OSError, TypeError or ValueError."""
+    socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)  # create_server leaves its socket open when this raises
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

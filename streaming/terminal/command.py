@@ -22,7 +22,6 @@ def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:
 
     Without `logs_to_stderr` only the reason of a failure is logged, and only as JSON.
     """
-
     given = {
         section: {key: value for key, value in keys.items() if value is not None}
         for section, keys in {"log": given_log_flags(), **flags}.items()
@@ -31,28 +30,18 @@ def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:
         settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
     except SettingsError as error:
         fail(str(error), code=2)
-    if "paths" in given:
-        _reach(settings)
+    if "paths" in given and is_store(settings.paths.warehouse):
+        try:
+            reach(settings.paths.warehouse)
+        except StoreUnreachableError as error:
+            fail(str(error))
     if logs_to_stderr or settings.log.format == "json":
         set_up_logs(settings.log)
     return settings
 
 
-def _reach(settings: Settings) -> None:
-    """Leave with 1 and a sentence where the tables are in an object store that cannot be reached."""
-
-    if not is_store(settings.paths.warehouse):
-        return
-
-    try:
-        reach(settings.paths.warehouse)
-    except StoreUnreachableError as error:
-        fail(str(error))
-
-
 def fail(reason: str, code: int = 1) -> NoReturn:
     """Print one sentence to stderr and leave with `code`."""
-
     say_failure(reason)
     raise typer.Exit(code)
 
@@ -75,12 +64,9 @@ def run_or_exit(work: Any, *args: Any, ending: threading.Event | None = None, **
         work(*args, **kwargs)
     except Exception as error:
         if ending is not None and is_end_asked(ending):
-            structlog.get_logger().info("command ended by signal", reason=_first_line(error))
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            structlog.get_logger().info("command ended by signal", reason=first_line[:300])
         elif isinstance(error, BalancewatchError):
             fail(str(error))
         else:
             raise
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]

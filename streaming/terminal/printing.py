@@ -212,11 +212,10 @@ def _print_alert_table(alerts: Records) -> None:
     table.add_column("alert")
     table.add_column("incident, what, why, and what to do")
     for row in alerts:
-        state = Text(row["state"], style=STATE_STYLES.get(row["state"], ""))
         time = "\n".join([str(row["changed_at"])[:19].replace("T", " ") + " UTC", *_local(row["changed_at"])])
         fix = f"\nFix: {row['advice']}" if row["state"] == "FIRING" else ""
         why = f"\nDoes not page: inhibited by {row['inhibited_by']}." if row["inhibited_by"] else ""
-        head = [state, *map(Text, (row["severity"], row["kind"], time))]
+        head = [styled_state(row["state"]), *map(Text, (row["severity"], row["kind"], time))]
         table.add_row(Text("\n").join(head), Text(f"{row['incident_id']}\n{row['summary']}{why}{fix}"))
     VisibleConsole().print(table)
 

@@ -11,7 +11,7 @@ text between blanks; a date and its time of day are one. A word longer than a li
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Self
@@ -68,15 +68,12 @@ class Sheet:
 
     def wishes(self) -> list[int]:
         """Return the longest line of each column."""
-        return [max(map(longest_line, self.column(number))) for number in range(len(self.heads))]
+        columns = map(self.column, range(len(self.heads)))
+        return [max(cell_len(line) for text in column for line in text.plain.split("\n")) for column in columns]
 
 
 def longest_word(text: Text) -> int:
     return max((cell_len(word[0]) for word in _WORDS.finditer(text.plain)), default=0)
-
-
-def longest_line(text: Text) -> int:
-    return max((cell_len(line) for line in text.plain.split("\n")), default=0)
 
 
 def fit(table: Table, sheet: Sheet, width: int | None) -> Table | None:
@@ -86,19 +83,13 @@ def fit(table: Table, sheet: Sheet, width: int | None) -> Table | None:
         max(need, wish if column.max_width is None else min(wish, column.max_width))
         for column, need, wish in zip(table.columns, needs, sheet.wishes(), strict=True)
     ]
-    room = sum(wishes) if width is None else width - EDGES * len(needs) - 1
+    room = sum(wishes) if width is None else width - printed_width([0] * len(needs))
     return None if sum(needs) > room else _with_widths(table, sheet, _share(needs, wishes, room))
 
 
-def least_width(sheet: Sheet) -> int:
-    """Return the least width at which no word breaks."""
-    needs = sheet.needs()
-    return sum(needs) + EDGES * len(needs) + 1
-
-
-def printed_width(fitted: Table) -> int:
-    """Return the width of a fitted table."""
-    return sum((column.width or 0) + EDGES for column in fitted.columns) + 1
+def printed_width(widths: Collection[int]) -> int:
+    """Return the width of a table whose columns have these."""
+    return sum(widths) + EDGES * len(widths) + 1
 
 
 def _share(needs: Sequence[int], wishes: Sequence[int], room: int) -> list[int]:
@@ -205,22 +196,20 @@ class VisibleConsole(Console):
     def _print_table(self, table: Table) -> None:
         sheet = Sheet.of(table, _written_out)
         width: int | None = self.width
-        if self._width is None and not self._has_terminal():
-            width = max(self.width, least_width(sheet)) if table.show_lines else None
+        is_terminal = self.file.isatty() or os.environ.get("TTY_COMPATIBLE") == "1"  # of a worker's parent
+        if self._width is None and not is_terminal:
+            width = max(self.width, printed_width(sheet.needs())) if table.show_lines else None
         fitted = fit(table, sheet, width)
         if fitted is None:
             for line in blocks(table, sheet, self.width):
                 super().print(line)
             return
-        asked, self._width = self._width, max(self.width, printed_width(fitted))
+        widths = [column.width or 0 for column in fitted.columns]
+        asked, self._width = self._width, max(self.width, printed_width(widths))
         try:
             super().print(fitted)
         finally:
             self._width = asked
-
-    def _has_terminal(self) -> bool:
-        """Return whether the output is a terminal, also that of a worker's parent. Colours in a pipe are none."""
-        return self.file.isatty() or os.environ.get("TTY_COMPATIBLE") == "1"
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as Rich does, which calls this for every cell and line."""

@@ -23,7 +23,7 @@ from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
 from streaming.board.web.access import AccessControl
 from streaming.board.web.app import Board, make_app
-from streaming.board.web.server import BoundedServer, Bounds
+from streaming.system.bounded_server import BoundedServer, Bounds
 
 MINUTE = 60_000
 

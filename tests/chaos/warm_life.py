@@ -78,7 +78,6 @@ class WarmLife:
                 self._code = -signal.SIGKILL
                 for query in service.queries:
                     query.stop()
-                service._running = []  # or closing it would wait for the batch that is cut off
             service.close()
 
     def _end_with(self, error: Exception) -> None:

@@ -1,6 +1,5 @@
-"""The rules as data: what may be written, what a wrong line says, and which file wins."""
+"""The rules as data: allowed keys, error messages, and the order of the files."""
 
-import os
 from pathlib import Path
 from typing import Any, get_args
 
@@ -8,7 +7,7 @@ import pytest
 
 from conf.rules import Kind, KindRules, Override, Scope, Thresholds
 from conf.settings import Settings, SettingsError
-from conf.toml_file import MOST_BYTES
+from conf.sources import MOST_BYTES
 from streaming.queries.rulebook import rulebook
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.rules import OF_ALL
@@ -17,12 +16,6 @@ from udfs.brokers.cluster_findings import CLOCK_SKEW, CLUSTER_NAME_CONFLICT, NAM
 from udfs.brokers.trouble import BROKER_ISOLATED
 from udfs.groups.findings import FINDERS
 from udfs.producers.findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_set_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
-        monkeypatch.delenv(name)
 
 
 def load(**rules: Any) -> Settings:
@@ -57,11 +50,11 @@ def test_the_kinds_of_the_settings_are_those_of_the_rules() -> None:
     assert set(get_args(Kind)) == of_groups | of_brokers | of_clusters | {OF_ALL}
 
 
-def test_how_all_kinds_live_is_written_whole_in_the_defaults() -> None:
+def test_the_defaults_set_every_key_for_all_kinds() -> None:
     assert Settings.load().rules.kinds[OF_ALL].model_fields_set == set(KindRules.model_fields)
 
 
-def test_an_override_may_set_all_that_the_rules_have() -> None:
+def test_an_override_may_set_every_key_of_the_rules() -> None:
     assert set(Override.model_fields) == {*Scope.model_fields, *Thresholds.model_fields, "kinds"}
 
 
@@ -98,7 +91,7 @@ def test_an_override_may_set_all_that_the_rules_have() -> None:
     ],
     ids=str,
 )
-def test_a_wrong_line_is_reported_with_its_key_and_value(keys: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_key_or_value_is_reported(keys: dict[str, Any], sentence: str) -> None:
     assert sentence in error_of(**keys)
 
 
@@ -131,7 +124,7 @@ def test_a_wrong_duration_is_refused_with_what_is_allowed(text: str) -> None:
     )
 
 
-def test_an_unknown_kind_is_reported_with_the_kinds_there_are() -> None:
+def test_an_unknown_kind_is_reported_with_all_kinds() -> None:
     error = error_of(kinds={"starved": {"pending_ms": 1}})
     assert error.startswith("rules.kinds.starved = 'starved': ")
     assert all(kind in error for kind in get_args(Kind))
@@ -180,7 +173,7 @@ def test_a_wrong_rules_file_is_reported_with_its_name(tmp_path: Path, text: str,
     assert error_of_file(tmp_path, text).startswith(sentence)
 
 
-def test_a_rules_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_a_missing_rules_file_is_reported(tmp_path: Path) -> None:
     assert error_of(file=str(tmp_path / "none.toml")).endswith("; give the path of a TOML file")
 
 

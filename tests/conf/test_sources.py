@@ -1,23 +1,16 @@
-"""Sources of the settings: a slip in a variable or a file is told by name, with the nearest key that there is."""
+"""Sources of the settings: a wrong key in a variable or a file is named, with the nearest existing key."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from conf.settings import Settings, SettingsError
-from conf.toml_file import MOST_BYTES, MOST_DEPTH
+from conf.sources import MOST_BYTES, MOST_DEPTH
 
 SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
 
 Site = Callable[[str | bytes], Path]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_set_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -56,7 +49,7 @@ def error_of() -> str:
         ("", "'' is not a setting"),
     ],
 )
-def test_a_variable_that_sets_nothing_is_reported_with_the_one_that_was_meant(
+def test_an_unknown_variable_is_reported_with_the_nearest_one(
     name: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"BALANCEWATCH_{name}", SECRET)
@@ -65,13 +58,13 @@ def test_a_variable_that_sets_nothing_is_reported_with_the_one_that_was_meant(
     assert error.endswith(f" (set by BALANCEWATCH_{name})")
 
 
-def test_every_variable_that_sets_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_unknown_variable_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ONCAL__ENABLED", "ONCAL__LIMIT", "FOO"):
         monkeypatch.setenv(f"BALANCEWATCH_{name}", "1")
         assert f"(set by BALANCEWATCH_{name})" in error_of()
 
 
-def test_a_variable_that_a_setting_names_is_no_setting_and_no_slip(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_a_setting_names_is_allowed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_BOARD_TOKEN", SECRET)
     Settings.load()
     monkeypatch.setenv("BALANCEWATCH_PD_KEY", SECRET)
@@ -83,7 +76,7 @@ def test_a_variable_that_a_setting_names_is_no_setting_and_no_slip(site: Site, m
     assert Settings.load().oncall.receivers[0].routing_key_env == "BALANCEWATCH_PD_KEY"
 
 
-def test_what_kubernetes_reports_of_a_service_of_our_name_is_no_slip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_of_a_kubernetes_service_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_BOARD_PORT", "8050")
     assert "did you mean BALANCEWATCH_BOARD__PORT? (set by BALANCEWATCH_BOARD_PORT)" in error_of()
     for service in ("BALANCEWATCH", "BALANCEWATCH_BOARD"):
@@ -97,6 +90,7 @@ def test_what_kubernetes_reports_of_a_service_of_our_name_is_no_slip(monkeypatch
     ("text", "sentence"),
     [
         ("[kafak]\nx = 1\n", "kafak.x is not a setting; "),
+        ("[quality]\nobserve_every = 0\n", "quality.observe_every is not a setting; quality has every_batches, "),
         ("[kafak]\nx = 1\ny = 2\n", "kafak is not a setting; did you mean kafka?"),
         ("[rules]\npull_silence = 1\n", "rules.pull_silence is not a setting; did you mean rules.pull_silence_ms?"),
         ("[queries]\ntasks = -1\n", "queries.tasks = -1: give an integer from 0 to 10000"),
@@ -141,7 +135,7 @@ def test_a_wrong_value_is_reported_with_its_variable_which_wins_over_the_file(
     ],
     ids=["syntax", "utf-8", "lists", "tables", "digits", "size"],
 )
-def test_a_file_that_cannot_be_read_is_one_sentence_with_its_name(text: str | bytes, sentence: str, site: Site) -> None:
+def test_an_unreadable_file_is_one_sentence_with_its_name(text: str | bytes, sentence: str, site: Site) -> None:
     path = site(text)
     error = error_of()
     assert error.startswith(f"{path}: ")
@@ -164,7 +158,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence_with_its_name(text: str | by
         ("", "kafka.options is not valid JSON: "),
     ],
 )
-def test_a_variable_that_is_no_json_is_reported_by_name_and_without_its_text(
+def test_a_variable_with_invalid_json_is_reported_by_name_without_its_text(
     value: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BALANCEWATCH_KAFKA__OPTIONS", value)
@@ -173,7 +167,7 @@ def test_a_variable_that_is_no_json_is_reported_by_name_and_without_its_text(
     assert "BALANCEWATCH_KAFKA__OPTIONS" in error
 
 
-def test_a_list_whose_entries_are_refused_is_not_called_empty(site: Site) -> None:
+def test_a_list_with_refused_entries_is_not_called_empty(site: Site) -> None:
     site('[[oncall.receivers]]\nname = "x"\ntype = "slack"\n')
     error = error_of()
     assert error.startswith("oncall.receivers[0].type = 'slack': ")

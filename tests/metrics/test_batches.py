@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.metrics.batches import MOST_PAUSES, Pauses, count_rows, export_progress, without_pause
+from streaming.metrics.batches import count_rows, export_progress
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.liveness import Liveness
+from streaming.metrics.liveness import MOST_PAUSES, Liveness
 from tests.metrics.samples import samples, value
 
 SAMPLE: dict[str, Any] = json.loads((Path(__file__).parent / "progress.json").read_text())
@@ -89,33 +89,35 @@ def batch(batch_id: int, **durations: int) -> dict[str, Any]:
     return SAMPLE | {"batchId": batch_id, "durationMs": {"addBatch": 4_400, "triggerExecution": 4_500} | durations}
 
 
+def phase_seconds(exporter: Exporter, phase: str) -> float:
+    return round(value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase=phase) or 0.0, 6)
+
+
 def test_a_pause_is_removed_from_the_total_and_its_phase() -> None:
-    worked = without_pause(batch(1, walCommit=46), 4.2)
-    assert worked["durationMs"] == {"addBatch": 200, "triggerExecution": 300, "walCommit": 46}
-    assert worked["processedRowsPerSecond"] == 71.3 * 15
+    exporter = Exporter()
+    export_progress(exporter, batch(1, walCommit=46), 4.2)
+    phases = {phase: phase_seconds(exporter, phase) for phase in ("addBatch", "triggerExecution", "walCommit")}
+    assert phases == {"addBatch": 0.2, "triggerExecution": 0.3, "walCommit": 0.046}
+    assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3 * 15
 
 
 def test_a_pause_longer_than_its_batch_leaves_0() -> None:
     """Two clocks, both rounded."""
-    worked = without_pause(batch(1, addBatch=4_199, triggerExecution=4_200), 4.2)
-    assert worked["durationMs"] == {"addBatch": 0, "triggerExecution": 0}
-    assert worked["processedRowsPerSecond"] == 71.3
+    exporter = Exporter()
+    export_progress(exporter, batch(1, addBatch=4_199, triggerExecution=4_200), 4.2)
+    assert phase_seconds(exporter, "addBatch") == phase_seconds(exporter, "triggerExecution") == 0
+    assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
 
 
-def test_a_pause_belongs_to_its_batch_and_is_taken_once() -> None:
-    pauses = Pauses()
-    for batch_id in (3, 4, 6):
-        pauses.note("balance", batch_id, batch_id / 2)
-    assert [pauses.take("balance", batch_id) for batch_id in (4, 4, 5, 6)] == [2.0, 0.0, 0.0, 3.0]
-    assert pauses.take("relay", 6) == 0.0
-
-
-def test_pauses_of_batches_that_spark_never_reports_are_forgotten() -> None:
-    pauses = Pauses()
+def test_a_pause_belongs_to_its_batch_and_the_oldest_are_forgotten() -> None:
+    """Spark does not report every batch."""
+    exporter = Exporter()
+    liveness = Liveness(exporter, ["balance"])
     for batch_id in range(MOST_PAUSES + 50):
-        pauses.note("balance", batch_id, 1.0)
-    assert pauses.take("balance", 49) == 0.0
-    assert pauses.take("balance", 50) == 1.0
+        liveness.rested("balance", batch_id, 4.2)
+    for batch_id in (49, 50, 50):
+        liveness.progressed(batch(batch_id))
+    assert phase_seconds(exporter, "addBatch") == 4.4 + 0.2 + 4.4
 
 
 def test_a_batch_is_exported_without_its_pause() -> None:
@@ -127,8 +129,7 @@ def test_a_batch_is_exported_without_its_pause() -> None:
     liveness.progressed(batch(7))
     liveness.progressed(batch(8))
     for phase, seconds in (("addBatch", 0.2 + 4.4), ("triggerExecution", 0.3 + 4.5)):
-        reported = value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase=phase)
-        assert round(reported, 6) == round(seconds, 6)
+        assert phase_seconds(exporter, phase) == round(seconds, 6)
     assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
 
 

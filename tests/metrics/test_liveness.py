@@ -8,16 +8,11 @@ import pytest
 
 from streaming.metrics import liveness as module
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.liveness import (
-    Listener,
-    Liveness,
-    QuerySigns,
-    Signs,
-    reasons_not_alive,
-    reasons_not_ready,
-)
+from streaming.metrics.liveness import Listener, Liveness
 from tests.metrics.samples import value
 from tests.metrics.test_batches import SAMPLE
+
+LATE, HUNG = 60, 600
 
 
 class Clock:
@@ -31,19 +26,23 @@ class Clock:
 def started() -> tuple[Exporter, Liveness, Clock]:
     exporter, clock = Exporter(), Clock()
     liveness = Liveness(exporter, ["balance"], clock)
+    liveness.has_jvm = False
     liveness.started("balance")
     return exporter, liveness, clock
 
 
-def signs_of(liveness: Liveness) -> Any:
-    return liveness.signs().queries["balance"]
+def age_in(exporter: Exporter) -> float | None:
+    return value(exporter, "balancewatch_progress_age_seconds", query="balance")
+
+
+def reasons(liveness: Liveness) -> list[str]:
+    return list(liveness.reasons_not_ready(LATE))
 
 
 def test_the_age_of_a_hanging_query_grows() -> None:
-    exporter, liveness, clock = started()
+    exporter, _, clock = started()
     clock.now += 90
-    assert value(exporter, "balancewatch_progress_age_seconds", query="balance") == 90
-    assert signs_of(liveness).age_seconds == 90
+    assert age_in(exporter) == 90
 
 
 @pytest.mark.parametrize(
@@ -51,39 +50,34 @@ def test_the_age_of_a_hanging_query_grows() -> None:
 )
 def test_a_batch_and_an_idle_query_are_signs_of_life(report: Any) -> None:
     exporter, liveness, clock = started()
-    assert not signs_of(liveness).has_worked
+    assert reasons(liveness) == ["the query balance has not finished its first batch"]
     clock.now += 90
     report(liveness)
-    assert signs_of(liveness).has_worked
-    assert value(exporter, "balancewatch_progress_age_seconds", query="balance") == 0
+    assert reasons(liveness) == []
+    assert age_in(exporter) == 0
 
 
-def test_the_age_grows_only_after_the_announced_pause() -> None:
-    _, liveness, clock = started()
-    liveness.rests("balance", 60)
-    clock.now += 59
-    assert signs_of(liveness).age_seconds == 0
-    clock.now += 31
-    assert signs_of(liveness).age_seconds == 30
-
-
-def test_after_a_pause_the_age_grows_from_its_end() -> None:
-    _, liveness, clock = started()
-    liveness.rests("balance", 60)
-    clock.now += 1
-    liveness.rested("balance", 3, 1)
-    clock.now += 7
-    assert signs_of(liveness).age_seconds == 7
+def test_the_age_grows_only_after_the_announced_pause_or_its_end() -> None:
+    exporter, liveness, clock = started()
+    ages = []
+    for act, seconds in (
+        (lambda: liveness.rests("balance", 60), 59),
+        (lambda: None, 31),
+        (lambda: liveness.rested("balance", 3, 1), 7),
+    ):
+        act()
+        clock.now += seconds
+        ages.append(age_in(exporter))
+    assert ages == [0, 30, 7]
 
 
 def test_a_query_restarted_for_changed_rules_counts_as_having_worked() -> None:
     exporter, liveness, _ = started()
     liveness.idled("balance")
     liveness.ended("balance")
-    assert not signs_of(liveness).is_running
+    assert reasons(liveness) == ["the query balance has stopped"]
     liveness.started("balance")
-    assert signs_of(liveness).is_running
-    assert signs_of(liveness).has_worked
+    assert reasons(liveness) == []
     assert value(exporter, "balancewatch_query_starts_total", query="balance") == 2
 
 
@@ -106,12 +100,13 @@ def test_the_age_of_a_silent_jvm_grows_without_blocking_the_rest(monkeypatch: py
     spark.sparkContext._jvm.java.lang.Runtime.getRuntime.return_value = runtime
     exporter, clock = Exporter(), Clock()
     liveness = Liveness(exporter, [], clock)
-    assert liveness.signs().jvm_age_seconds is None
+    assert reasons(liveness) == ["Spark is starting"]
     liveness.ask_jvm(spark)
     assert asked.wait(30)
     assert value(exporter, "balancewatch_jvm_heap_bytes") == 6
     clock.now += 75
-    assert liveness.signs().jvm_age_seconds == 75
+    assert reasons(liveness) == list(liveness.reasons_not_alive(LATE)) == ["the JVM has not answered for 75 s"]
+    assert list(liveness.reasons_not_alive(HUNG)) == []
     assert value(exporter, "balancewatch_jvm_age_seconds") == 75
     hang.set()
     liveness.stop()
@@ -121,12 +116,14 @@ def test_a_dead_thread_is_reported_until_the_service_ends() -> None:
     exporter, liveness, _ = started()
     alive = [True]
     liveness.watch("relay", lambda: alive[0])
-    assert liveness.signs().parts == {"relay": True}
+    liveness.watch("canary", lambda: True)
+    assert list(liveness.reasons_not_alive(LATE)) == []
     alive[0] = False
-    assert liveness.signs().parts == {"relay": False}
+    assert list(liveness.reasons_not_alive(LATE)) == ["the thread relay is dead"]
+    assert "the thread relay is dead" in reasons(liveness)
     assert value(exporter, "balancewatch_part_alive", part="relay") == 0
     liveness.stop()
-    assert liveness.signs().parts == {}
+    assert list(liveness.reasons_not_alive(LATE)) == []
 
 
 def event(name: str = "balance", progress: str = "{}", run: str = "1") -> MagicMock:
@@ -160,9 +157,9 @@ def test_a_late_report_of_an_earlier_runs_end_does_not_end_the_next_run() -> Non
     listener.onQueryStarted(event(run="1"))
     listener.onQueryStarted(event(run="2"))
     listener.onQueryTerminated(event(run="1"))
-    assert signs_of(liveness).is_running
+    assert reasons(liveness) == ["the query balance has not finished its first batch"]
     listener.onQueryTerminated(event(run="2"))
-    assert not signs_of(liveness).is_running
+    assert reasons(liveness) == ["the query balance has stopped"]
 
 
 def test_failures_in_the_listener_are_contained() -> None:
@@ -174,55 +171,23 @@ def test_failures_in_the_listener_are_contained() -> None:
     assert liveness.progressed.call_count == 1
 
 
-LATE, HUNG = 60, 600
-WELL = QuerySigns(5, is_running=True, has_worked=True)
-ALL_WELL = Signs(2, {"balance": WELL}, {"relay": True})
-
-
-def age(seconds: float) -> Signs:
-    return Signs(2, {"balance": QuerySigns(seconds, is_running=True, has_worked=True)}, {"relay": True})
-
-
 @pytest.mark.parametrize(
-    ("signs", "alive", "ready"),
+    ("seconds", "alive", "ready"),
     [
-        (ALL_WELL, [], []),
-        (Signs(), [], ["Spark is starting"]),
-        (
-            Signs(None, {"balance": None}),
-            [],
-            ["Spark is starting", "the query balance has not started"],
-        ),
-        (
-            Signs(2, {"balance": QuerySigns(5, is_running=True, has_worked=False)}),
-            [],
-            ["the query balance has not finished its first batch"],
-        ),
-        (
-            Signs(2, {"balance": QuerySigns(5, is_running=False, has_worked=True)}),
-            [],
-            ["the query balance has stopped"],
-        ),
-        (age(LATE), [], []),
-        (age(LATE + 1), [], ["the query balance has shown no progress for 61 s"]),
-        (
-            age(HUNG + 1),
-            ["the query balance has shown no progress for 601 s"],
-            ["the query balance has shown no progress for 601 s"],
-        ),
-        (Signs(LATE + 1, {"balance": WELL}), [], ["the JVM has not answered for 61 s"]),
-        (
-            Signs(HUNG + 1, {"balance": WELL}),
-            ["the JVM has not answered for 601 s"],
-            ["the JVM has not answered for 601 s"],
-        ),
-        (
-            Signs(2, {"balance": WELL}, {"relay": False, "canary": True}),
-            ["the thread relay is dead"],
-            ["the thread relay is dead"],
-        ),
+        (LATE, [], []),
+        (LATE + 1, [], ["the query balance has shown no progress for 61 s"]),
+        (HUNG + 1, *2 * [["the query balance has shown no progress for 601 s"]]),
     ],
 )
-def test_reasons_of_healthz_and_readyz(signs: Signs, alive: list[str], ready: list[str]) -> None:
-    assert list(reasons_not_alive(signs, HUNG)) == alive
-    assert list(reasons_not_ready(signs, LATE)) == ready
+def test_a_hanging_query_is_not_ready_and_later_not_alive(seconds: float, alive: list[str], ready: list[str]) -> None:
+    _, liveness, clock = started()
+    liveness.idled("balance")
+    clock.now += seconds
+    assert list(liveness.reasons_not_alive(HUNG)) == alive
+    assert reasons(liveness) == ready
+
+
+def test_a_starting_process_is_alive_and_not_ready() -> None:
+    liveness = Liveness(Exporter(), ["balance"])
+    assert list(liveness.reasons_not_alive(HUNG)) == []
+    assert reasons(liveness) == ["Spark is starting", "the query balance has not started"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming.manual.metrics_page import PAGE, page
 from streaming.metrics import names
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.names import METRICS, Counter, Histogram, Metric
@@ -17,7 +18,7 @@ from tests.offenders import assert_none
 CLIENTS_OWN = ("process_", "python_gc_")
 ROOM = Path(names.__file__).parent
 CONSTANTS = {name: value for name, value in vars(names).items() if isinstance(value, Metric)}
-CALLS = {"set", "add", "observe", "follow", "drop"}
+CALLS = {"series", "drop"}
 
 
 def test_a_name_has_its_kind_and_unit(subtests: pytest.Subtests) -> None:
@@ -54,12 +55,12 @@ def test_a_gauge_that_was_never_set_is_nan() -> None:
 
 
 def test_labels_other_than_the_metrics_own_are_refused() -> None:
-    with pytest.raises(ValueError, match="balancewatch_notifications_pending has the labels receiver, not topic"):
-        Exporter().set(names.DUE_NOTICES, 1, topic="t")
+    with pytest.raises(ValueError, match="Incorrect label names"):
+        Exporter().series(names.DUE_NOTICES, topic="t")
 
 
 def test_calls_in_the_code_give_each_metric_its_labels() -> None:
-    """Calls such as `exporter.add(MESSAGES, count, query=..., topic=...)`; ** is checked at run time."""
+    """Calls such as `exporter.series(MESSAGES, query=..., topic=...)`."""
     used: set[str] = set()
     for path in sorted(ROOM.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -73,7 +74,14 @@ def test_calls_in_the_code_give_each_metric_its_labels() -> None:
             if isinstance(first, ast.Name) and first.id in CONSTANTS:
                 used.add(first.id)
                 given = {keyword.arg for keyword in node.keywords}
-                assert None in given or given == set(CONSTANTS[first.id].labels), (path.name, first.id)
+                assert given == set(CONSTANTS[first.id].labels), (path.name, first.id)
     collected = {name for name, metric in CONSTANTS.items() if metric in GAUGES}
     assert used.isdisjoint(collected)
     assert used | collected == CONSTANTS.keys()
+
+
+def test_the_page_of_the_metrics_is_current() -> None:
+    """`python -m streaming.manual.metrics_page` writes it; the rules' runbooks link to its headings."""
+    headings = {line.removeprefix("### ") for line in page().splitlines() if line.startswith("### ")}
+    assert headings == {metric.name for metric in METRICS}
+    assert PAGE.read_text() == page()

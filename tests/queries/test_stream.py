@@ -23,7 +23,6 @@ from streaming.queries import balance
 from streaming.queries.balance import shard_keys
 from streaming.queries.checkpoint import checkpoint_of, frozen_tasks
 from streaming.queries.running import Rest
-from streaming.service.last_progress import LastProgress
 from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
 from streaming.store.store import History
@@ -122,7 +121,7 @@ def played_live(
     }  # a busy machine is no failure
     watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
-    with Instruments(settings, ["balance"]) as instruments:
+    with Instruments(settings, "balance") as instruments:
         instruments.tables._cache_seconds = 0  # at 40 times the speed, states last less than the cache
         scraper = Scraper(instruments.port)
         with Service(settings, instruments=instruments, spark=warm_spark.newSession()) as service:
@@ -250,7 +249,7 @@ def test_a_rest_holds_up_neither_what_is_asked_for_nor_the_end(
 ) -> None:
     resting = threading.Semaphore(0)
     monkeypatch.setattr(Rest, "after", lambda *_: REST_S)
-    monkeypatch.setattr(LastProgress, "rests", lambda *_: resting.release())
+    monkeypatch.setattr(Service, "rests", lambda *_: resting.release())
     settings = settings_for(empty_kafka, tmp_path)
 
     def reported() -> set[bytes]:

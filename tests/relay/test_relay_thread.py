@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from conf.settings import Settings
 from schemas.tables import ACKNOWLEDGEMENTS, SILENCES, Table
-from streaming.metrics.instruments import FOLLOWER, Instruments
+from streaming.metrics.instruments import Instruments
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay import relay_thread, tables
 from streaming.relay.relay import Relay
@@ -372,9 +372,10 @@ def test_a_read_that_failed_is_repeated_without_another_batch(
 
 def test_a_relay_of_its_own_is_ready_once_it_has_read_the_table(settings: Settings) -> None:
     quiet = settings.model_copy(update={"metrics": settings.metrics.model_copy(update={"port": 0, "health_port": 0})})
-    with Instruments(quiet, [FOLLOWER]) as instruments:
-        on_read = instruments.follow(FOLLOWER)
-        instruments.begin(None, runs_queries=False, notifies=True)
-        assert instruments.reasons_not_ready() == [f"the query {FOLLOWER} has not finished its first batch"]
-        on_read()
-        assert instruments.reasons_not_ready() == []
+    with Instruments(quiet, "relay") as instruments:
+        instruments.begin(None, notifies=True)
+        instruments.liveness.started("relay")
+        reasons = ["the query relay has not finished its first batch"]
+        assert list(instruments.liveness.reasons_not_ready(60)) == reasons
+        instruments.liveness.idled("relay")
+        assert list(instruments.liveness.reasons_not_ready(60)) == []

@@ -1,4 +1,4 @@
-"""What Kafka has lost: the start is refused in a sentence, or goes on and tells it once. Without Spark."""
+"""Lost messages: the start is refused in a sentence, or continues and reports them once. Without Spark."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ PULLS_0, CLOCKS_0 = (PULLS, 0), (CLOCKS, 0)
 
 
 def write_checkpoint(root: Path, batches: list[dict[str, dict[str, int]]], *, committed: int) -> Path:
-    """Spark's files of a query: the offsets of each batch, and commits of the first `committed`."""
+    """Write Spark's files of a query: the offsets of each batch, and commits of the first `committed`."""
     checkpoint = root / "checkpoints" / NAME
     for folder in ("offsets", "commits", "sources/0"):
         (checkpoint / folder).mkdir(parents=True, exist_ok=True)
@@ -124,13 +124,13 @@ def test_a_start_is_refused_in_one_sentence_with_the_query_the_partition_the_num
     write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
     kafka_holds({CLOCKS_0: Span(0, 2)} | ({PULLS_0: pulls} if pulls else {}))
     if said is None:
-        refuse_losses([NAME], settings(fail_on_data_loss=True))
+        refuse_losses(NAME, settings(fail_on_data_loss=True))
         return
     with pytest.raises(DataLossError) as refused:
-        refuse_losses([NAME], settings(fail_on_data_loss=True))
+        refuse_losses(NAME, settings(fail_on_data_loss=True))
     assert str(refused.value).startswith(f"the query {NAME} needs {said}")
     assert str(refused.value).endswith("set queries.fail_on_data_loss = false to continue without them")
-    refuse_losses([NAME], settings(fail_on_data_loss=False))
+    refuse_losses(NAME, settings(fail_on_data_loss=False))
 
 
 def alerts_in(settings: Settings) -> list[dict[str, Any]]:
@@ -174,24 +174,22 @@ def test_a_further_loss_belongs_to_the_open_incident_and_a_later_one_is_another(
 ) -> None:
     lenient = settings(fail_on_data_loss=False)
     writer = DeltalakeWriter(lenient.paths.warehouse)
-    heard: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     for number, ms in enumerate((0, 60_000, 60_000 + 2 * LIMITS.loss_settled_ms)):
         batches = [{PULLS: {"0": 20 + 20 * batch}} for batch in range(number + 1)]
         write_checkpoint(tmp_path, batches, committed=number + 1)
         kafka_holds({PULLS_0: Span(25 + 20 * number, 900), CLOCKS_0: Span(0, 2)})
-        losses = DataLoss(lenient, writer, heard.extend)
+        losses = DataLoss(lenient, writer, reported.extend)
         losses.progress(NAME, NOW_MS + ms)
         losses.look(NAME, NOW_MS + ms)
     rows = alerts_in(lenient)
     assert sorted(row["state"] for row in rows) == ["FIRING", "FIRING", "FIRING", "RESOLVED"]
-    assert [row["state"] for row in heard] == ["FIRING", "FIRING", "RESOLVED", "FIRING"]
+    assert [row["state"] for row in reported] == ["FIRING", "FIRING", "RESOLVED", "FIRING"]
     assert len({row["incident_id"] for row in rows}) == 2
     assert len({row["alert_id"] for row in rows}) == 1
 
 
-def test_a_partition_that_was_made_again_is_read_from_its_beginning(
-    settings: Any, kafka_holds: Any, tmp_path: Path
-) -> None:
+def test_a_recreated_partition_is_read_from_its_beginning(settings: Any, kafka_holds: Any, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
     kafka_holds({CLOCKS_0: Span(0, 2), PULLS_0: Span(0, 7)})
     lenient = settings(fail_on_data_loss=False)
@@ -204,13 +202,13 @@ def test_a_partition_that_was_made_again_is_read_from_its_beginning(
 
 @pytest.fixture(scope="module")
 def own_kafka() -> Iterator[EmbeddedKafka]:
-    """A Kafka whose topics may be spoilt."""
+    """A Kafka whose topics a test may delete."""
     with scratch_kafka(Settings.load().paths.jars) as broker:
         yield broker
 
 
 @pytest.mark.real
-def test_what_kafka_deleted_and_a_topic_made_again_are_seen(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
+def test_deleted_messages_and_a_recreated_topic_are_detected(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
     settings = settings_for(own_kafka, tmp_path)
     write_checkpoint(tmp_path, [{PULLS: {"0": 40}, CLOCKS: {"0": 0}}], committed=1)
     with Publisher(settings.kafka) as publisher:
@@ -223,4 +221,4 @@ def test_what_kafka_deleted_and_a_topic_made_again_are_seen(own_kafka: EmbeddedK
     admin.delete_topics([PULLS])
     admin.close()
     with pytest.raises(DataLossError, match="deleted and recreated"):
-        refuse_losses([NAME], settings)
+        refuse_losses(NAME, settings)

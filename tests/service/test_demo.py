@@ -1,9 +1,8 @@
-"""`balancewatch demo` before anything is started: what the board refuses ends it at once, and costs nothing."""
+"""`balancewatch demo` before its parts start: refusals end it at once and delete nothing."""
 
 import errno
 import os
 import socket
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typer.testing import CliRunner, Result
 from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafkaError
 from streaming.service import demo
-from streaming.service.demo_folder import MADE, MARK, DemoFolder
+from streaming.service.demo import MADE, MARK, DemoFolder
 from streaming.service.service import ServiceError
 from streaming.spark.jars import JarsError
 from streaming.warehouse.occupancy import OccupiedError, Part, occupying
@@ -25,7 +24,7 @@ TOO_LATE = "Kafka was started"
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of an earlier demo in its folder, which a demo that starts would take away; Kafka never starts here."""
+    """A file of an earlier demo, which the next demo deletes when it starts; Kafka never starts here."""
 
     def start(*_: Any) -> None:
         raise EmbeddedKafkaError(TOO_LATE)
@@ -65,7 +64,7 @@ def test_a_board_that_would_be_open_to_others_is_refused_before_anything_is_star
     assert is_refused(run(kept), kept, 2, sentence)
 
 
-def test_a_port_that_cannot_be_had_is_reported_before_anything_is_started(
+def test_an_unavailable_port_is_reported_before_anything_is_started(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken(*_: Any, **__: Any) -> None:
@@ -75,14 +74,7 @@ def test_a_port_that_cannot_be_had_is_reported_before_anything_is_started(
     assert is_refused(run(kept), kept, 1, "board.host = '127.0.0.1': cannot listen on any port: Address already")
 
 
-def test_what_the_board_needs_and_is_not_installed_is_reported_before_anything_is_started(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "streaming.board.web.server", None)
-    assert is_refused(run(kept), kept, 1, "the board needs streaming.board.web.server, which cannot be imported")
-
-
-def test_without_the_board_its_settings_are_nobodys_business(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_board_its_settings_do_not_matter(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_BOARD__ALLOWED_HOSTS", '["board.example"]')
     result = run(kept, "--no-board")
     assert result.exit_code == 1
@@ -107,7 +99,7 @@ def test_the_board_listens_before_kafka_is_started_and_ends_with_the_demo(
 
 
 def unmarked(root: Path) -> Path:
-    """A folder of production: the embedded Kafka's data, tables, and what is precious."""
+    """Write a folder of production: Kafka's data, tables and a precious file."""
     for name in ("kafka/log/data", "warehouse/alerts/part", "precious/data.txt"):
         (root / name).parent.mkdir(parents=True)
         (root / name).touch()
@@ -128,7 +120,7 @@ def test_a_folder_that_no_demo_made_is_refused_and_untouched(kept: Path, tmp_pat
     assert files_of(folder) == before
 
 
-@pytest.mark.parametrize("words", ["", "somebody else's", "\xff"])
+@pytest.mark.parametrize("words", ["", "another program's", "\xff"])
 def test_a_mark_of_other_words_is_none(kept: Path, tmp_path: Path, words: str) -> None:
     folder = unmarked(tmp_path / "folder")
     (folder / MARK).write_text(words, encoding="latin-1")
@@ -137,7 +129,7 @@ def test_a_mark_of_other_words_is_none(kept: Path, tmp_path: Path, words: str) -
     assert (folder / "precious" / "data.txt").exists()
 
 
-def test_a_file_is_no_folder(kept: Path, tmp_path: Path) -> None:
+def test_a_file_is_refused(kept: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path / "file")])
     assert is_refused(result, kept, 2, "Not a directory; choose another folder")
@@ -152,7 +144,7 @@ def test_of_a_demos_folder_only_what_it_made_is_deleted(kept: Path) -> None:
     assert not kept.exists()
 
 
-def test_what_a_link_leads_to_is_not_deleted(kept: Path, tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_not_deleted(kept: Path, tmp_path: Path) -> None:
     precious = unmarked(tmp_path / "folder")
     (kept.parents[1] / "warehouse").symlink_to(precious)
     run(kept, "--no-board")
@@ -177,10 +169,8 @@ def refuse(*_: Any) -> None:
     raise JarsError("Ivy could not resolve the jars")
 
 
-def test_a_second_demo_is_reported_who_has_the_folder_before_it_looks_for_anything(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And may have it once the first is gone, however that ended."""
+def test_a_second_demo_names_the_first_before_it_checks_anything(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the first has ended, the folder is free."""
     monkeypatch.setattr(demo, "java", lambda: pytest.fail("it looked for Java"))
     folder = kept.parents[1]
     with DemoFolder(folder):
@@ -194,12 +184,12 @@ def test_a_second_demo_is_reported_who_has_the_folder_before_it_looks_for_anythi
 
 
 @pytest.mark.parametrize(("part", "name"), [("run", "warehouse"), ("run", "checkpoints"), ("relay", "warehouse")])
-def test_tables_of_a_demo_that_somebody_works_on_are_not_deleted(kept: Path, part: Part, name: str) -> None:
+def test_tables_of_a_demo_that_are_in_use_are_not_deleted(kept: Path, part: Part, name: str) -> None:
     with occupying(part, part, {f"paths.{name}": kept.parents[1] / name}):
         assert is_refused(run(kept), kept, 1, f"`balancewatch {part}` (pid {os.getpid()} on")
 
 
-def test_nobody_else_runs_on_the_tables_of_a_demo_while_it_does(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_demo_holds_its_tables_exclusively(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     def start(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which parts a service has, and which of them changed settings reach; without Spark or Kafka."""
+"""The parts of a service, their start and end, and the settings that reach them; without Spark or Kafka."""
 
 import threading
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
     mocks = {name: MagicMock() for name in PARTS.split()}
     for name, mock in mocks.items():
         monkeypatch.setattr(module, name, mock)
-    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="balance"),))
+    monkeypatch.setattr(module, "balance", MagicMock(NAME="balance"))
     mocks["start_query"].return_value.query.exception.return_value = None
     mocks["SettingsReload"].return_value.look_now_and_then.return_value = None
     return mocks
@@ -42,17 +42,17 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
         ({}, False, None),
     ],
 )
-def test_the_canary_is_injected_whoever_reports_people(
+def test_the_canary_is_injected_with_and_without_the_relay(
     parts: dict[str, MagicMock], keys: dict[str, Any], injects: bool, expects: bool | None
 ) -> None:
-    """The relay of another process hears it too; only a relay that hears of one expects it."""
+    """The relay of another process receives it too; the relay of a run without canaries expects none."""
     Service(Settings.load(), **keys).close()
     assert parts["CanaryThread"].called is injects
     made = parts["RelayThread"].call_args
     assert (None if made is None else made.kwargs["expects_canary"]) is expects
 
 
-def test_an_interval_of_nothing_injects_none(parts: dict[str, MagicMock]) -> None:
+def test_an_interval_of_0_injects_no_canary(parts: dict[str, MagicMock]) -> None:
     Service(Settings.load(canary={"interval_seconds": 0}), with_canary=True).close()
     assert not parts["CanaryThread"].called
 
@@ -65,7 +65,7 @@ def test_an_interval_of_nothing_injects_none(parts: dict[str, MagicMock]) -> Non
         ("mutes", {"mutes": [{"match": {"cluster": "*"}, "from": "22:00", "to": "06:00"}]}),
     ],
 )
-def test_changed_rules_reach_the_queries_and_whom_to_describe_the_relay(
+def test_changed_rules_reach_the_query_and_changed_notification_settings_the_relay(
     parts: dict[str, MagicMock], changed: str, changes: dict[str, Any]
 ) -> None:
     before, after = Settings.load(), Settings.load(**changes)
@@ -79,7 +79,7 @@ def test_changed_rules_reach_the_queries_and_whom_to_describe_the_relay(
     service.close()
 
 
-def test_instruments_are_reported_of_rows_rules_and_parts_and_before_the_end_that_it_comes(
+def test_instruments_receive_batches_rule_changes_and_threads_and_end_first(
     parts: dict[str, MagicMock],
 ) -> None:
     """They begin before the query, whose first batch they must not miss."""
@@ -123,17 +123,29 @@ def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_the_relay(
     service.close()
 
 
-def test_a_rest_is_no_lack_of_progress(parts: dict[str, MagicMock]) -> None:
-    """Neither to the relay, which attests by a watchdog that the query works, nor to the instruments."""
+def test_the_age_of_the_query_grows_after_its_announced_rest(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the relay, whose watchdog attests that the query works, and for the metrics."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     instruments = MagicMock()
     service = Service(Settings.load(), notifies=True, instruments=instruments)
-    age, hearer = parts["RelayThread"].call_args.args[1], parts["start_query"].call_args.kwargs["rest_listener"]
-    hearer.rests("balance", 60.0)
-    assert age() == 0
-    hearer.rested("balance", 3, 1.5)
+    age, listener = parts["RelayThread"].call_args.args[1], parts["start_query"].call_args.kwargs["rest_listener"]
+    ages = []
+    for act in (
+        lambda: listener.rests("balance", 60.0),
+        lambda: listener.rested("balance", 3, 70.0),
+        lambda: service._on_batch(WrittenBatch("balance", 4, {})),
+    ):
+        act()
+        ages.append(age())
+        now[0] += 70
+        ages.append(age())
+    assert ages == [0, 10, 0, 70, 0, 70]
     service.close()
-    assert instruments.liveness.rests.called
-    assert instruments.liveness.rested.called
+    instruments.liveness.rests.assert_called_once_with("balance", 60.0)
+    instruments.liveness.rested.assert_called_once_with("balance", 3, 70.0)
 
 
 def test_the_inspector_knows_the_length_of_a_simulated_past(parts: dict[str, MagicMock]) -> None:
@@ -142,8 +154,7 @@ def test_the_inspector_knows_the_length_of_a_simulated_past(parts: dict[str, Mag
 
 
 @pytest.mark.parametrize("every", [0, 20])
-def test_who_validates_nothing_ends_what_an_earlier_run_found(parts: dict[str, MagicMock], every: int) -> None:
-    """Of an alert that nobody would look at again."""
+def test_a_run_without_validation_resolves_earlier_quality_alerts(parts: dict[str, MagicMock], every: int) -> None:
     Service(Settings.load(quality={"every_batches": every})).close()
     assert parts["Inspector"].called is (every > 0)
     assert parts["end_open"].called is (every == 0)
@@ -156,15 +167,11 @@ def failed_query(error: Exception) -> MagicMock:
     return MagicMock(query=MagicMock(isActive=False, exception=MagicMock(return_value=error)))
 
 
-def test_a_query_whose_python_came_late_starts_again_and_only_it(
-    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "QUERIES", (MagicMock(NAME="one"), MagicMock(NAME="other")))
-    going = MagicMock()
-    parts["start_query"].side_effect = [going, failed_query(LATE), going]
+def test_a_query_whose_python_came_late_starts_again(parts: dict[str, MagicMock]) -> None:
+    parts["start_query"].side_effect = [failed_query(LATE), MagicMock()]
     with Service(Settings.load()) as service:
         service.wait(threading.Event(), 0.3)
-    assert [call.args[0] for call in parts["start_query"].call_args_list] == ["one", "other", "other"]
+    assert parts["start_query"].call_count == 2
 
 
 def test_a_machine_that_stays_too_busy_ends_the_service(parts: dict[str, MagicMock]) -> None:
@@ -174,11 +181,11 @@ def test_a_machine_that_stays_too_busy_ends_the_service(parts: dict[str, MagicMo
     assert parts["start_query"].call_count == 1 + BUSY_STARTS
 
 
-def test_a_batch_in_between_makes_a_late_python_a_new_one(parts: dict[str, MagicMock]) -> None:
+def test_a_batch_resets_the_count_of_late_python_workers(parts: dict[str, MagicMock]) -> None:
     with Service(Settings.load()) as service:
         for _ in range(2 * BUSY_STARTS):
-            service._running = [failed_query(LATE)]
-            service._look_at_failures()
+            service._running = failed_query(LATE)
+            service._look_at_failure()
             service._on_batch(WrittenBatch("balance", 1, {}))
 
 
@@ -208,13 +215,13 @@ def test_the_relay_renews_while_kafka_is_away_and_the_query_starts_once_it_is_ba
     with capture_logs() as logs, Service(Settings.load(), notifies=True, retries=True):
         assert asked == [(True, False)] * 4
         assert parts["start_query"].call_count == 1
-    assert relay.stop.call_count == 1
-    said = [(one["reason"], one["retry_in"]) for one in logs if one["event"] == "query not started, retrying"]
-    assert said == [("Kafka does not answer at kafka-1:9092", pause) for pause in (0.01, 0.02, 0.04)]
+    assert relay.stop.called
+    logged = [(one["reason"], one["retry_in"]) for one in logs if one["event"] == "query not started, retrying"]
+    assert logged == [("Kafka does not answer at kafka-1:9092", pause) for pause in (0.01, 0.02, 0.04)]
 
 
 @pytest.mark.parametrize("part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query"])
-def test_each_part_that_fails_at_the_start_is_retried_and_the_relay_goes_on(
+def test_each_part_that_fails_at_the_start_is_retried_and_the_relay_continues(
     parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     monkeypatch.setattr(module, "RETRY_LEAST_SECONDS", 0.01)
@@ -249,7 +256,7 @@ def test_without_retries_or_for_refused_settings_a_failure_ends_the_start_and_th
     assert parts["RelayThread"].return_value.stop.called
 
 
-def test_a_query_that_fails_again_and_again_is_restarted_with_backoff_and_the_relay_goes_on(
+def test_a_query_that_fails_repeatedly_is_restarted_with_backoff_and_the_relay_continues(
     parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch in between ends the backoff; a start that fails counts as a failure."""
@@ -274,7 +281,7 @@ def test_a_query_that_fails_again_and_again_is_restarted_with_backoff_and_the_re
         assert service.queries == [works.query]
         assert not parts["RelayThread"].return_value.stop.called
         service._on_batch(WrittenBatch("balance", 1, {}))
-        assert service._failures == {}
+        assert service._failures == 0
     pauses = [one["retry_in"] for one in logs if one["event"] == "query failed, retrying"]
     assert pauses == [0.01, 0.02, 0.04]
     assert "the cause" in next(one["reason"] for one in logs if one["event"] == "query failed, retrying")
