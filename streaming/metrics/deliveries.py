@@ -19,12 +19,12 @@ from streaming.metrics.names import (
 )
 from streaming.relay.canary import read_canaries
 from streaming.relay.outbox import EVERYBODY, Record
-from streaming.relay.relay import Reply
+from streaming.relay.relay import RelayListener, Reply
 from streaming.warehouse.warehouse_error import WarehouseError
 
 
-class Deliveries:
-    """The RelayListener of the metrics. The canary has separate metrics."""
+class Deliveries(RelayListener):
+    """The listener of the metrics. The canary has separate metrics."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter

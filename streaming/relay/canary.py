@@ -20,7 +20,7 @@ from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from schemas.tables import ALERT_DELIVERIES
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.relay.notice import Notice
-from streaming.relay.receivers.posting import Answer
+from streaming.relay.receivers.posting import Answer, Traits
 from streaming.text.times import iso, to_ms, wall_ms
 from streaming.warehouse.readable_rows import read_table
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -44,17 +44,6 @@ def twin_events(now_ms: int) -> Iterator[Event]:
     broker = {"broker_name": CANARY, "broker_ids": [0]}
     common = {"cluster": CANARY_CLUSTER}
     yield ROUTES, common | {"topic": CANARY, "queues": [queue], "brokers": [broker], "event_time_ms": now_ms - 5_000}
-    for number in range(4):
-        yield HEARTBEATS, common | _heartbeat(f"{CANARY}-{number % 2}:1", now_ms, now_ms - 4_000 + 1_000 * number)
-    yield CLOCKS, _clock(now_ms)
-
-
-def end_event(now_ms: int) -> Event:
-    """Return the deletion of the group, which resolves its alert and drops its state."""
-    return CLOCKS, _clock(now_ms) | {"deleted_groups": [CANARY]}
-
-
-def _heartbeat(client_addr: str, injected_ms: int, event_time_ms: int) -> dict[str, Any]:
     subscription = {"topic": CANARY, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
     consumer = {
         "consumer_group": CANARY,
@@ -63,16 +52,27 @@ def _heartbeat(client_addr: str, injected_ms: int, event_time_ms: int) -> dict[s
         "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
         "subscriptions": [subscription],
     }
-    return {
-        "broker_name": CANARY,
-        "client_id": f"{CANARY}@{injected_ms}",
-        "client_addr": client_addr,
-        "language": "JAVA",
-        "client_version": "4.8.0",
-        "producer_groups": [],
-        "consumers": [consumer],
-        "event_time_ms": event_time_ms,
-    }
+    for number in range(4):
+        yield (
+            HEARTBEATS,
+            common
+            | {
+                "broker_name": CANARY,
+                "client_id": f"{CANARY}@{now_ms}",
+                "client_addr": f"{CANARY}-{number % 2}:1",
+                "language": "JAVA",
+                "client_version": "4.8.0",
+                "producer_groups": [],
+                "consumers": [consumer],
+                "event_time_ms": now_ms - 4_000 + 1_000 * number,
+            },
+        )
+    yield CLOCKS, _clock(now_ms)
+
+
+def end_event(now_ms: int) -> Event:
+    """Return the deletion of the group, which resolves its alert and drops its state."""
+    return CLOCKS, _clock(now_ms) | {"deleted_groups": [CANARY]}
 
 
 def _clock(event_time_ms: int) -> dict[str, Any]:
@@ -122,26 +122,17 @@ class CanaryThread:
 
 
 class CanaryReceiver:
-    """The receiver of the canary's alert. `delivered_at_ms` is the time of the newest."""
+    """The receiver of the canary's alert: logs the latency from Kafka to here."""
 
-    name = CANARY
-    at_most = 100
-    min_interval_seconds = 0.0
-    is_leased = False
-
-    def __init__(self) -> None:
-        self.delivered_at_ms: int | None = None
+    name, traits = CANARY, Traits(at_most=100)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Log the latency from Kafka to here."""
         for notice in notices:
             if notice.status == "firing":
-                self.delivered_at_ms = now_ms
                 log.info("canary delivered", seconds=round((now_ms - notice.changed_at_ms) / 1000, 1))
         return Answer("DELIVERED", None, "here")
 
-    def close(self) -> None:
-        """Do nothing."""
+    def close(self) -> None: ...
 
 
 def lost_after_ms(settings: Settings) -> int:

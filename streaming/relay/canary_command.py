@@ -28,7 +28,6 @@ def canary(
 
     Example: balancewatch canary --format json --last 288 | jq 'map(.seconds) | max'
     """
-
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
     settings = load(paths={"warehouse": warehouse})

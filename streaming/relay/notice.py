@@ -20,6 +20,8 @@ RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3
 
 REQUIRED = ("alert_id", "incident_id", "kind", "severity", "state", "cluster", "summary", "advice")
 IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
+PLAIN = ("alert_id", "incident_id", "kind", "severity", "summary", "advice", "cause", "reason", *IDENTITY)
+"""Columns that a notice has as they are."""
 
 CUT = "…"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -29,34 +31,37 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Notice:
     """One transition of one incident, as it is delivered. Times are epoch ms of event time.
 
-    `labels` identify the alert, without its kind. `is_first`: the receiver has no earlier notice of the incident.
+    labels              identify the alert, without its kind
+    is_first            the receiver has no earlier notice of the incident
+    acknowledged_at_ms  when a person acknowledged the incident, if that is to be delivered
     """
 
     alert_id: str
     incident_id: str
     kind: str
     severity: str
-    status: Literal["firing", "resolved"]
-    cause: str | None
-    reason: str | None
+    status: Literal["firing", "acknowledged", "resolved"]
     labels: dict[str, str]
     cluster: str
-    consumer_group: str | None
-    topic: str | None
-    broker_name: str | None
-    client_id: str | None
-    queues: tuple[str, ...]
     summary: str
     advice: str
     started_at_ms: int
     changed_at_ms: int
+    cause: str | None = None
+    reason: str | None = None
+    consumer_group: str | None = None
+    topic: str | None = None
+    broker_name: str | None = None
+    client_id: str | None = None
+    queues: tuple[str, ...] = ()
     evidence: dict[str, Any] = field(default_factory=dict)
     is_first: bool = True
+    acknowledged_at_ms: int | None = None
 
     @property
     def key(self) -> str:
         """The deduplication key: the same for the same transition, however often it is sent."""
-        return f"{self.incident_id}:{self.status}:{self.changed_at_ms}"
+        return f"{self.incident_id}:{self.status}:{self.acknowledged_at_ms or self.changed_at_ms}"
 
     def content(self, *, with_queues: bool = True) -> tuple[str | None, ...]:
         """What must differ for another notification: cause, severity, queues; of the relay's own alerts the summary."""
@@ -103,26 +108,15 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
     need(row, REQUIRED)
     queues = row.get("queues")
     labels = parse_object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
+    plain: dict[str, Any] = {name: row.get(name) for name in PLAIN}
     notice = Notice(
-        alert_id=row["alert_id"],
-        incident_id=row["incident_id"],
-        kind=row["kind"],
-        severity=row["severity"],
         status="resolved" if row["state"] == "RESOLVED" else "firing",
-        cause=row.get("cause"),
-        reason=row.get("reason"),
         labels={str(name): str(value) for name, value in labels.items()},
-        cluster=row["cluster"],
-        consumer_group=row.get("consumer_group"),
-        topic=row.get("topic"),
-        broker_name=row.get("broker_name"),
-        client_id=row.get("client_id"),
-        queues=tuple(queue for queue in queues if queue is not None) if queues is not None else (),
-        summary=row["summary"],
-        advice=row["advice"],
         started_at_ms=to_ms(row["started_at"]),
         changed_at_ms=to_ms(row["changed_at"]),
+        queues=tuple(queue for queue in queues if queue is not None) if queues is not None else (),
         evidence=parse_object(row.get("evidence")),
+        **plain,
     )
     return Transition(row["state"], row.get("inhibited_by"), notice)
 

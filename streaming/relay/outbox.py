@@ -7,11 +7,12 @@ what the receiver refused, and at a leased receiver an end that would resolve a 
 import random
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, Self
 
+from conf.oncall import OnCall
 from streaming.relay.notice import Notice, Now
-from streaming.relay.receivers.posting import Answer, Receiver
+from streaming.relay.receivers.posting import Answer, Traits
 from udfs.alerts.firing_limit import rank_of
 from udfs.alerts.self_kinds import LIMITS
 
@@ -52,15 +53,15 @@ class Record:
 
     def row(self) -> dict[str, Any]:
         """Return the row of the table, times in epoch ms."""
-        fields = dict(self.__dict__)
-        fields["changed_at"], fields["delivered_at"] = fields.pop("changed_at_ms"), fields.pop("at_ms")
-        return fields | {"state": STATES[self.status]}
+        cells = dict(self.__dict__)
+        cells["changed_at"], cells["delivered_at"] = cells.pop("changed_at_ms"), cells.pop("at_ms")
+        return cells | {"state": STATES[self.status]}
 
 
-def record_of(notice: Notice, outcome: Outcome, now_ms: int, **fields: Any) -> Record:
+def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Record:
     """Return a row about one transition."""
     facts = (notice.incident_id, notice.key, notice.kind, notice.status, outcome, notice.changed_at_ms, now_ms)
-    return Record(*facts, **fields)
+    return Record(*facts, **cells)
 
 
 @dataclass(frozen=True)
@@ -72,32 +73,22 @@ class Acknowledgement:
     note: str
     at_ms: int
 
-    @property
-    def key(self) -> str:
-        return f"{self.incident_id}:acknowledged:{self.at_ms}"
-
 
 @dataclass
 class Delivery:
-    """A notice to deliver, or with `acknowledgement` the acknowledgement of its incident.
+    """A notice to deliver.
 
-    `due_at_ms` is by the pace. `rejected_attempts` failed because of the content, not for lack of an answer.
+    due_at_ms          by the pace
+    record_number      the delivery is sent once this many records are in the log
+    rejected_attempts  failed because of the content, not for lack of an answer
     """
 
     notice: Notice
     route: str
     due_at_ms: int
     attempts: int = 0
+    record_number: int = 0
     rejected_attempts: int = 0
-    acknowledgement: Acknowledgement | None = None
-
-    @property
-    def key(self) -> str:
-        return self.notice.key if self.acknowledgement is None else self.acknowledgement.key
-
-    @property
-    def status(self) -> str:
-        return self.notice.status if self.acknowledgement is None else "acknowledged"
 
 
 @dataclass(frozen=True)
@@ -112,11 +103,6 @@ class Send:
     def is_renewal(self) -> bool:
         return not self.deliveries
 
-    @property
-    def acknowledgement(self) -> Acknowledgement | None:
-        """Set if the call is `acknowledge` in place of `send`."""
-        return self.deliveries[0].acknowledgement if self.deliveries else None
-
 
 @dataclass(frozen=True)
 class Pace:
@@ -127,8 +113,13 @@ class Pace:
     backoff_min_ms: int = 1_000
     backoff_max_ms: int = 60_000
     auth_retry_ms: int = 300_000
-    unreachable_ms: int = 600_000
+    delivery_failed_after_ms: int = 600_000
     digest_ms: int = 5_000
+
+    @classmethod
+    def of(cls, settings: OnCall) -> Self:
+        keys = {time.name: time.name.removesuffix("_ms") + "_seconds" for time in fields(cls)}
+        return cls(**{name: round(1000 * getattr(settings, key)) for name, key in keys.items()})
 
 
 class Backoff:
@@ -178,33 +169,13 @@ class Backoff:
             return "bad_key"
         if self._refusals >= LIMITS.most_refusals:
             return "refuses"
-        since_ms = self._failing_since_ms
-        return "unreachable" if since_ms is not None and now_ms - since_ms >= self._pace.unreachable_ms else None
+        since_ms, longest_ms = self._failing_since_ms, self._pace.delivery_failed_after_ms
+        return "unreachable" if since_ms is not None and now_ms - since_ms >= longest_ms else None
 
 
 def is_about_content(answer: Answer) -> bool:
     """Return whether the notice may be the cause: after a 5xx the others continue, and that one waits."""
     return answer.verdict == "RETRY" and answer.retry_after_seconds is None and (answer.code or 0) >= 500
-
-
-@dataclass(frozen=True)
-class Traits:
-    """Properties of a receiver that decide when and how it is called."""
-
-    at_most: int = 1
-    min_interval_ms: int = 0
-    is_leased: bool = False
-    can_acknowledge: bool = False
-
-    @property
-    def is_digest(self) -> bool:
-        """A chat takes many notices in one message, and few messages a minute."""
-        return self.at_most > 1 and self.min_interval_ms > 0
-
-
-def traits_of(receiver: Receiver) -> Traits:
-    interval_ms = round(receiver.min_interval_seconds * 1000)
-    return Traits(receiver.at_most, interval_ms, receiver.is_leased, hasattr(receiver, "acknowledge"))
 
 
 @dataclass
@@ -223,32 +194,33 @@ class _Queue:
     def is_open_there(self) -> bool:
         return self.delivered is not None and self.delivered.status == "firing"
 
-    def goes_alone(self) -> bool:
-        return self.is_alone or self.owed[0].acknowledgement is not None
-
     def urgency(self) -> tuple[int, int, int, int]:
         """Fewest rejections first, then the worst, then the oldest."""
         first = self.owed[0]
-        rank = rank_of(first.notice.severity)
-        return first.rejected_attempts, rank, first.due_at_ms, first.notice.changed_at_ms
+        return first.rejected_attempts, rank_of(first.notice.severity), first.due_at_ms, first.notice.changed_at_ms
 
 
 class Outbox:
-    """One receiver's. `owe` adds, `pick` returns what to send now, `settle` takes the answer."""
+    """One receiver's. `owe` adds, `pick` returns what to send now, `settle` takes the answer.
+
+    `recorded` is the number of records that are in the log: only what is recorded is sent, and only after the last
+    answer is recorded.
+    """
 
     def __init__(self, name: str, traits: Traits, pace: Pace, rng: random.Random) -> None:
         self.name, self.traits = name, traits
+        self.backoff = Backoff(pace, rng)
+        self.watchdog: Notice | None = None
+        self.has_delivered = False
+        self.flying: Send | None = None
+        self.answer_number = 0
         self._pace = pace
-        self._backoff = Backoff(pace, rng)
         self._queues: dict[str, _Queue] = {}
         self._owing: dict[str, _Queue] = {}
         self._of_alert: dict[str, dict[str, _Queue]] = {}
         self._renewals: list[_Queue] | None = None
-        self._flying: Send | None = None
-        self.watchdog: Notice | None = None
         self._watched_at_ms = 0
         self._has_renewed = False
-        self.has_delivered = False
 
     def owe(self, delivery: Delivery) -> None:
         """Add a delivery behind those that the incident's queue has."""
@@ -276,14 +248,19 @@ class Outbox:
 
     def give_up(self, now: Now) -> list[Record]:
         """Drop ends that would end a newer incident of the same alert; called before each `pick`."""
-        if not self.traits.is_leased or self._flying is not None:
+        if not self.traits.is_leased or self.flying is not None:
             return []
+        answer = Answer("REFUSED", None, "a newer incident of this alert is open at the receiver")
         records = []
-        for queue in [queue for queue in self._owing.values() if self._is_superseded(queue)]:
-            delivery = queue.owed[0]
-            self._take_out(queue, delivery, now.pace_ms, is_last=True)
-            answer = Answer("REFUSED", None, "a newer incident of this alert is open at the receiver")
-            records.append(self._record(delivery, "REFUSED", answer, now.wall_ms, 0))
+        for queue in [*self._owing.values()]:
+            end = queue.owed[0]
+            is_rejected = end.rejected_attempts >= MOST_REJECTED_ATTEMPTS
+            newer = [other for other in self._siblings(queue) if other.began > queue.began]
+            if end.notice.status == "resolved" and any(
+                other.is_open_there() or (is_rejected and other.owed) for other in newer
+            ):
+                self._take_out(queue, end, now.pace_ms, is_last=True)
+                records.append(self._record(end, "REFUSED", answer, now.wall_ms, 0))
         return records
 
     def owed(self) -> Iterator[Delivery]:
@@ -299,80 +276,86 @@ class Outbox:
         """Yield the notices that are repeated because they hold a lease."""
         return (queue.delivered for queue in self._leases() if queue.delivered is not None)
 
-    def is_flying(self) -> bool:
-        return self._flying is not None
-
-    def trouble(self, pace_ms: int) -> str | None:
-        """Return why the other receivers get an alert about this one: `bad_key`, `refuses` or `unreachable`."""
-        return self._backoff.trouble(pace_ms)
-
-    def pick(self, now: Now) -> Send | None:
+    def pick(self, now: Now, recorded: int) -> Send | None:
         """Return the next call, if one is due: pending notices, then the watchdog, then renewals.
 
-        Renewals that are a whole interval late take every second call.
+        Renewals that are an entire interval late take every second call.
         """
-        now_ms = now.pace_ms
-        if self._flying is not None or now_ms < self._backoff.resumes_at_ms:
+        now_ms, resend_ms = now.pace_ms, self._pace.resend_ms
+        if self.flying is not None or now_ms < self.backoff.resumes_at_ms:
             return None
-        first, then = self._pick_owed, self._pick_renewals
-        late_ms = now_ms - self._pace.resend_ms
-        if not self._has_renewed and any(
-            queue.renewed_at_ms and self._ready_at_ms(queue) <= late_ms for queue in self._leases()
-        ):
-            first, then = then, first
-        self._flying = first(now_ms) or self._pick_watchdog(now) or then(now_ms)
-        return self._flying
+        are_renewals_late = not self._has_renewed and any(
+            queue.renewed_at_ms and self._ready_at_ms(queue) <= now_ms - resend_ms for queue in self._leases()
+        )
+        send = self._pick_renewals(now_ms) if are_renewals_late else None
+        send = send or self._pick_owed(now_ms, recorded)
+        if send is None and self.watchdog is not None and now_ms >= self._watched_at_ms + resend_ms:
+            send = Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),))
+        self.flying = send or self._pick_renewals(now_ms)
+        return self.flying
 
-    def wake_at_ms(self) -> int | None:
+    def wake_at_ms(self, recorded: int) -> int | None:
         """Return when by the pace `pick` may have a call; None if only an answer or a new delivery can change that."""
-        if self._flying is not None:
+        if self.flying is not None:
             return None
-        times = [self._ready_at_ms(queue) for queue in self._owing.values() if not self._is_held(queue)]
-        times += [self._ready_at_ms(queue) for queue in self._leases()]
+        times = [self._ready_at_ms(queue) for queue in [*self._sendable(recorded), *self._leases()]]
         if self.watchdog is not None:
             times.append(self._watched_at_ms + self._pace.resend_ms)
-        return max(self._backoff.resumes_at_ms, min(times)) if times else None
+        return max(self.backoff.resumes_at_ms, min(times)) if times else None
 
     def settle(self, answer: Answer, now: Now, latency_ms: int) -> list[Record]:
         """Take the answer of the call in flight; return the rows for the log."""
-        send, self._flying = self._flying, None
+        send, self.flying = self.flying, None
         now_ms = now.pace_ms
         assert send is not None, "settle follows pick"  # noqa: S101  # a mistake of the caller, not of the receiver
-        self._backoff.answered(answer, now_ms, self.traits.min_interval_ms)
+        self.backoff.answered(answer, now_ms, self.traits.min_interval_ms)
         if answer.verdict == "DELIVERED":
             self.has_delivered = True
             for queue in self._owing.values():
                 queue.not_before_ms = 0
         self._has_renewed = send.is_renewal
-        if send.is_renewal:
-            if answer.verdict in ("DELIVERED", "REFUSED"):
-                self._note_renewed(send, now_ms)
-            return []
+        if send.is_renewal and answer.verdict in ("DELIVERED", "REFUSED"):
+            for notice in send.notices:
+                if self.watchdog is not None and notice.incident_id == self.watchdog.incident_id:
+                    self._watched_at_ms = now_ms
+                elif notice.incident_id in self._queues:
+                    self._queues[notice.incident_id].renewed_at_ms = now_ms
         settled = [self._settle(delivery, send, answer, now, latency_ms) for delivery in send.deliveries]
         records = [record for record in settled if record is not None]
         if answer.verdict == "REFUSED":
-            self._backoff.refused(sum(record.outcome == "REFUSED" for record in records))
+            self.backoff.refused(sum(record.outcome == "REFUSED" for record in records))
         return records
 
-    def _pick_owed(self, now_ms: int) -> Send | None:
-        ready = [q for q in self._owing.values() if q.not_before_ms <= now_ms and not self._is_held(q)]
+    def _sendable(self, recorded: int) -> list[_Queue]:
+        """Return the queues that wait neither for the log nor for the end of their alert's previous incident."""
+        if self.answer_number > recorded:
+            return []
+        queues = [queue for queue in self._owing.values() if queue.owed[0].record_number <= recorded]
+        return [
+            queue
+            for queue in queues
+            if not any(
+                other.owed[0].rejected_attempts < MOST_REJECTED_ATTEMPTS
+                and any(delivery.notice.status == "resolved" for delivery in other.owed)
+                for other in self._siblings(queue)
+                if other.owed and other.began < queue.began
+            )
+        ]
+
+    def _pick_owed(self, now_ms: int, recorded: int) -> Send | None:
+        ready = [queue for queue in self._sendable(recorded) if queue.not_before_ms <= now_ms]
         if not ready or min(map(self._ready_at_ms, ready)) > now_ms:
             return None
         ready.sort(key=_Queue.urgency)
-        together = [queue for queue in ready if not queue.goes_alone()]
-        queues = ready[:1] if ready[0].goes_alone() else together[: self.traits.at_most]
+        together = [queue for queue in ready if not queue.is_alone]
+        queues = ready[:1] if ready[0].is_alone else together[: self.traits.at_most]
         notices = tuple(replace(queue.owed[0].notice, is_first=queue.delivered is None) for queue in queues)
         return Send(self.name, notices, tuple(queue.owed[0] for queue in queues))
-
-    def _pick_watchdog(self, now: Now) -> Send | None:
-        if self.watchdog is None or now.pace_ms < self._watched_at_ms + self._pace.resend_ms:
-            return None
-        return Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),))
 
     def _pick_renewals(self, now_ms: int) -> Send | None:
         if not self.traits.is_leased:
             return None
-        for queue in [queue for queue in self._queues.values() if queue.delivered and not queue.is_open_there()]:
+        for queue in [*self._queues.values()]:
             if queue.delivered is not None:
                 self._forget_if_done(queue.delivered, queue, now_ms)
         queues = [queue for queue in self._leases() if self._ready_at_ms(queue) <= now_ms]
@@ -393,25 +376,11 @@ class Outbox:
                 for queue in self._queues.values()
                 if queue.delivered is not None
                 and not queue.owed
-                and not any(one.owed or one.delivered for one in self._siblings(queue) if one.began > queue.began)
+                and not any(
+                    other.owed or other.delivered for other in self._siblings(queue) if other.began > queue.began
+                )
             ]
         return self._renewals
-
-    def _is_held(self, queue: _Queue) -> bool:
-        """Return whether it waits for the end of the alert's previous incident."""
-        return any(
-            one.owed[0].rejected_attempts < MOST_REJECTED_ATTEMPTS
-            and any(delivery.status == "resolved" for delivery in one.owed)
-            for one in self._siblings(queue)
-            if one.owed and one.began < queue.began
-        )
-
-    def _is_superseded(self, queue: _Queue) -> bool:
-        if queue.owed[0].status != "resolved":
-            return False
-        is_rejected = queue.owed[0].rejected_attempts >= MOST_REJECTED_ATTEMPTS
-        newer = [one for one in self._siblings(queue) if one.began > queue.began]
-        return any(one.is_open_there() or (is_rejected and one.owed) for one in newer)
 
     def _siblings(self, queue: _Queue) -> list[_Queue]:
         """Return the queues of all incidents of its alert, if there are several."""
@@ -434,16 +403,10 @@ class Outbox:
         is_gathered = self.traits.is_digest and not first.attempts
         return max(queue.not_before_ms, first.due_at_ms + self._pace.digest_ms * is_gathered)
 
-    def _note_renewed(self, send: Send, now_ms: int) -> None:
-        for notice in send.notices:
-            if self.watchdog is not None and notice.incident_id == self.watchdog.incident_id:
-                self._watched_at_ms = now_ms
-            elif (queue := self._queues.get(notice.incident_id)) is not None:
-                queue.renewed_at_ms = now_ms
-
     def _settle(self, delivery: Delivery, send: Send, answer: Answer, now: Now, latency_ms: int) -> Record | None:
-        queue, now_ms = self._queues[delivery.notice.incident_id], now.pace_ms
-        is_refused = delivery.key in answer.refused or (
+        notice, now_ms = delivery.notice, now.pace_ms
+        queue = self._queues[notice.incident_id]
+        is_refused = notice.key in answer.refused or (
             answer.verdict == "REFUSED" and (bool(answer.refused) or len(send.deliveries) == 1)
         )
         if answer.verdict == "REFUSED" and not is_refused:
@@ -454,14 +417,14 @@ class Outbox:
         if outcome == "RETRYING":
             if is_about_content(answer):
                 delivery.rejected_attempts += 1
-                queue.not_before_ms = now_ms + self._backoff.backoff_ms(delivery.rejected_attempts)
+                queue.not_before_ms = now_ms + self.backoff.backoff_ms(delivery.rejected_attempts)
             if delivery.attempts & (delivery.attempts - 1):
                 return None  # only 1, 2, 4, 8, ...: a receiver that is dead for a month leaves twenty rows
         else:
             queue.is_alone = False
-            if outcome == "DELIVERED" and delivery.acknowledgement is None:
-                queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = delivery.notice, now_ms, now_ms
-            self._take_out(queue, delivery, now_ms, is_last=delivery.status == "resolved")
+            if outcome == "DELIVERED" and notice.status != "acknowledged":
+                queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = notice, now_ms, now_ms
+            self._take_out(queue, delivery, now_ms, is_last=notice.status == "resolved")
         return self._record(delivery, outcome, answer, now.wall_ms, latency_ms)
 
     def _take_out(self, queue: _Queue, delivery: Delivery, now_ms: int, *, is_last: bool) -> None:
@@ -472,10 +435,8 @@ class Outbox:
         self._forget_if_done(delivery.notice, queue, now_ms, is_last=is_last)
 
     def _record(self, delivery: Delivery, outcome: Outcome, answer: Answer, at_ms: int, latency_ms: int) -> Record:
-        fields = {"receiver": self.name, "route": delivery.route, "reason": answer.reason, "code": answer.code}
-        fields |= {"attempt": delivery.attempts, "latency_ms": latency_ms}
-        record = record_of(delivery.notice, outcome, at_ms, **fields)
-        return replace(record, delivery_key=delivery.key, status=delivery.status)
+        cells = {"receiver": self.name, "route": delivery.route, "reason": answer.reason, "code": answer.code}
+        return record_of(delivery.notice, outcome, at_ms, attempt=delivery.attempts, latency_ms=latency_ms, **cells)
 
     def _forget_if_done(self, notice: Notice, queue: _Queue, now_ms: int, *, is_last: bool = False) -> None:
         """Drop a queue whose end is delivered; at a leased receiver once the end need not be repeated."""

@@ -8,16 +8,17 @@ queues that have settled; then the RESOLVED row. Once notified, an incident is r
 inhibited or silenced later; a silence hides only its changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from conf.oncall import CANARY
 from streaming.relay.notice import Notice, Now, Transition, read_transition
 from streaming.relay.outbox import Acknowledgement, Delivery, Outbox, Outcome, Record, record_of
-from streaming.relay.own_alerts import Limited, RelayAlerts
+from streaming.relay.own_alerts import RelayAlerts, alerts_limited
 from streaming.relay.silences import Silences
+from streaming.self_monitoring.self_alerts import SelfAlert
 from udfs.alerts.firing_limit import ALERTS_LIMITED, Waiting, pick_notified, rank_of
 from udfs.alerts.routing import QUIET, Route, pick_receivers
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -106,21 +107,11 @@ class Incident:
         """Return whether the notice differs from the notified one."""
         return self.notified is None or notice.content() != self.notified.content()
 
-    def is_held(self) -> bool:
-        """Return whether the newest row is withheld."""
-        return self.withheld is not None and self.newest is not None and self.is_news(self.newest.notice)
-
-    def place(self) -> Waiting:
-        """Return its place among the alerts that wait for the limit."""
-        notice = self.newest.notice if self.newest is not None else None
-        rank, name = (rank_of(notice.severity), notice.incident_id) if notice is not None else (0, "")
-        return Waiting(self.fired_at_ms or 0, rank, name)
-
     def settles_at_ms(self) -> int:
         """Return when by the pace its change of queues is notified."""
-        change = self.change or _Change((), 0, 0)
+        assert self.change is not None, "asked while a change waits"  # noqa: S101  # _has_settled sets it
         settle_ms = min(LONGEST_SETTLE_MS, SETTLE_MS << min(self.changes, 10))
-        return min(change.changed_ms + settle_ms, change.since_ms + SETTLE_PATIENCE * settle_ms)
+        return min(self.change.changed_ms + settle_ms, self.change.since_ms + SETTLE_PATIENCE * settle_ms)
 
 
 @dataclass
@@ -143,7 +134,10 @@ class Past:
 
 
 class Owed:
-    """Give it rows, silences and acknowledgements; it fills the outboxes, `records` and `own_rows`."""
+    """Give it rows, silences and acknowledgements; it fills the outboxes, `records` and `own_rows`.
+
+    `decided` counts all records; a delivery has the number of its own.
+    """
 
     def __init__(
         self,
@@ -161,8 +155,9 @@ class Owed:
         self.incidents: dict[str, Incident] = {}
         self.completed: dict[str, None] = {}
         self.records: list[Record] = []
+        self.decided = 0
         self.own_rows: list[dict[str, Any]] = []
-        self._routes, self._quiet, self._limit = tuple(routes), tuple(quiet), limit
+        self._routes, self._quiet, self._limit = routes, quiet, limit
         self._silences = Silences(mutes)
         self._own = RelayAlerts(resend_ms, lost_after_ms)
         self._silenced: dict[str, Incident] = {}
@@ -180,7 +175,7 @@ class Owed:
     ) -> None:
         """Fill an empty cache from the tables. Notified incidents come first and keep their place under the limit."""
         for incident_id in completed:
-            self._settle(incident_id)
+            self._close(incident_id)
         rest: list[Transition] = []
         for incident_id, transitions in rows.items():
             ordered = sorted(transitions, key=lambda row: row.position)
@@ -206,33 +201,29 @@ class Owed:
         incident, newest = Incident(), None
         for row in ordered:
             for receiver, line in past.lines.get(row.notice.key, {}).items():
-                if line.route is not None:
-                    newest = row
-                    incident.receivers.setdefault(receiver, line.route)
-                    self._load_line(receiver, row.notice, line, now)
+                if line.route is None:
+                    continue
+                newest = row
+                incident.receivers.setdefault(receiver, line.route)
+                box = self.outboxes.get(receiver)
+                if box is None:
+                    continue  # not configured now; if it is again, the log still has what is due to it
+                if line.outcome == "DELIVERED":
+                    box.remember(row.notice, now.pace_of(line.answered_at_ms))
+                elif line.outcome is None:
+                    box.owe(Delivery(row.notice, line.route, now.pace_of(line.due_at_ms), line.attempts))
+                elif row.state == "RESOLVED":
+                    box.forget(row.notice)
             if newest is row and row.state != "RESOLVED":
                 incident.notified = row.notice
-        if newest is None:
-            return None
-        if newest.state == "RESOLVED":
-            self._settle(newest.incident_id)
-        else:
+        if newest is not None and newest.state == "RESOLVED":
+            self._close(newest.incident_id)
+        elif newest is not None:
             incident.fired_at_ms, incident.newest = newest.at_ms, newest
             self.incidents[newest.incident_id] = incident
             self._place(newest.notice)
             self._own.note(newest)
         return newest
-
-    def _load_line(self, receiver: str, notice: Notice, line: Line, now: Now) -> None:
-        box = self.outboxes.get(receiver)
-        if box is None:
-            return  # not configured now; if it is again, the log still has what is due to it
-        if line.outcome == "DELIVERED":
-            box.remember(notice, now.pace_of(line.answered_at_ms))
-        elif line.outcome == "REFUSED" and notice.status == "resolved":
-            box.forget(notice)
-        elif line.outcome is None:
-            box.owe(Delivery(notice, line.route or "", now.pace_of(line.due_at_ms), line.attempts))
 
     def observe(self, transitions: Iterable[Transition], now: Now) -> None:
         """Take rows of the alerts table, new or repeated, in any order."""
@@ -262,16 +253,20 @@ class Owed:
             limited = [incident for waiting in self._limited.values() for incident in waiting.values()]
             for incident in [*self._silenced.values(), *limited]:
                 self._consider(incident, now)
-        unsure = [incident for waiting in self._effects.values() for incident in waiting.values()]
-        due = [one for one in unsure if one.unsure_since_ms is not None and not self._may_wait(one, now)]
+        effects = [incident for waiting in self._effects.values() for incident in waiting.values()]
+        due = [one for one in effects if one.unsure_since_ms is not None and not self._may_wait(one, now)]
         due += [one for one in self._changed.values() if self._is_ending or now.pace_ms >= one.settles_at_ms()]
         for incident in due:
             self._consider(incident, now)
-        for row in self._own.rows(self._count_limited(), self.outboxes, now):
+        for row in self._own.rows([*self._count_limited()], self.outboxes, now):
             self.own_rows.append(row)
             self._take(read_transition(row), now)
         for box in self.outboxes.values():
-            self.records += box.give_up(now)
+            self.log(box.give_up(now))
+
+    def log(self, records: Sequence[Record]) -> None:
+        self.records += records
+        self.decided += len(records)
 
     def flush(self, now: Now) -> None:
         """Notify what only waits for time to pass: the relay ends."""
@@ -282,12 +277,11 @@ class Owed:
         """Note that a canary arrived."""
         self._own.note_canary(now.pace_ms)
 
-    def withheld(self) -> list[tuple[Notice, WithheldReason]]:
-        """Return the incidents whose newest row is not notified, with the reasons."""
-        held = [one for one in self.incidents.values() if one.is_held()]
-        return [
-            (one.newest.notice, one.withheld) for one in held if one.newest is not None and one.withheld is not None
-        ]
+    def withheld(self) -> Iterator[tuple[Notice, WithheldReason]]:
+        """Yield the incidents whose newest row is not notified, with the reasons."""
+        for incident in self.incidents.values():
+            if incident.withheld and incident.newest and incident.is_news(incident.newest.notice):
+                yield incident.newest.notice, incident.withheld
 
     def _was_silent_throughout(self, incident_id: str, rows: Sequence[Transition], now: Now) -> bool:
         """Return whether it began and ended between two polls, covered by silences for all of its time."""
@@ -307,7 +301,7 @@ class Owed:
             return False
         self._record(rows[-1].notice, "SILENCED", now, reason=silence.silence_id)
         self._leave_waits(incident, first.notice)
-        self._settle(incident_id)
+        self._close(incident_id)
         return True
 
     def _take(self, transition: Transition, now: Now) -> None:
@@ -421,7 +415,7 @@ class Owed:
                 self._owe(end.notice, receiver, route, now)
         elif incident.withheld is not None:
             self._record(end.notice, incident.withheld.outcome, now, reason=incident.withheld.reason)
-        self._settle(end.incident_id)
+        self._close(end.incident_id)
         if not incident.is_decided():
             self._free_effects(end.incident_id, now, is_over=True)
         self._places.get((end.notice.cluster, end.notice.kind), set()).discard(end.incident_id)
@@ -440,7 +434,7 @@ class Owed:
         else:
             incident.withheld = WithheldReason("LIMITED", self._limit_reason, now.wall_ms)
 
-    def _settle(self, incident_id: str) -> None:
+    def _close(self, incident_id: str) -> None:
         """Nothing more is decided about this incident."""
         self.incidents.pop(incident_id, None)
         self._changed.pop(incident_id, None)
@@ -477,11 +471,12 @@ class Owed:
         places, waiting = self._places.setdefault(scope, set()), self._limited.get(scope, {})
         if not waiting or len(places) >= self._limit:
             return
-        admitted = pick_notified(len(places), [one.place() for one in waiting.values()], self._limit)
+        notices = {name: one.newest.notice for name, one in waiting.items() if one.newest is not None}
+        queue = [Waiting(waiting[name].fired_at_ms or 0, rank_of(one.severity), name) for name, one in notices.items()]
+        admitted = pick_notified(len(places), queue, self._limit)
         places.update(admitted)
-        for incident in [waiting.pop(incident_id) for incident_id in admitted]:
-            if incident.newest is not None:
-                self._notify(incident, incident.newest.notice, now)
+        for name in admitted:
+            self._notify(waiting.pop(name), notices[name], now)
 
     @property
     def _limit_reason(self) -> str:
@@ -491,13 +486,11 @@ class Owed:
         waiting = self._limited.get((cluster, kind), {})
         return [one.newest.notice for one in waiting.values() if one.newest is not None]
 
-    def _count_limited(self) -> list[Limited]:
-        counted = []
+    def _count_limited(self) -> Iterator[SelfAlert]:
         for cluster, kind in self._limited:
             if notices := self._limited_notices(cluster, kind):
                 worst = min((notice.severity for notice in notices), key=rank_of)
-                counted.append(Limited(cluster, kind, len(notices), self._limit, worst))
-        return counted
+                yield alerts_limited(cluster, kind, len(notices), self._limit, worst)
 
     def _receivers_of(self, notice: Notice) -> dict[str, str]:
         """Return receiver → route. The canary and the relay's own alerts have routes that are not configured."""
@@ -516,17 +509,23 @@ class Owed:
         if incident.notified is None:
             return
         for given in self._acknowledgements.pop(incident_id, {}).values():
+            notice = replace(
+                incident.notified,
+                status="acknowledged",
+                reason=f"acknowledged by {given.acknowledged_by}",
+                acknowledged_at_ms=given.at_ms,
+            )
             for receiver in incident.receivers:
                 box = self.outboxes.get(receiver)
-                if box is not None and box.traits.can_acknowledge and (given.key, receiver) not in self._acknowledged:
-                    self._acknowledged.add((given.key, receiver))
-                    box.owe(Delivery(incident.notified, "acknowledgement", now.pace_ms, acknowledgement=given))
+                if box is not None and box.traits.can_acknowledge and (notice.key, receiver) not in self._acknowledged:
+                    self._acknowledged.add((notice.key, receiver))
+                    box.owe(Delivery(notice, "acknowledgement", now.pace_ms))
 
     def _owe(self, notice: Notice, receiver: str, route: str, now: Now) -> None:
         """Record and queue a notification; recorded too for a receiver that is not configured now."""
-        if (box := self.outboxes.get(receiver)) is not None:
-            box.owe(Delivery(notice, route, now.pace_ms))
         self._record(notice, "PENDING", now, receiver=receiver, route=route)
+        if (box := self.outboxes.get(receiver)) is not None:
+            box.owe(Delivery(notice, route, now.pace_ms, record_number=self.decided))
 
     def _withhold(self, incident: Incident, notice: Notice, outcome: Outcome, reason: str, now: Now) -> None:
         withheld = incident.withheld
@@ -535,4 +534,4 @@ class Owed:
             self._record(notice, outcome, now, reason=reason)
 
     def _record(self, notice: Notice, outcome: Outcome, now: Now, **fields: Any) -> None:
-        self.records.append(record_of(notice, outcome, now.wall_ms, **fields))
+        self.log([record_of(notice, outcome, now.wall_ms, **fields)])

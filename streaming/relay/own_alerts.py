@@ -3,8 +3,7 @@
 The watchdog is only sent. The others are written to the alerts table and so survive a restart.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streaming.relay.notice import Notice, Now, Transition
@@ -30,17 +29,6 @@ _TROUBLES = {
         "Check its address, and its answers in the table alert_deliveries; rejected alerts are not sent again",
     ),
 }
-
-
-@dataclass(frozen=True)
-class Limited:
-    """The number of alerts of a cluster and kind that the limit holds back, and their worst severity."""
-
-    cluster: str
-    kind: str
-    number: int
-    limit: int
-    severity: str
 
 
 class RelayAlerts:
@@ -70,9 +58,9 @@ class RelayAlerts:
             alert = SelfAlert(notice.kind, notice.severity, cause, notice.labels, *text, notice.evidence)
             self._alerts.note(alert, transition.state, notice.started_at_ms, transition.at_ms)
 
-    def rows(self, limited: list[Limited], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
+    def rows(self, limited: Sequence[SelfAlert], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
         """Return the rows to write now. The text of an open alert changes at most once per resend interval."""
-        alerts = [*map(alerts_limited, limited)]
+        alerts = [*limited]
         alerts += [alert for name, box in outboxes.items() if (alert := self._trouble(name, box, now.pace_ms))]
         if self._is_canary_lost(now.pace_ms):
             alerts.append(canary_lost())
@@ -82,13 +70,14 @@ class RelayAlerts:
         for key, alert in wanted.items():
             known = self._alerts.get(key)
             if known is None:
-                self._updated_at_ms[key] = now.pace_ms
                 rows.append(self._alerts.open(alert, now.wall_ms))
             elif (known.alert.summary, known.alert.severity) != (alert.summary, alert.severity) and (
                 now.pace_ms >= self._updated_at_ms.setdefault(key, now.pace_of(known.changed_ms)) + self._resend_ms
             ):
-                self._updated_at_ms[key] = now.pace_ms
                 rows.append(self._alerts.update(known, alert, now.wall_ms))
+            else:
+                continue
+            self._updated_at_ms[key] = now.pace_ms
         return rows
 
     def _is_over(self, known: OpenAlert, wanted: Mapping[str, SelfAlert], now_ms: int) -> bool:
@@ -104,14 +93,11 @@ class RelayAlerts:
 
     def _trouble(self, name: str, box: Outbox, now_ms: int) -> SelfAlert | None:
         """Return the alert of a failing receiver. One from before a restart stays open until a delivery succeeds."""
-        trouble = box.trouble(now_ms)
+        trouble = box.backoff.trouble(now_ms)
         if trouble is not None:
             return delivery_failed(name, trouble, box.count())
-        if box.has_delivered:
-            return None
-        known = self._alerts.find(receiver=name)
-        cause = "" if known is None else known.alert.cause
-        return delivery_failed(name, cause, 0) if cause in _TROUBLES else None
+        known = None if box.has_delivered else self._alerts.find(receiver=name)
+        return delivery_failed(name, known.alert.cause, 0) if known and known.alert.cause in _TROUBLES else None
 
     def _is_canary_lost(self, now_ms: int) -> bool:
         """Return whether the canary is lost. One lost before a restart stays lost until a canary arrives."""
@@ -137,12 +123,11 @@ def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:
     )
 
 
-def alerts_limited(held: Limited) -> SelfAlert:
-    """Return the alert for the receivers of the alerts held back, with their worst severity."""
-    text = describe_more(held.kind, held.cluster, held.number, held.limit)
-    labels = {"cluster": held.cluster, "limited_kind": held.kind}
-    evidence = {"limited": held.number, "limit": held.limit}
-    return SelfAlert(ALERTS_LIMITED, held.severity, "limit", labels, *text, evidence)
+def alerts_limited(cluster: str, kind: str, number: int, limit: int, severity: str) -> SelfAlert:
+    """Return the alert for the receivers of the alerts that the limit holds back, with their worst severity."""
+    text = describe_more(kind, cluster, number, limit)
+    labels = {"cluster": cluster, "limited_kind": kind}
+    return SelfAlert(ALERTS_LIMITED, severity, "limit", labels, *text, {"limited": number, "limit": limit})
 
 
 def canary_lost() -> SelfAlert:
@@ -168,14 +153,8 @@ def watchdog(started_at_ms: int, now_ms: int, attests: str) -> Notice:
         severity="info",
         status="firing",
         cause=WATCHDOG,
-        reason=None,
         labels=labels,
         cluster=OWN_CLUSTER,
-        consumer_group=None,
-        topic=None,
-        broker_name=None,
-        client_id=None,
-        queues=(),
         summary=f"This alert always fires: {attests}.",
         advice="Configure a dead man's switch that pages when this alert stops.",
         started_at_ms=started_at_ms,

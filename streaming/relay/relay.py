@@ -2,8 +2,8 @@
 
 One thread decides. Each receiver has a thread for its calls, and the tables have one for their accesses, so that
 neither a slow receiver nor a table that is away delays anything else. What is due is in alert_deliveries before it is
-sent, and each answer before the receiver is called again: a crash repeats at most the call in flight at each receiver.
-If the log cannot be written, receivers are notified all the same.
+sent, and each answer before the receiver is notified again: a crash repeats at most the call in flight at each
+receiver. If a write fails or takes longer than LATE_MS, receivers are notified all the same.
 """
 
 import queue
@@ -11,10 +11,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -22,7 +21,7 @@ from conf.oncall import CANARY, OnCall
 from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.notice import Clock, Notice, Now, Transition
-from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send, traits_of
+from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send
 from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import watchdog
 from streaming.relay.receivers import make_routes
@@ -41,8 +40,8 @@ LEAST_WAIT_SECONDS = 0.005
 DRAIN_SECONDS = 10.0
 """How long a relay that stops waits for the calls in flight."""
 
-WRITE_SECONDS = 2.0
-"""How long notifications wait for the log; a slower write continues beside them."""
+LATE_MS = 10_000
+"""How long notifications wait for the log; then they continue without it."""
 
 OWED_MS = 1_000
 """Between two counts of pending notifications."""
@@ -64,8 +63,11 @@ class Reply:
     latency_ms: int
 
 
-class RelayListener(Protocol):
-    """Receives what a relay does, such as its metrics. Called from the relay's thread: be quick, and never raise."""
+class RelayListener:
+    """Receives what a relay does, such as its metrics; this one ignores it.
+
+    Called from the relay's thread: be quick, and never raise.
+    """
 
     def answered(self, reply: Reply) -> None:
         """A call was made; renewals too."""
@@ -80,26 +82,21 @@ class RelayListener(Protocol):
         """The relay failed and resumes from the tables."""
 
 
-class NullListener:
-    """Ignores everything."""
-
-    def answered(self, reply: Reply) -> None: ...
-    def decided(self, records: Sequence[Record], self_alerts: Sequence[Mapping[str, Any]]) -> None: ...
-    def owes(self, due: Mapping[str, int]) -> None: ...
-    def restarted(self) -> None: ...
-
-
 Submit = Callable[[Callable[[], Any]], "Future[Any]"]
 """Runs a table access, at once or in another thread."""
+
+
+def _run(future: Future[Any], act: Callable[[], Any]) -> None:
+    try:
+        future.set_result(act())
+    except Exception as error:
+        future.set_exception(error)
 
 
 def run_now(act: Callable[[], Any]) -> Future[Any]:
     """Run in this thread."""
     future: Future[Any] = Future()
-    try:
-        future.set_result(act())
-    except Exception as error:
-        future.set_exception(error)
+    _run(future, act)
     return future
 
 
@@ -121,11 +118,7 @@ class Lane:
 
     def _work(self) -> None:
         while (given := self._calls.get()) is not None:
-            future, act = given
-            try:
-                future.set_result(act())
-            except Exception as error:
-                future.set_exception(error)
+            _run(*given)
 
 
 class Access:
@@ -135,12 +128,13 @@ class Access:
         self._event, self._submit, self._news = event, submit, news
         self._future: Future[Any] | None = None
         self._failures = 0
-        self._resumes_at_ms = 0
+        self._began_at_ms = self._resumes_at_ms = 0
 
     def start(self, act: Callable[[], Any], pace_ms: int, *, is_last: bool = False) -> bool:
         """Begin, unless one is running or a failure was just before; the last one is not delayed."""
         if self._future is not None or (pace_ms < self._resumes_at_ms and not is_last):
             return False
+        self._began_at_ms = pace_ms
         self._future = self._submit(act)
         self._future.add_done_callback(lambda _: self._news())
         return True
@@ -148,30 +142,36 @@ class Access:
     def is_running(self) -> bool:
         return self._future is not None
 
-    def take(self, pace_ms: int, wait_seconds: float = 0.0) -> tuple[bool, Any]:
-        """Return whether the access ended, and its result: an exception if it failed."""
-        if self._future is None:
-            return False, None
-        try:
-            result = self._future.result(wait_seconds)
-        except FutureTimeoutError as error:
-            if not self._future.done():
-                return False, None
-            result = error
-        except TABLE_ERRORS as error:
-            result = error
-        except Exception:
-            self._future = None
-            raise
-        self._future = None
-        if isinstance(result, Exception):
-            if not self._failures:
-                log.error(self._event, error=str(result)[:500])
-            pause_ms = min(ACCESS_PAUSE_MOST_MS, ACCESS_PAUSE_MS << min(self._failures, 10))
-            self._failures, self._resumes_at_ms = self._failures + 1, pace_ms + pause_ms
-        else:
+    def late_at_ms(self) -> int | None:
+        return None if self._future is None else self._began_at_ms + LATE_MS
+
+    def is_failing(self, pace_ms: int) -> bool:
+        """Return whether the last access failed, or the running one takes longer than LATE_MS."""
+        if self._future is not None and pace_ms >= self._began_at_ms + LATE_MS and not self._failures:
+            self._failures = 1
+            log.error(self._event, error=f"not finished within {LATE_MS // 1000} s")
+        return self._failures > 0
+
+    def wait(self, seconds: float) -> None:
+        if self._future is not None:
+            wait([self._future], seconds)
+
+    def take(self, pace_ms: int) -> Any:
+        """Return the result of an access that has ended, or the TABLE_ERRORS that it raised; None before that."""
+        if self._future is None or not self._future.done():
+            return None
+        future, self._future = self._future, None
+        error = future.exception()
+        if error is None:
             self._failures = self._resumes_at_ms = 0
-        return True, result
+            return future.result()
+        if not isinstance(error, TABLE_ERRORS):
+            raise error
+        if not self._failures:
+            log.error(self._event, error=str(error)[:500])
+        pause_ms = min(ACCESS_PAUSE_MOST_MS, ACCESS_PAUSE_MS << min(self._failures, 10))
+        self._failures, self._resumes_at_ms = self._failures + 1, pace_ms + pause_ms
+        return error
 
 
 class RelayLoop:
@@ -186,19 +186,19 @@ class RelayLoop:
         owed: Owed,
         tables: DeliveryLog,
         operator_input: OperatorInput,
-        call: Callable[[Send], None],
-        listener: RelayListener,
         now: Now,
+        pace: Pace,
         *,
-        watchers: Collection[str],
-        watchdog: Callable[[int], Notice | None],
-        poll_ms: float,
-        resolved_resend_ms: int,
+        call: Callable[[Send], object] = lambda _: None,
+        poll_ms: float = 0,
+        watchers: Collection[str] = (),
+        watchdog: Callable[[int], Notice | None] = lambda _: None,
+        listener: RelayListener | None = None,
         submit: Submit = run_now,
         news: Callable[[], None] = lambda: None,
     ) -> None:
         self.owed, self._tables, self._operator_input = owed, tables, operator_input
-        self._call, self._listener = call, listener
+        self._call, self._listener = call, listener or RelayListener()
         self._watchers, self._watchdog, self._poll_ms = watchers, watchdog, poll_ms
         self._counted_at_ms = 0
         self._read_at_ms = now.pace_ms
@@ -206,7 +206,7 @@ class RelayLoop:
         self._write = Access("delivery log not written, notifications continue", submit, news)
         self._input = Access("silences and acknowledgements not read, retrying", submit, news)
         self._unreadable: set[str] = set()
-        history = tables.read_history(owed.outboxes, now.wall_ms - resolved_resend_ms, now.wall_ms)
+        history = tables.read_history(owed.outboxes, now.wall_ms - pace.resolved_resend_ms, now.wall_ms)
         self.version, self._history_until_ms = history.version, history.until_ms
         silences, acknowledgements = self._read_input()
         owed.set_silences(silences or [])
@@ -225,8 +225,9 @@ class RelayLoop:
             if name in self.owed.outboxes:
                 self.owed.outboxes[name].watchdog = attested
         self.write(now)
+        recorded = self._recorded(now.pace_ms)
         for box in self.owed.outboxes.values():
-            if (send := box.pick(now)) is not None:
+            if (send := box.pick(now, recorded)) is not None:
                 self._call(send)
         if now.pace_ms >= self._counted_at_ms + OWED_MS:
             self._counted_at_ms = now.pace_ms
@@ -236,13 +237,20 @@ class RelayLoop:
         """Take rows of the alerts table, new or repeated, or the answer to a call."""
         if isinstance(news, Reply):
             self._settle(news, now)
-        else:
-            self.owed.observe(self._without_history(news), now)
+            return
+        ended = [row for row in news if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms]
+        decided = {name for name, incident in self.owed.incidents.items() if incident.is_decided()} if ended else set()
+        old = {row.incident_id for row in ended} - decided
+        # Of incidents that were over before the first relay, and not notified, only the end is taken.
+        self.owed.observe([row for row in news if row.state == "RESOLVED" or row.incident_id not in old], now)
 
     def wait_ms(self, pace_ms: int) -> float:
         """Return the time until something is due, or the tables are read again."""
-        times = [at for box in self.owed.outboxes.values() if (at := box.wake_at_ms()) is not None]
-        return min(self._poll_ms, max(0, min(times, default=pace_ms + 3_600_000) - pace_ms))
+        recorded = self._recorded(pace_ms)
+        times = [box.wake_at_ms(recorded) for box in self.owed.outboxes.values()]
+        if recorded < self.owed.decided:
+            times.append(self._write.late_at_ms())
+        return min(self._poll_ms, max(0, min((at for at in times if at is not None), default=1 << 62) - pace_ms))
 
     def read_input(self, now: Now) -> None:
         """Begin to read the silences and acknowledgements that are new."""
@@ -250,18 +258,30 @@ class RelayLoop:
             self._read_at_ms = now.pace_ms
             self._take_input(now)
 
-    def write(self, now: Now, wait_seconds: float = WRITE_SECONDS, *, is_last: bool = False) -> None:
+    def write(self, now: Now, *, is_last: bool = False) -> None:
         """Append the decisions; the alerts about the relay first, which the log's rows refer to."""
         if self.owed.records or self.owed.own_rows:
             self._listener.decided(self.owed.records, self.owed.own_rows)
             self._unwritten[0].extend(self.owed.own_rows)
             self._unwritten[1].extend(self.owed.records)
             self.owed.own_rows, self.owed.records = [], []
-        self._write.take(now.pace_ms, wait_seconds if is_last else 0.0)
+        self._write.take(now.pace_ms)
         if any(self._unwritten) and self._write.start(self._append, now.pace_ms, is_last=is_last):
-            self._write.take(now.pace_ms, wait_seconds)
+            self._write.take(now.pace_ms)
 
-    def _append(self) -> None:
+    def finish(self, now: Now, seconds: float) -> None:
+        """Write all that is decided, within the time for each of two writes."""
+        self._write.wait(seconds)
+        self.write(now, is_last=True)
+        self._write.wait(seconds)
+        self._write.take(now.pace_ms)
+
+    def _recorded(self, pace_ms: int) -> int:
+        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
+        decided = self.owed.decided
+        return decided if self._write.is_failing(pace_ms) else decided - len(self._unwritten[1])
+
+    def _append(self) -> bool:
         """Append what is unwritten at this moment. What is appended is taken off, also if the second append fails."""
         alerts, records = ([*rows] for rows in self._unwritten)
         if alerts:
@@ -270,6 +290,7 @@ class RelayLoop:
         if records:
             self._tables.append(records)
             del self._unwritten[1][: len(records)]
+        return True
 
     def _read_input(self) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
         read = self._operator_input
@@ -290,8 +311,8 @@ class RelayLoop:
         return found
 
     def _take_input(self, now: Now) -> None:
-        has_ended, found = self._input.take(now.pace_ms)
-        if has_ended and not isinstance(found, Exception):
+        found = self._input.take(now.pace_ms)
+        if isinstance(found, tuple):
             silences, acknowledgements = found
             if silences is not None:
                 self.owed.set_silences(silences)
@@ -300,35 +321,46 @@ class RelayLoop:
 
     def _settle(self, reply: Reply, now: Now) -> None:
         self._listener.answered(reply)
-        records = self.owed.outboxes[reply.receiver].settle(reply.answer, now, reply.latency_ms)
-        self.owed.records += records
+        box, answer = self.owed.outboxes[reply.receiver], reply.answer
+        records = box.settle(answer, now, reply.latency_ms)
+        if records:
+            self.owed.log(records)
+            box.answer_number = self.owed.decided
         if reply.receiver == CANARY and any(record.status == "firing" for record in records):
             self.owed.note_canary(now)
-        if reply.answer.verdict != "DELIVERED":
+        if answer.verdict != "DELIVERED":
             log.warning(
                 "notification not delivered",
                 receiver=reply.receiver,
-                verdict=reply.answer.verdict,
-                code=reply.answer.code,
-                reason=reply.answer.reason,
+                verdict=answer.verdict,
+                code=answer.code,
+                reason=answer.reason,
             )
 
-    def _without_history(self, transitions: list[Transition]) -> list[Transition]:
-        """Keep only the end of incidents that were over before the first relay and not notified."""
-        ends = [row for row in transitions if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms]
-        known = self.owed.incidents
-        old = {
-            row.incident_id for row in ends if not (row.incident_id in known and known[row.incident_id].is_decided())
-        }
-        return [row for row in transitions if row.state == "RESOLVED" or row.incident_id not in old]
+
+def make_owed(
+    settings: OnCall, receivers: Mapping[str, Receiver], mutes: Sequence[Mute], lost_after_ms: int | None = None
+) -> Owed:
+    """Return what the receivers are owed, before the tables are read."""
+    pace = Pace.of(settings)
+    rng = random.Random()  # noqa: S311  # jitter
+    return Owed(
+        make_routes(settings, receivers),
+        {name: Outbox(name, receiver.traits, pace, rng) for name, receiver in receivers.items()},
+        limit=settings.max_firing_per_kind,
+        resend_ms=pace.resend_ms,
+        quiet=[name for name, receiver in receivers.items() if isinstance(receiver, LogReceiver)],
+        lost_after_ms=lost_after_ms,
+        mutes=mutes,
+    )
 
 
 class Relay:
     """Resumes from the tables when it is made. `observe`, `on_batch` and `look` may be called from any thread.
 
-    With `rows`, a cursor in the log of the alerts table, it reads new alerts itself: at its start, when a batch's rows
-    are not all that is new, at `look`, and with `follows_log` every poll_seconds. `on_read` is called whenever all new
-    rows are taken; `on_lost` when the log no longer has them, and the relay must resume from the tables.
+    With `make_rows`, a cursor in the log of the alerts table, it reads new alerts itself: at its start, when a batch's
+    rows are not all that is new, at `look`, and with `follows_log` every poll_seconds. `on_read` is called whenever all
+    new rows are taken; `on_lost` when the log no longer has them, and the relay must resume from the tables.
     """
 
     def __init__(
@@ -352,47 +384,34 @@ class Relay:
         self._settings, self._delivery_log, self._wall_ms = settings, delivery_log, now_ms
         self._clock, self._progress_age = Clock(now_ms), progress_age
         now = self._clock.now()
-        self._started_at_ms = now.wall_ms
+        self._started_at_ms, self._followed_at_ms = now.wall_ms, now.pace_ms
         self._receivers = receivers
+        self._follows_log, self._on_read, self._on_lost = follows_log, on_read, on_lost
         self._inbox: queue.SimpleQueue[list[Transition] | Reply | WrittenBatch | None] = queue.SimpleQueue()
         self._lanes: dict[str, Lane] = {}
+        self.owed = make_owed(settings, receivers, mutes, lost_after_ms)
         self._tables = Lane("relay-tables")
-        routes = make_routes(settings, receivers)
-        pace = _pace(settings)
-        rng = random.Random()  # noqa: S311  # jitter
-        self.owed = Owed(
-            routes,
-            {name: Outbox(name, traits_of(receiver), pace, rng) for name, receiver in receivers.items()},
-            limit=settings.max_firing_per_kind,
-            resend_ms=pace.resend_ms,
-            quiet=[name for name, receiver in receivers.items() if isinstance(receiver, LogReceiver)],
-            lost_after_ms=lost_after_ms,
-            mutes=mutes,
-        )
+        self._reading = Access("alerts table not read, retrying", self._tables.submit, self.wake)
         try:
             self._loop = RelayLoop(
                 self.owed,
                 delivery_log,
                 operator_input,
-                self._call,
-                listener or NullListener(),
                 now,
-                watchers=pick_watchdog_receivers(routes),
-                watchdog=self._watchdog,
+                Pace.of(settings),
+                call=self._call,
                 poll_ms=settings.poll_seconds * 1000,
-                resolved_resend_ms=pace.resolved_resend_ms,
+                watchers=pick_watchdog_receivers(make_routes(settings, receivers)),
+                watchdog=self._watchdog,
+                listener=listener,
                 submit=self._tables.submit,
-                news=self.look_up,
+                news=self.wake,
             )
-            self.version = self._loop.version
-            self._rows = make_rows(self.version) if make_rows is not None else None
+            self._rows = make_rows(self._loop.version) if make_rows is not None else None
         except BaseException:
             self._tables.stop()
             raise
-        self._follows_log, self._on_read, self._on_lost = follows_log, on_read, on_lost
-        self._reading = Access("alerts table not read, retrying", self._tables.submit, self.look_up)
         self._wants_rows = self._rows is not None
-        self._followed_at_ms = now.pace_ms
 
     def observe(self, transitions: Iterable[Transition]) -> None:
         """Take rows of the alerts table, new or repeated."""
@@ -405,10 +424,10 @@ class Relay:
     def look(self) -> None:
         """Read the alerts table: rows were written that are in no batch."""
         self._wants_rows = self._rows is not None
-        self._inbox.put(None)
+        self.wake()
 
-    def look_up(self) -> None:
-        """Wake the relay: an access to the tables has ended."""
+    def wake(self) -> None:
+        """End the wait of `step`: an access to the tables has ended, or there is another reason to look."""
         self._inbox.put(None)
 
     def finish(self, seconds: float, stop: threading.Event | None = None) -> int:
@@ -419,15 +438,13 @@ class Relay:
         while self._reading.is_running() and time.monotonic() < deadline:
             self.step()
         self.owed.flush(self._clock.now())
-        while time.monotonic() < deadline and not (stop and stop.is_set()) and self._has_news():
+        while time.monotonic() < deadline and not (stop and stop.is_set()):
+            self.owed.advance(self._clock.now())
+            boxes = self.owed.outboxes.values()
+            if not self._is_busy() and all(delivery.attempts for box in boxes for delivery in box.owed()):
+                break
             self.step()
         return sum(box.count() for box in self.owed.outboxes.values())
-
-    def _has_news(self) -> bool:
-        """Return whether a call is in flight, or something is due that was never tried."""
-        self.owed.advance(self._clock.now())
-        boxes = self.owed.outboxes.values()
-        return self.is_busy() or any(not delivery.attempts for box in boxes for delivery in box.owed())
 
     def step(self, wait_seconds: float | None = None) -> None:
         """Decide, write, send; then wait for news, at most until something is due."""
@@ -436,16 +453,12 @@ class Relay:
         self._loop.step(now)
         self._take(self._loop.wait_ms(now.pace_ms) / 1000 if wait_seconds is None else wait_seconds)
 
-    def is_busy(self) -> bool:
-        """Return whether a call is in flight."""
-        return any(box.is_flying() for box in self.owed.outboxes.values())
-
     def quiesce(self) -> None:
         """Wait for the calls in flight, and write their answers."""
         deadline = time.monotonic() + DRAIN_SECONDS
-        while self.is_busy() and time.monotonic() < deadline:
+        while self._is_busy() and time.monotonic() < deadline:
             self._take(0.1)
-        self._loop.write(self._clock.now(), max(LEAST_WAIT_SECONDS, deadline - time.monotonic()), is_last=True)
+        self._loop.finish(self._clock.now(), max(LEAST_WAIT_SECONDS, deadline - time.monotonic()))
 
     def close(self) -> None:
         """End the threads; answers that arrive in time are written."""
@@ -455,6 +468,9 @@ class Relay:
         self.quiesce()
         self._tables.stop()
 
+    def _is_busy(self) -> bool:
+        return any(box.flying for box in self.owed.outboxes.values())
+
     def _watchdog(self, now_ms: int) -> Notice | None:
         if self._progress_age is None:
             return watchdog(self._started_at_ms, now_ms, "the relay works; it does not cover the queries")
@@ -463,15 +479,9 @@ class Relay:
         return watchdog(self._started_at_ms, now_ms, "the queries progress and the relay works")
 
     def _call(self, send: Send) -> None:
-        lane = self._lanes.get(send.receiver)
-        if lane is None:
-            lane = self._lanes[send.receiver] = Lane(f"relay-{send.receiver}")
-        lane.submit(lambda: self._inbox.put(self._post(send)))
-
-    def _post(self, send: Send) -> Reply:
-        began = time.monotonic()
-        answer = call(self._receivers[send.receiver], send, self._wall_ms())
-        return Reply(send.receiver, answer, round((time.monotonic() - began) * 1000))
+        if send.receiver not in self._lanes:
+            self._lanes[send.receiver] = Lane(f"relay-{send.receiver}")
+        self._lanes[send.receiver].submit(lambda: self._inbox.put(call(self._receivers, send, self._wall_ms())))
 
     def _take(self, wait_seconds: float) -> None:
         """Wait for the first news, then take all."""
@@ -506,53 +516,27 @@ class Relay:
             return
         if self._follows_log and now.pace_ms >= self._followed_at_ms + self._settings.poll_seconds * 1000:
             self._wants_rows = True
-        self._take_rows(now)
+        found = self._reading.take(now.pace_ms)
+        if isinstance(found, list):
+            self._loop.handle(found, now)
+            self._on_read()
+        elif found is not None:
+            self._wants_rows = True
+            if isinstance(found, AlertLogError):
+                self._on_lost()
         if self._wants_rows and not self._reading.is_running():
             self._wants_rows = False  # before the read begins: a `look` meanwhile asks for another
             if not self._reading.start(self._rows.read, now.pace_ms):
                 self._wants_rows = True
             self._followed_at_ms = now.pace_ms
-            self._take_rows(now)
-
-    def _take_rows(self, now: Now) -> None:
-        has_ended, found = self._reading.take(now.pace_ms)
-        if not has_ended:
-            return
-        if isinstance(found, Exception):
-            self._wants_rows = True
-            if isinstance(found, AlertLogError):
-                self._on_lost()
-            return
-        self._loop.handle(found, now)
-        self._on_read()
 
 
-def call(receiver: Receiver, send: Send, now_ms: int) -> Answer:
+def call(receivers: Mapping[str, Receiver], send: Send, now_ms: int) -> Reply:
     """Call a receiver. If it raises, which it must not, the call has failed."""
-    to_call: Any = receiver
+    began = time.monotonic()
     try:
-        if send.acknowledgement is not None:
-            answer: Answer = to_call.acknowledge(send.notices[0], now_ms)
-        else:
-            answer = receiver.send(send.notices, now_ms)
+        answer = receivers[send.receiver].send(send.notices, now_ms)
     except Exception as error:
         log.error("receiver failed", receiver=send.receiver, error=type(error).__name__)
-        return Answer("RETRY", None, f"internal error in the receiver: {type(error).__name__}")
-    return answer
-
-
-def _pace(settings: OnCall) -> Pace:
-    return Pace(
-        *(
-            round(seconds * 1000)
-            for seconds in (
-                settings.resend_seconds,
-                settings.resolved_resend_seconds,
-                settings.backoff_min_seconds,
-                settings.backoff_max_seconds,
-                settings.auth_retry_seconds,
-                settings.delivery_failed_after_seconds,
-                settings.digest_seconds,
-            )
-        )
-    )
+        answer = Answer("RETRY", None, f"internal error in the receiver: {type(error).__name__}")
+    return Reply(send.receiver, answer, round((time.monotonic() - began) * 1000))

@@ -12,12 +12,13 @@ from conf.settings import Settings, SettingsError
 from schemas.tables import ALERTS
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
-from streaming.relay.notice import Notice
-from streaming.relay.outbox import EVERYBODY, Delivery
+from streaming.relay.notice import Clock, Notice
+from streaming.relay.outbox import EVERYBODY, Delivery, Pace
 from streaming.relay.receivers import make_receivers
-from streaming.relay.relay import DRAIN_SECONDS, NullListener, ProgressAge, Relay, RelayListener
+from streaming.relay.relay import DRAIN_SECONDS, ProgressAge, Relay, RelayListener, RelayLoop, make_owed
 from streaming.relay.silences import make_mutes
 from streaming.relay.tables import AlertRows, DeliveryLog, OperatorInput
+from streaming.text.times import wall_ms
 from streaming.warehouse.readable_rows import open_written
 
 log = structlog.get_logger()
@@ -26,12 +27,7 @@ HEALTHY_SECONDS = 60.0
 PAUSE_MOST_SECONDS = 60.0
 IDLE_SECONDS = 0.05
 
-WITHHELD = {
-    "SILENCED": "not notified: silenced by {}",
-    "INHIBITED": "not notified: inhibited by {}",
-    "LIMITED": "not notified: {}",
-    "NO_ROUTE": "not notified: {}",
-}
+WITHHELD = {"SILENCED": "silenced by ", "INHIBITED": "inhibited by "}
 
 
 class RelayThread:
@@ -60,7 +56,7 @@ class RelayThread:
         _check(settings)
         self._settings, self._progress_age = settings, progress_age
         self._follows_log, self._expects_canary = follows_log, expects_canary
-        self._listener, self._on_read = listener or NullListener(), on_read
+        self._listener, self._on_read = listener or RelayListener(), on_read
         self._stop = threading.Event()
         self._is_stale = threading.Event()
         self._is_up = threading.Event()
@@ -112,7 +108,7 @@ class RelayThread:
     def _wake(self) -> None:
         relay = self._relay
         if relay is not None:
-            relay.look_up()
+            relay.wake()
 
     def _supervise(self) -> None:
         while not self._stop.is_set():
@@ -206,29 +202,30 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     warehouse = settings.paths.warehouse
     receivers = make_receivers(settings.oncall)
     open_written(warehouse, ALERTS)
-    relay = Relay(
-        settings.oncall,
+    owed = make_owed(settings.oncall, receivers, make_mutes(settings.mutes))
+    RelayLoop(
+        owed,
         DeliveryLog(warehouse, may_write=False),
         OperatorInput(warehouse, may_write=False),
-        receivers,
-        mutes=make_mutes(settings.mutes),
+        Clock(wall_ms).now(),
+        Pace.of(settings.oncall),
     )
     rows = []
-    for name, box in relay.owed.outboxes.items():
+    for name, box in owed.outboxes.items():
         rows += [_row(name, delivery.notice, delivery.route, _why(delivery)) for delivery in box.owed()]
-        rows += [
-            _row(name, notice, "", "repeated: the receiver would resolve it otherwise") for notice in box.renewed()
-        ]
-    for notice, withheld in relay.owed.withheld():
-        rows.append(_row(EVERYBODY, notice, "", WITHHELD[withheld.outcome].format(withheld.reason)))
+        why = "repeated: the receiver would resolve it otherwise"
+        rows += [_row(name, notice, "", why) for notice in box.renewed()]
+    for notice, withheld in owed.withheld():
+        why = f"not notified: {WITHHELD.get(withheld.outcome, '')}{withheld.reason}"
+        rows.append(_row(EVERYBODY, notice, "", why))
     for receiver in receivers.values():
         receiver.close()
     return rows
 
 
 def _why(delivery: Delivery) -> str:
-    if delivery.acknowledgement is not None:
-        return f"acknowledged by {delivery.acknowledgement.acknowledged_by}"
+    if delivery.notice.status == "acknowledged":
+        return delivery.notice.reason or ""
     if not delivery.attempts:
         return "pending"
     return f"pending after {delivery.attempts} failed {'call' if delivery.attempts == 1 else 'calls'}"
@@ -237,7 +234,7 @@ def _why(delivery: Delivery) -> str:
 def _row(receiver: str, notice: Notice, route: str, why: str) -> dict[str, Any]:
     return {
         "receiver": receiver,
-        "status": notice.status,
+        "status": "resolved" if notice.status == "resolved" else "firing",
         "kind": notice.kind,
         "severity": notice.severity,
         "incident_id": notice.incident_id,

@@ -78,7 +78,6 @@ def add(
     Example: balancewatch silence add --match cluster=staging-* --match severity=warning,info --until 2026-12-01
     --owner ada --reason "load test" --dry-run
     """
-
     _check_format(format_)
     for flag, text in (("--owner", owner), ("--reason", reason)):
         if not text.strip() or len(text) > MOST_CHARACTERS:
@@ -114,7 +113,6 @@ def list_(
 
     Example: balancewatch silence list --format json
     """
-
     _check_format(format_)
     settings = load(paths={"warehouse": warehouse})
     now_ms = wall_ms()
@@ -138,7 +136,8 @@ def end(
 
     settings = load(paths={"warehouse": warehouse})
     now_ms = wall_ms()
-    found = next((one for one in _silences(settings.paths.warehouse) if one.silence_id == silence_id), None)
+    silences = OperatorInput(settings.paths.warehouse, may_write=False).read_silences() or []
+    found = next((one for one in silences if one.silence_id == silence_id), None)
     if found is None:
         fail(f"SILENCE_ID {silence_id!r} does not exist; `balancewatch silence list` lists the ids")
     if found.ends_at_ms <= now_ms:
@@ -147,14 +146,8 @@ def end(
     say(f"silence {silence_id} by {found.created_by} ended")
 
 
-def _silences(warehouse: Location) -> list[Silence]:
-
-    return OperatorInput(warehouse, may_write=False).read_silences() or []
-
-
 def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
     """Return the firing incidents that the silence covers; none without an alerts table."""
-
     try:
         rows = read_alerts(warehouse, Filter(state="FIRING"), current=True)
     except WarehouseError:
@@ -165,19 +158,16 @@ def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
 
 def _incident(warehouse: Location, text: str) -> dict[str, tuple[str, ...]]:
     """Return matchers of the incident with this id or prefix."""
-
     try:
         history = History(warehouse, [ALERTS])
-        (found,) = history.rows(
-            "SELECT * FROM alerts_now WHERE incident_id = $id", {"id": find_incident(history, text)}
-        )
+        query = "SELECT * FROM alerts_now WHERE incident_id = $id"
+        (found,) = history.rows(query, {"id": find_incident(history, text)})
     except (WarehouseError, UnknownIncidentError) as error:
         fail(str(error))
     return dict(incident_matchers(found))
 
 
 def _matchers(texts: list[str]) -> dict[str, tuple[str, ...]]:
-
     matchers: dict[str, tuple[str, ...]] = {}
     for text in texts:
         label, _, globs = text.partition("=")
@@ -185,10 +175,8 @@ def _matchers(texts: list[str]) -> dict[str, tuple[str, ...]]:
             fail(f"--match {text!r}: {label!r} is not a label; choose {', '.join(LABELS)}", code=2)
         patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
         if not patterns or len(globs) > MOST_PATTERN_CHARACTERS:
-            fail(
-                f"--match {text[:50]!r}: give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}=",
-                code=2,
-            )
+            what = f"give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}="
+            fail(f"--match {text[:50]!r}: {what}", code=2)
         for pattern in patterns if label in CLOSED else ():
             choose(f"--match {label}=", pattern, CLOSED[label])
         if label in matchers:
@@ -198,7 +186,6 @@ def _matchers(texts: list[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
-
     if (for_ is None) == (until is None):
         fail("give either --for, such as 2h, or --until, an ISO 8601 time", code=2)
     if for_ is not None:
@@ -218,7 +205,6 @@ def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
 
 
 def _row(one: Silence, now_ms: int) -> dict[str, Any]:
-
     return {
         "silence_id": one.silence_id,
         "state": "active" if one.is_active(now_ms) else "ended" if one.ends_at_ms <= now_ms else "scheduled",

@@ -83,21 +83,14 @@ def _instants(day: date, clock: time, zone: ZoneInfo) -> tuple[int, int]:
 
 
 def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:
-    return [_make(mute) for mute in settings]
-
-
-def _make(settings: MuteSettings) -> Mute:
-    matchers: Matchers = {
-        label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in settings.match.items()
-    }
-    return Mute(
-        settings.name or describe_matchers(matchers),
-        matchers,
-        frozenset(map(DAYS.index, settings.days)),
-        settings.from_,
-        settings.to,
-        ZoneInfo(settings.time_zone),
-    )
+    mutes = []
+    for mute in settings:
+        matchers: Matchers = {
+            label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in mute.match.items()
+        }
+        days, zone = frozenset(map(DAYS.index, mute.days)), ZoneInfo(mute.time_zone)
+        mutes.append(Mute(mute.name or describe_matchers(matchers), matchers, days, mute.from_, mute.to, zone))
+    return mutes
 
 
 class Silences:
@@ -135,9 +128,6 @@ class Silences:
         return pick_silence_throughout(self._all, notice.match_labels(), from_ms, until_ms)
 
 
-SILENCE_TEXTS = ("silence_id", "matchers", "created_by", "comment")
-
-
 @dataclass(frozen=True)
 class UnreadableSilence:
     """An unreadable row of the silences table, and why it is unreadable."""
@@ -151,26 +141,16 @@ class UnreadableSilence:
 
 def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], tuple[UnreadableSilence, ...]]:
     """Return the newest row of each silence_id; `rows` are oldest first."""
+    texts = ("silence_id", "matchers", "created_by", "comment")
     silences: list[Silence] = []
     unreadable: list[UnreadableSilence] = []
     for row in {row["silence_id"]: row for row in rows}.values():
         try:
-            silences.append(_silence(row))
+            need(row, texts)
+            matchers, span = read_matchers(row["matchers"]), (to_ms(row["starts_at"]), to_ms(row["ends_at"]))
+            silences.append(Silence(row["silence_id"], matchers, row["created_by"], row["comment"], *span))
         except UNREADABLE as error:
             say_left_out(SILENCES.name, row, error)
-            silence_id, matchers, created_by, comment = (str(row[name]) for name in SILENCE_TEXTS)
-            unreadable.append(UnreadableSilence(silence_id, matchers, created_by, comment, why(error)))
+            shown = {name: str(row[name]) for name in texts}
+            unreadable.append(UnreadableSilence(**shown, why=why(error)))
     return silences, tuple(unreadable)
-
-
-def _silence(row: Row) -> Silence:
-    need(row, ("silence_id", "created_by", "comment", "matchers"))
-    matchers = read_matchers(row["matchers"])
-    return Silence(
-        row["silence_id"],
-        matchers,
-        row["created_by"],
-        row["comment"],
-        to_ms(row["starts_at"]),
-        to_ms(row["ends_at"]),
-    )

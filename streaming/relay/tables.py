@@ -5,9 +5,9 @@ commit. The relay alone writes alert_deliveries; the commands write silences and
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,8 +48,6 @@ ALERT_COLUMNS = ("incident_id", "state", "changed_at")
 LOG_COLUMNS = ("incident_id", "receiver", "delivery_key", "status", "outcome", "delivered_at")
 PAST_COLUMNS = (*LOG_COLUMNS, "reason", "route", "attempt", "batch_id")
 
-Read = TypeVar("Read")
-
 TABLE_ERRORS = (DeltaError, BaseError, OSError, pa.ArrowException, BalancewatchError)
 """What an access to a table raises if the table is damaged, away, or full."""
 
@@ -76,9 +74,10 @@ class DeliveryLog:
     """The alerts and their deliveries. Missing tables are created, unless `may_write` is false."""
 
     def __init__(self, warehouse: Location, *, may_write: bool = True) -> None:
+        """Raises TableAccessError."""
         self._may_write = may_write
-        self._deliveries = _Log(warehouse, ALERT_DELIVERIES, may_write)
-        self._alerts = _Log(warehouse, ALERTS, may_write)
+        self._deliveries = _Log(warehouse, ALERT_DELIVERIES, may_write).opened()
+        self._alerts = _Log(warehouse, ALERTS, may_write).opened()
         self._appends = 0
 
     def read_history(self, receivers: Collection[str], renewed_since_ms: int, now_ms: int) -> History:
@@ -212,34 +211,35 @@ class OperatorInput:
 
     def __init__(self, warehouse: Location, *, may_write: bool = True) -> None:
         self.unreadable: tuple[UnreadableSilence, ...] = ()
-        self._silences = _Lazy(warehouse, SILENCES, may_write)
-        self._acknowledgements = _Lazy(warehouse, ACKNOWLEDGEMENTS, may_write)
+        self._silences = _Log(warehouse, SILENCES, may_write)
+        self._acknowledgements = _Log(warehouse, ACKNOWLEDGEMENTS, may_write)
 
     def read_silences(self) -> list[Silence] | None:
         """Return the newest row of each silence; None if nothing has changed since the last call.
 
         Unreadable rows silence nothing and are in `unreadable`. Raises TableAccessError.
         """
-
-        def read(log: "_Log") -> list[Silence]:
-            rows = log.read(SILENCES.names).sort_by("changed_at")
-            silences, self.unreadable = read_silences(each_of(rows))
-            return silences
-
-        return self._silences.read_changed(read)
+        rows = self._silences.read_changed("changed_at")
+        if rows is None:
+            return None
+        silences, self.unreadable = read_silences(each_of(rows))
+        return silences
 
     def read_acknowledgements(self) -> list[Acknowledgement] | None:
         """Return all of them; None if nothing has changed since the last call. Raises TableAccessError."""
 
-        def read(log: "_Log") -> list[Acknowledgement]:
-            rows = log.read(ACKNOWLEDGEMENTS.names).sort_by("acknowledged_at")
-            return read_rows(ACKNOWLEDGEMENTS.name, rows, _acknowledgement)
+        def read(row: Row) -> Acknowledgement:
+            need(row, ("incident_id", "acknowledged_by", "note"))
+            return Acknowledgement(
+                row["incident_id"], row["acknowledged_by"], row["note"], to_ms(row["acknowledged_at"])
+            )
 
-        return self._acknowledgements.read_changed(read)
+        rows = self._acknowledgements.read_changed("acknowledged_at")
+        return None if rows is None else read_rows(ACKNOWLEDGEMENTS.name, rows, read)
 
     def add_silence(self, silence: Silence, now_ms: int) -> None:
         """Append a silence, or the newest row of a known one, later than the others however the clock was set."""
-        log = self._silences.open()
+        log = self._silences.opened()
         log.version()
         known = log.read(["silence_id", "changed_at"], pc.field("silence_id") == silence.silence_id)
         newest = pc.max(known["changed_at"]).as_py()
@@ -261,12 +261,7 @@ class OperatorInput:
             "note": given.note,
             "acknowledged_at": given.at_ms,
         }
-        self._acknowledgements.open().append([row], 0)
-
-
-def _acknowledgement(row: Row) -> Acknowledgement:
-    need(row, ("incident_id", "acknowledged_by", "note"))
-    return Acknowledgement(row["incident_id"], row["acknowledged_by"], row["note"], to_ms(row["acknowledged_at"]))
+        self._acknowledgements.opened().append([row], 0)
 
 
 class AlertRows:
@@ -295,7 +290,12 @@ class AlertRows:
         """Return the rows of new files. Raises AlertLogError if the log or a file is gone."""
         catch_up(self._table)
         newest = int(self._table.version())
-        new = [file for version in range(self.version + 1, newest + 1) for file in self._appended(version)]
+        new: list[str] = []
+        for version in range(self.version + 1, newest + 1):
+            commit = read_commit(self._path, version)
+            if commit is None:
+                raise AlertLogError(f"version {version} of the alerts table is no longer in its log")
+            new += commit.appended
         transitions: list[Transition] = []
         if new:
             dataset = self._table.to_pyarrow_dataset()
@@ -308,30 +308,32 @@ class AlertRows:
         self.version = newest
         return transitions
 
-    def _appended(self, version: int) -> tuple[str, ...]:
-        commit = read_commit(self._path, version)
-        if commit is None:
-            raise AlertLogError(f"version {version} of the alerts table is no longer in its log")
-        return commit.appended
-
 
 class _Log:
-    """One append-only table; if it may not be written it may be missing, and is then empty."""
+    """One append-only table, opened at its first use; if it may not be written it may be missing, and is then empty."""
 
     def __init__(self, warehouse: Location, contract: Table, may_write: bool) -> None:
-        self._contract = contract
-        self._table: DeltaTable | None
+        self._warehouse, self._contract, self._may_write = warehouse, contract, may_write
+        self._path = table_path(warehouse, contract.name)
+        self._table: DeltaTable | None = None
         self._appender: Appender | None = None
+        self._read_version: int | None = None
+        self._failure: tuple[str, TableAccessError] | None = None
+
+    def opened(self) -> Self:
+        """Open the table, unless it is open. Raises TableAccessError."""
         try:
-            if may_write:
-                self._table = open_table(warehouse, contract)
-                self._appender = Appender(table_path(warehouse, contract.name), self._table)
-            else:
-                self._table = open_written(warehouse, contract)
+            if self._table is None and self._may_write:
+                self._table = open_table(self._warehouse, self._contract)
+                self._appender = Appender(self._path, self._table)
+            elif self._table is None:
+                self._table = open_written(self._warehouse, self._contract)
         except NotWrittenError:
-            self._table = None
+            pass
         except TABLE_ERRORS as error:
-            raise access_error(table_path(warehouse, contract.name), error) from error
+            self._table = None
+            raise access_error(self._path, error) from error
+        return self
 
     def version(self) -> int:
         """Return the newest version, which later reads are of; -1 of a missing table."""
@@ -345,6 +347,19 @@ class _Log:
         if self._table is None:
             return arrow_schema(self._contract).empty_table().select(list(columns))
         return read_files(self._contract, self._table, columns, wanted)
+
+    def read_changed(self, order: str) -> pa.Table | None:
+        """Return all rows by this time; None if nothing has changed. After a failure the table is opened anew."""
+        try:
+            version = self.opened().version()
+            rows = None if version == self._read_version else self.read(self._contract.names).sort_by(order)
+        except TABLE_ERRORS as error:
+            self._table = self._read_version = None
+            if self._failure is None or self._failure[0] != str(error):
+                self._failure = str(error), access_error(self._path, error)
+            raise self._failure[1] from error
+        self._read_version, self._failure = version, None
+        return rows
 
     def append(self, rows: Sequence[dict[str, Any]], batch_id: int, transaction: Transaction | None = None) -> None:
         """Append in one commit. Raises RuntimeError if the table may not be written."""
@@ -360,33 +375,3 @@ class _Log:
     def transaction_version(self, app_id: str) -> int | None:
         known = None if self._table is None else self._table.transaction_version(app_id)
         return None if known is None else int(known)
-
-
-class _Lazy:
-    """A table that is opened at its first use and after a failure, so that a damaged one stops no other."""
-
-    def __init__(self, warehouse: Location, contract: Table, may_write: bool) -> None:
-        self._warehouse, self._contract, self._may_write = warehouse, contract, may_write
-        self._log: _Log | None = None
-        self._read_version: int | None = None
-        self._failure: tuple[str, TableAccessError] | None = None
-
-    def open(self) -> _Log:
-        if self._log is None:
-            self._log = _Log(self._warehouse, self._contract, self._may_write)
-        return self._log
-
-    def read_changed(self, read: Callable[[_Log], Read]) -> Read | None:
-        try:
-            log = self.open()
-            version = log.version()
-            if version == self._read_version:
-                return None
-            found = read(log)
-        except TABLE_ERRORS as error:
-            self._log, self._read_version = None, None
-            if self._failure is None or self._failure[0] != str(error):
-                self._failure = str(error), access_error(table_path(self._warehouse, self._contract.name), error)
-            raise self._failure[1] from error
-        self._read_version, self._failure = version, None
-        return found

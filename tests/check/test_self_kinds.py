@@ -77,7 +77,7 @@ ALERTS = (
         [data_loss.Loss("rocketmq.pulls", 0, 5, data_loss.Span(7, 9))],
     ),
     own_alerts.delivery_failed("am[0]", "unreachable", 3),
-    own_alerts.alerts_limited(own_alerts.Limited("prod", "starved_queue", 4, 100, "warning")),
+    own_alerts.alerts_limited("prod", "starved_queue", 4, 100, "warning"),
     own_alerts.canary_lost(),
 )
 ROWS = {alert.kind: SelfAlerts().open(alert, NOW_MS) for alert in ALERTS}

@@ -8,6 +8,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +16,11 @@ import pyarrow as pa
 
 from schemas.tables import ALERT_DELIVERIES, ALERTS, Table
 from streaming.relay.notice import Notice, Now, Transition, read_transition
-from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send, Traits
+from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send
 from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import watchdog
-from streaming.relay.receivers.posting import Answer
-from streaming.relay.relay import NullListener, RelayLoop, Reply
+from streaming.relay.receivers.posting import Answer, Traits
+from streaming.relay.relay import RelayLoop, Reply, run_now
 from streaming.relay.tables import ALERT_COLUMNS, LOG_COLUMNS, History, read_pasts, split_completed
 from streaming.warehouse.rows import arrow_table
 from udfs.alerts.routing import Route, pick_watchdog_receivers
@@ -76,9 +77,9 @@ class Scripted:
         return [
             (at_ms, notice)
             for at_ms, send, answer in self.calls
-            if answer.verdict == "DELIVERED" and not send.is_renewal and send.acknowledgement is None
+            if answer.verdict == "DELIVERED" and not send.is_renewal
             for notice in send.notices
-            if notice.key not in answer.refused
+            if notice.key not in answer.refused and notice.status != "acknowledged"
         ]
 
     def keys(self) -> list[str]:
@@ -142,8 +143,10 @@ class Stage:
         limit: int = 100,
         seed: int = 0,
         mutes: Sequence[Quiet] = (),
+        write_ms: int = 0,
     ) -> None:
         self.receivers = receivers
+        self.write_ms = write_ms
         self.routes = list(routes) if routes is not None else [Route("all", tuple(receivers))]
         self.pace, self.limit, self.mutes = pace or Pace(), limit, mutes
         self.now_ms = START_MS
@@ -152,6 +155,7 @@ class Stage:
         self.is_alive = True
         self._rng = random.Random(seed)
         self._flying: list[tuple[int, int, Reply]] = []
+        self._writes: list[tuple[int, Future[Any], Callable[[], Any]]] = []
         self._numbers = itertools.count()
         self._unseen: list[Transition] = []
         self.watch_age_ms: int | None = 0
@@ -191,6 +195,9 @@ class Stage:
 
     def step(self) -> None:
         """Once through the relay's loop, at this moment."""
+        while self._writes and self._writes[0][0] <= self.now_ms:
+            _, future, act = self._writes.pop(0)
+            future.set_result(act())
         while self._flying and self._flying[0][0] <= self.now_ms:
             self._loop.handle(heapq.heappop(self._flying)[2], self.now)
         self._loop.handle(self._unseen, self.now)
@@ -211,6 +218,7 @@ class Stage:
         """kill -9: what the relay knew is gone, answers on the way too; the tables and the receivers stay."""
         self.is_alive = False
         self._flying.clear()
+        self._writes.clear()
         self._unseen.clear()
 
     def restart(self) -> None:
@@ -236,14 +244,22 @@ class Stage:
             ),
             self.tables,
             self.people,
-            self._call,
-            NullListener(),
             self.now,
+            self.pace,
+            call=self._call,
+            poll_ms=POLL_MS,
             watchers=pick_watchdog_receivers(self.routes),
             watchdog=self._watchdog,
-            poll_ms=POLL_MS,
-            resolved_resend_ms=self.pace.resolved_resend_ms,
+            submit=self._submit,
         )
+
+    def _submit(self, act: Callable[[], Any]) -> Future[Any]:
+        """Read at once; write after `write_ms`."""
+        if not self.write_ms or act != self._loop._append:
+            return run_now(act)
+        future: Future[Any] = Future()
+        self._writes.append((self.now_ms + self.write_ms, future, act))
+        return future
 
     def _call(self, send: Send) -> None:
         receiver = self.receivers[send.receiver]
@@ -257,8 +273,7 @@ class Stage:
 
     def _next_ms(self) -> int:
         times = [self.now_ms + (self._loop.wait_ms(self.now_ms) if self.is_alive else POLL_MS)]
-        if self._flying:
-            times.append(self._flying[0][0])
+        times += [waiting[0][0] for waiting in (self._flying, self._writes) if waiting]
         return max(self.now_ms + 1, round(min(times)))
 
 

@@ -39,18 +39,8 @@ def write(settings: Settings) -> Write:
     return write
 
 
-class Seen:
-    """The alerts that were handed over, in their order."""
-
-    def __init__(self) -> None:
-        self.transitions: list[Transition] = []
-
-    def __call__(self, transitions: list[Transition]) -> None:
-        self.transitions += transitions
-
-    @property
-    def names(self) -> list[str]:
-        return [transition.notice.alert_id for transition in self.transitions]
+def names(transitions: list[Transition]) -> list[str]:
+    return [transition.notice.alert_id for transition in transitions]
 
 
 def take(new: AlertRows, batch: WrittenBatch) -> list[Transition]:
@@ -76,64 +66,64 @@ def refuse_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_files_that_came_since_are_read_and_each_once(settings: Settings, write: Write) -> None:
-    seen = Seen()
+    seen: list[Transition] = []
     write(firing("a"))
     new = AlertRows(settings.paths.warehouse, 1)
-    seen(new.read())
-    assert (seen.names, new.version) == ([], 1)
+    seen += new.read()
+    assert (names(seen), new.version) == ([], 1)
     write(firing("b"))
     write(firing("c"))
-    seen(new.read())
-    seen(new.read())
-    assert (sorted(seen.names), new.version) == (["b", "c"], 3)
+    seen += new.read()
+    seen += new.read()
+    assert (sorted(names(seen)), new.version) == (["b", "c"], 3)
 
 
 def test_a_batch_that_is_the_next_version_is_taken_without_a_look_at_the_table(
     settings: Settings, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, first = Seen(), write(firing("a"))
+    first = write(firing("a"))
+    seen: list[Transition] = []
     new = AlertRows(settings.paths.warehouse, 0)
     refuse_reads(monkeypatch)
-    seen(take(new, first))
-    seen(take(new, write(firing("b"), firing("c"))))
-    assert (seen.names, new.version) == (["a", "b", "c"], 2)
+    seen += take(new, first)
+    seen += take(new, write(firing("b"), firing("c")))
+    assert (names(seen), new.version) == (["a", "b", "c"], 2)
 
 
 def test_what_is_handed_over_is_to_the_letter_what_the_table_has(settings: Settings, write: Write) -> None:
     """Out-of-range times too: a notice with another time would have another key and be notified twice."""
-    handed, read = Seen(), Seen()
     batch = write(firing("a"), alert_row("b", "FIRING", 10**17), alert_row("c", "FIRING", -5, queues=["x:0", "x:1"]))
-    handed(take(AlertRows(settings.paths.warehouse, 0), batch))
-    read(AlertRows(settings.paths.warehouse, 0).read())
-    assert handed.transitions == read.transitions
-    assert len(read.transitions) == 3
+    handed = take(AlertRows(settings.paths.warehouse, 0), batch)
+    read = AlertRows(settings.paths.warehouse, 0).read()
+    assert handed == read
+    assert len(read) == 3
 
 
 def test_what_another_has_written_in_between_is_read_and_everything_once(settings: Settings, write: Write) -> None:
-    seen = Seen()
+    seen: list[Transition] = []
     new = AlertRows(settings.paths.warehouse, 0)
     append_rows(DeltalakeWriter(settings.paths.warehouse), {"alerts": [firing("quality")]}, "another", 7)
     batches = [write(firing("a")), write(firing("b"))]
     for batch in batches:
-        seen(take(new, batch))
-    assert (seen.names, new.version) == (["quality", "a", "b"], 3)
+        seen += take(new, batch)
+    assert (names(seen), new.version) == (["quality", "a", "b"], 3)
 
 
 def test_a_batch_that_runs_again_hands_over_what_the_table_has_of_it(settings: Settings, write: Write) -> None:
     """Under other rules it may have other rows, which the table skips."""
-    seen = Seen()
+    seen: list[Transition] = []
     new = AlertRows(settings.paths.warehouse, 0)
     write(firing("a"), batch_id=50)
     again = write(firing("other"), batch_id=50)
     assert "alerts" not in again.versions
-    seen(take(new, again))
-    seen(take(new, again))
-    assert seen.names == ["a"]
+    seen += take(new, again)
+    seen += take(new, again)
+    assert names(seen) == ["a"]
 
 
 def test_what_maintenance_writes_anew_is_not_new(settings: Settings, write: Write) -> None:
     """Compacted rows and rows that a deletion left are not handed over again; what was appended meanwhile is, once."""
-    seen = Seen()
+    seen: list[Transition] = []
     write(firing("a"))
     write(firing("gone"))
     new = AlertRows(settings.paths.warehouse, 2)
@@ -143,9 +133,9 @@ def test_what_maintenance_writes_anew_is_not_new(settings: Settings, write: Writ
     table.optimize.compact()
     table.delete("alert_id = 'gone'")
     last = write(firing("c"))
-    seen(take(new, last))
-    seen(new.read())
-    assert sorted(seen.names) == ["b", "c"]
+    seen += take(new, last)
+    seen += new.read()
+    assert sorted(names(seen)) == ["b", "c"]
 
 
 def test_a_log_that_no_longer_says_what_is_new_is_an_error_and_not_a_guess(settings: Settings, write: Write) -> None:

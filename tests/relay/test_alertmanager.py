@@ -80,13 +80,6 @@ def test_empty_labels_are_left_out_and_half_characters_replaced() -> None:
     assert "topic" not in notified
 
 
-def test_a_row_without_labels_is_notified_by_its_columns() -> None:
-    """Rows older than the column have null there."""
-    old = notice(labels={}, topic="orders")
-    assert only(alerts([old], NOW_MS, LEASE_MS))["labels"]["topic"] == "orders"
-    assert "client_id" not in only(alerts([old], NOW_MS, LEASE_MS))["labels"]
-
-
 def test_what_changes_during_an_incident_is_no_label() -> None:
     before, after = notice(), notice(queues=("broker-b:0",), cause="frozen_client", summary="Other words.")
     assert only(alerts([before], NOW_MS, LEASE_MS))["labels"] == only(alerts([after], NOW_MS + 9, LEASE_MS))["labels"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from conf.oncall import CANARY
@@ -82,15 +83,14 @@ def test_without_its_receiver_nobody_is_notified() -> None:
     assert pager.notified() == []
 
 
-def test_it_arrives_and_remembers_when() -> None:
-    receiver = CanaryReceiver()
-    assert receiver.delivered_at_ms is None
+def test_its_arrival_is_logged_with_its_latency() -> None:
     stage = Stage({CANARY: (nest := Scripted())})
     stage.write(*sung(1))
     stage.run(5)
-    for _, send, _ in nest.calls:
-        assert receiver.send(send.notices, 7).verdict == "DELIVERED"
-    assert receiver.delivered_at_ms == 7
+    with capture_logs() as logs:
+        for _, send, _ in nest.calls:
+            assert CanaryReceiver().send(send.notices, START_MS + 7_000).verdict == "DELIVERED"
+    assert [(line["event"], line["seconds"]) for line in logs] == [("canary delivered", 7.0)]
 
 
 def steps(book: RelayAlerts, *at_ms: int) -> list[tuple[int, str]]:

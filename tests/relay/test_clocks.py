@@ -1,13 +1,12 @@
 """The wall clock set back and forward while a relay works: nothing waits for it, and what is written goes by it."""
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming.relay.notice import Clock, Now
-from streaming.relay.outbox import Traits
+from streaming.relay.receivers.posting import Traits
 from streaming.relay.tables import OperatorInput
 from streaming.text.times import wall_ms
 from tests.relay.fakes import FakeServer
@@ -124,12 +123,6 @@ def test_what_a_silence_keeps_quiet_after_the_clock_was_set_back_is_notified_at_
     assert receiver.notified() == []
     stage.run(700)
     assert receiver.notified() == ["m firing"]
-
-
-@pytest.fixture
-def hook() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
 
 
 @each_step

@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from streaming.relay.outbox import Send, Traits
-from streaming.relay.receivers.posting import Answer
+from streaming.relay.outbox import Send
+from streaming.relay.receivers.posting import Answer, Traits
 from streaming.relay.silences import Mute
 from streaming.text.times import to_time
 from tests.relay.stage import BAD_KEY, BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row, expected_of
@@ -75,7 +75,7 @@ def test_every_receiver_gets_every_notified_transition_in_order_and_twice_only_w
 ) -> None:
     rng = random.Random(seed)
     receivers = {name: moody(rng) for name in ("a", "b", "c")[: rng.randint(1, 3)]}
-    stage = Stage(receivers, seed=seed)
+    stage = Stage(receivers, seed=seed, write_ms=rng.choice((0, 700, 5_000)))
     seconds = rng.choice((20, 600))
     rows = [row for name in "mnopq" for row in random_incident(name, rng, seconds)]
     rows.sort(key=lambda row: row["changed_at"])
@@ -151,7 +151,8 @@ def test_nothing_is_notified_that_is_silenced_muted_explained_or_over_the_limit(
     rng = random.Random(seed)
     limit = rng.randint(1, 4)
     receivers = {"a": moody(rng), "b": Scripted()}
-    stage = Stage(receivers, seed=seed, limit=limit, mutes=random_mutes(rng))
+    write_ms = rng.choice((0, 700, 5_000))
+    stage = Stage(receivers, seed=seed, limit=limit, mutes=random_mutes(rng), write_ms=write_ms)
     rows = [row for name in "mnopqrs" for row in random_incident(name, rng, 300)]
     rows.sort(key=lambda row: row["changed_at"])
     for number, row in enumerate(rows):

@@ -36,7 +36,7 @@ SENT = {
     "feishu": json_bytes(feishu.message([ODD, OVER], NOW_MS, BOARD)),
     "webhook": json_bytes(webhook.message([ODD, OVER], NOW_MS, "hook", BOARD)),
     "alertmanager": json_bytes(alertmanager.alerts([ODD, OVER], NOW_MS, 240_000, None, BOARD)),
-    "pagerduty": pagerduty.event(ODD, "trigger", "key", BOARD),
+    "pagerduty": pagerduty.event(ODD, "key", BOARD),
 }
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from streaming.relay.outbox import Acknowledgement, Traits
+from streaming.relay.outbox import Acknowledgement
+from streaming.relay.receivers.posting import Traits
 from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Silence
@@ -64,24 +65,27 @@ def test_what_an_incident_explains_is_notified_only_when_that_is_over() -> None:
     assert pager.notified() == ["m firing"]
 
 
-def test_what_was_notified_and_is_explained_later_is_followed_to_its_end() -> None:
-    stage, pager = stage_of()
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, inhibited_by="cause-1", queues=[]))
-    stage.run(5)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms, inhibited_by="cause-1"))
-    stage.run(5)
-    assert pager.notified() == ["m firing", "m resolved"]
+INHIBITED = {"inhibited_by": "cause-1"}
+TWO_QUEUES = {"queues": ["broker-a:0", "broker-a:1"]}
 
 
-def test_a_suppressed_alert_that_ends_is_never_notified() -> None:
+@pytest.mark.parametrize(
+    ("rows", "notified"),
+    [
+        ([("FIRING", {}), ("FIRING", INHIBITED | {"queues": []}), ("RESOLVED", INHIBITED)], ["firing", "resolved"]),
+        ([("FIRING", INHIBITED), ("RESOLVED", {})], []),
+        ([("FIRING", {}), ("FIRING", TWO_QUEUES), ("FIRING", {})], ["firing"]),
+        ([("FIRING", {}), ("FIRING", TWO_QUEUES), ("RESOLVED", {})], ["firing", "resolved"]),
+    ],
+    ids=["inhibited once notified", "inhibited until its end", "queues as notified", "ends before its queues settle"],
+)
+def test_the_rows_of_an_incident_decide_what_is_notified(rows: list[tuple[str, Row]], notified: list[str]) -> None:
     stage, pager = stage_of()
-    stage.write(alert_row("m", "FIRING", stage.now_ms, inhibited_by="cause-1"))
-    stage.run(5)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(5)
-    assert pager.calls == []
+    for state, columns in rows:
+        stage.write(alert_row("m", state, stage.now_ms, **columns))
+        stage.run(5)
+    stage.run(3_600)
+    assert [notice.status for _, notice in pager.took()] == notified
 
 
 @pytest.mark.parametrize("crashes", [False, True])
@@ -297,8 +301,8 @@ def test_an_acknowledgement_reaches_once_each_receiver_that_can_note_it_even_acr
     stage.crash()
     stage.restart()
     stage.run(60)
-    words = [send.acknowledgement for _, send, _ in pager.calls if send.acknowledgement]
-    assert [(word.incident_id, word.acknowledged_by) for word in words] == [(incident, "ada")]
+    words = [send.notices[0] for _, send, _ in pager.calls if send.notices[0].status == "acknowledged"]
+    assert [(word.incident_id, word.reason) for word in words] == [(incident, "acknowledged by ada")]
     assert [(row["receiver"], row["state"]) for row in stage.log if row["status"] == "acknowledged"] == [
         ("pager", "ACKNOWLEDGED")
     ]

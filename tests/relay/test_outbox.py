@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from streaming.relay.outbox import Pace, Send, Traits
-from streaming.relay.receivers.posting import Answer
+from streaming.relay.outbox import Pace, Send
+from streaming.relay.receivers.posting import Answer, Traits
 from tests.relay.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Row, Scripted, Stage, alert_row
 
 
@@ -180,7 +180,7 @@ def test_what_is_over_is_notified_again_for_fifteen_minutes_and_then_forgotten()
     resolved = [at_ms for at_ms, send, _ in manager.calls if send.notices[0].status == "resolved"]
     assert 15 <= len(resolved) <= 17
     assert resolved[-1] <= START_MS + 900_000 + 61_000
-    assert stage.owed.outboxes["am[0]"].wake_at_ms() is None
+    assert stage.owed.outboxes["am[0]"].wake_at_ms(stage.owed.decided) is None
 
 
 def test_a_relay_that_starts_again_renews_what_is_open_at_once() -> None:
@@ -353,7 +353,7 @@ def test_an_end_that_a_leased_receiver_chokes_on_is_given_up_for_the_next_incide
     stage.run(5)
     stage.write(incident(1, "RESOLVED", stage.now_ms))
     stage.run(60)
-    stage.now_ms = stage.owed.outboxes["am[0]"].wake_at_ms() or 0
+    stage.now_ms = stage.owed.outboxes["am[0]"].wake_at_ms(stage.owed.decided) or 0
     stage.write(incident(2, "FIRING", stage.now_ms))
     stage.run(60)
     assert all(len(send.notices) == 1 for _, send, _ in choking.calls)

@@ -19,7 +19,7 @@ def test_an_incident_opens_once_is_acknowledged_and_closes() -> None:
     with FakePagerDuty() as vendor, closing(PagerDuty("pager", ROUTING_KEY, url=vendor.url)) as pager:
         answers = [pager.send([notified], NOW_MS), pager.send([notice(queues=("broker-b:1",))], NOW_MS)]
         opened = dict(vendor.opened)
-        answers.append(pager.acknowledge(notified, NOW_MS))
+        answers.append(pager.send([notice(status="acknowledged")], NOW_MS))
         acknowledged = set(vendor.acknowledged)
         answers.append(pager.send([notice(status="resolved")], NOW_MS))
         assert [answer.code for answer in answers] == [202] * 4
@@ -64,9 +64,7 @@ def test_when_throttled_it_waits_for_minutes_at_least() -> None:
 
 
 def test_the_event_reports_where_what_and_why() -> None:
-    notified = json.loads(
-        event(notice(evidence={"addrs": ["10.0.0.1:1"]}), "trigger", ROUTING_KEY, Links("https://board/"))
-    )
+    notified = json.loads(event(notice(evidence={"addrs": ["10.0.0.1:1"]}), ROUTING_KEY, Links("https://board/")))
     payload = notified["payload"]
     link = f"https://board/incident?id={notified['dedup_key']}"
     assert (notified["links"][0]["href"], notified["client_url"]) == (link, link)
@@ -78,12 +76,12 @@ def test_the_event_reports_where_what_and_why() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [("critical", "critical"), ("info", "info"), ("disaster", "error")])
 def test_a_severity_it_does_not_know_is_an_error(ours: str, theirs: str) -> None:
-    notified = json.loads(event(notice(severity=ours), "trigger", ROUTING_KEY))
+    notified = json.loads(event(notice(severity=ours), ROUTING_KEY))
     assert notified["payload"]["severity"] == theirs
 
 
 def test_a_long_summary_is_cut_at_1024_characters_of_any_script() -> None:
-    notified = json.loads(event(notice(summary="队" * 3_000), "trigger", ROUTING_KEY))
+    notified = json.loads(event(notice(summary="队" * 3_000), ROUTING_KEY))
     assert notified["payload"]["summary"] == "队" * 1_023 + "…"
 
 

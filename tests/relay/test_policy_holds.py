@@ -1,8 +1,10 @@
 """Reasons that withhold a notification, and their end: no route, causes that only the log has, silences, receivers."""
 
 import pytest
+from structlog.testing import capture_logs
 
-from streaming.relay.outbox import Acknowledgement, Traits
+from streaming.relay.outbox import Acknowledgement
+from streaming.relay.receivers.posting import Traits
 from tests.relay.stage import START_MS, Scripted, Stage, alert_row
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Silence
@@ -120,7 +122,7 @@ def test_an_acknowledgement_of_what_is_not_notified_yet_is_applied_when_it_is(cr
         stage.crash()
         stage.restart()
     stage.run(60)
-    assert [send.acknowledgement is not None for _, send, _ in pager.calls] == [False, True]
+    assert [send.notices[0].status for _, send, _ in pager.calls] == ["firing", "acknowledged"]
 
 
 def test_one_held_back_that_flaps_ends_the_count_of_the_rest_only_after_a_minute_without() -> None:
@@ -139,3 +141,32 @@ def test_one_held_back_that_flaps_ends_the_count_of_the_rest_only_after_a_minute
     assert len(pager.notified()) == 3
     stage.run(20)
     assert pager.took()[-1][1].status == "resolved"
+
+
+@pytest.mark.parametrize("dies_after_s", [1, 4, 7, 11])
+def test_a_relay_that_dies_while_the_log_is_slow_leaves_no_incident_open_at_a_receiver(dies_after_s: int) -> None:
+    """Without its record the next relay would withhold the incident, and so its end."""
+    pager = Scripted()
+    stage = Stage({"pager": pager}, write_ms=3_000)
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(dies_after_s)
+    assert len(pager.calls) == (dies_after_s > 3)
+    stage.crash()
+    stage.silence(silence(3_600))
+    stage.restart()
+    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
+    stage.run(60)
+    notified = dict.fromkeys(pager.notified())
+    assert [*notified] == (["m firing", "m resolved"] if dies_after_s > 3 else [])
+
+
+def test_a_log_that_hangs_delays_a_page_by_ten_seconds() -> None:
+    pager = Scripted()
+    stage = Stage({"pager": pager}, write_ms=600_000)
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    with capture_logs() as logs:
+        stage.run(30)
+    assert [at_ms - START_MS for at_ms, _, _ in pager.calls] == [10_000]
+    assert [(line["event"], line["error"]) for line in logs] == [
+        ("delivery log not written, notifications continue", "not finished within 10 s")
+    ]

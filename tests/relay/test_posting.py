@@ -38,24 +38,16 @@ def poster(vendor: FakeServer) -> Iterator[Poster]:
     made.close()
 
 
+MEANINGS = {
+    "DELIVERED": (200, 202, 204),
+    "REFUSED": (301, 307, 400, 404, 413),
+    "BAD_KEY": (401, 403),
+    "RETRY": (408, 429, 500, 503),
+}
+
+
 @pytest.mark.parametrize(
-    ("code", "verdict"),
-    [
-        (200, "DELIVERED"),
-        (202, "DELIVERED"),
-        (204, "DELIVERED"),
-        (301, "REFUSED"),
-        (307, "REFUSED"),
-        (400, "REFUSED"),
-        (401, "BAD_KEY"),
-        (403, "BAD_KEY"),
-        (404, "REFUSED"),
-        (408, "RETRY"),
-        (413, "REFUSED"),
-        (429, "RETRY"),
-        (500, "RETRY"),
-        (503, "RETRY"),
-    ],
+    ("code", "verdict"), [(code, verdict) for verdict, codes in MEANINGS.items() for code in codes]
 )
 def test_each_status_has_one_meaning(vendor: FakeServer, poster: Poster, code: int, verdict: str) -> None:
     vendor.script(Reply(code, headers={"Location": "/elsewhere"}))

@@ -1,7 +1,6 @@
 """The relay on real Delta tables and a real webhook over HTTP: what arrives, what is logged, and after a restart."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from streaming.relay.notice import Transition, read_transition
 from streaming.relay.outbox import Send
 from streaming.relay.own_alerts import canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
-from streaming.relay.receivers.posting import Answer
+from streaming.relay.receivers.posting import Answer, Traits
 from streaming.relay.relay import Relay, call
 from streaming.relay.tables import DeliveryLog, OperatorInput
 from streaming.self_monitoring.self_alerts import SelfAlerts
@@ -80,12 +79,6 @@ class Scene:
 
 def notified(hook: FakeServer) -> list[tuple[str, str]]:
     return [(one["fingerprint"], one["status"]) for request in hook.received for one in request.fields["alerts"]]
-
-
-@pytest.fixture
-def hook() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -186,21 +179,6 @@ def test_a_relay_that_expects_no_canary_leaves_the_lost_one_to_the_relay_that_do
     assert [row["state"] for row in rows if row["kind"] == "canary_lost"] == ["FIRING"]
 
 
-def test_a_receiver_whose_address_is_wrong_is_notified_to_the_others(tmp_path: Path) -> None:
-    with FakeServer() as moved, FakeServer() as well:
-        receivers = [
-            {"name": "moved", "type": "webhook", "url": moved.url},
-            {"name": "well", "type": "webhook", "url": well.url},
-        ]
-        routes = [{"name": "all", "receivers": ["moved", "well"]}]
-        scene = Scene(tmp_path, settings_of("", receivers=receivers, routes=routes))
-        moved.script(Reply(404), Reply(404))
-        scene.write(alert_row("m", "FIRING", START_MS))
-        scene.deliver()
-        summaries = [one["annotations"]["summary"] for r in well.received for one in r.fields["alerts"]]
-        assert "Receiver moved rejects alerts; they are not retried." in summaries
-
-
 def test_a_relay_that_could_deliver_nothing_leaves_everything_to_the_next(scene: Scene, hook: FakeServer) -> None:
     hook.script(*[Reset()] * 3, Reply(503))
     scene.write(alert_row("m", "FIRING", START_MS), alert_row("m", "RESOLVED", START_MS + 5))
@@ -212,25 +190,6 @@ def test_a_relay_that_could_deliver_nothing_leaves_everything_to_the_next(scene:
     failed = [row for row in scene.log() if row["outcome"] == "RETRYING"]
     assert failed
     assert failed[0]["code"] is None
-
-
-def test_rows_that_come_while_it_runs_are_notified_and_rows_seen_twice_are_not(scene: Scene, hook: FakeServer) -> None:
-    rows = [alert_row("m", "FIRING", START_MS), alert_row("n", "FIRING", START_MS)]
-    stop = threading.Event()
-    with scene.relay() as relay:
-
-        def work() -> None:
-            while not stop.is_set():
-                relay.step()
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        for _ in range(3):
-            relay.observe([read_transition(row) for row in rows])
-        assert hook.wait_for(2)
-        stop.set()
-        thread.join(SECONDS)
-    assert sorted(notified(hook)) == [("m", "firing"), ("n", "firing")]
 
 
 def test_people_are_notified_even_when_the_log_cannot_be_written(
@@ -308,14 +267,14 @@ def test_the_watchdog_comes_while_the_queries_make_progress(
 
 def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_it_raised() -> None:
     class Raising:
-        name, at_most, min_interval_seconds, is_leased = "r", 1, 0.0, False
+        name, traits = "r", Traits()
 
         def send(self, notices: object, now_ms: int) -> Answer:
             raise ValueError("hunter2")
 
         def close(self) -> None: ...
 
-    answer = call(Raising(), Send("r", ()), 0)
+    answer = call({"r": Raising()}, Send("r", ()), 0).answer
     assert (answer.verdict, answer.code, answer.reason) == ("RETRY", None, "internal error in the receiver: ValueError")
 
 

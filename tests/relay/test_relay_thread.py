@@ -1,7 +1,7 @@
 """The relay as it runs, beside a query and in a process of its own: a real Delta table, a webhook over HTTP."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,6 @@ from tests.relay.waiting import until
 from udfs.alerts.silence import Silence
 
 Write = Callable[..., None]
-
-
-@pytest.fixture
-def hook() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -87,7 +81,6 @@ def test_each_alert_is_notified_once_across_stops(
     settings: Settings, hook: FakeServer, query: Query, follows_log: bool
 ) -> None:
     """After a restart the relay notifies exactly what is new, without a checkpoint."""
-    earlier = set(threading.enumerate())
     query.write(alert_row("z", "FIRING", START_MS - 1))
     first = started(settings, query, follows_log=follows_log)
     query.write(alert_row("a", "FIRING", START_MS))
@@ -107,7 +100,7 @@ def test_each_alert_is_notified_once_across_stops(
     assert sorted(notified(hook)[3:5]) == ["a resolved", "c firing"]
     assert notified(hook)[5:] == ["c resolved"]
     assert not (settings.paths.checkpoints / "relay").exists()
-    until(lambda: not [one for one in set(threading.enumerate()) - earlier if one.name.startswith("relay")])
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("relay")])
 
 
 def test_what_a_crash_left_between_table_and_relay_is_notified_once(

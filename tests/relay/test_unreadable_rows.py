@@ -1,7 +1,6 @@
 """One unreadable row in each table that the relay reads: it is skipped and logged, and receivers are notified."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +48,6 @@ PENDING = record_of(
 ALERT = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
 
 BAD_MATCHERS = ["not json", "[]", "{}", '{"cluster": 5}', '{"cluster": "prod"}', '{"cluster": [5]}', '{"who": ["*"]}']
-
-
-@pytest.fixture
-def hook() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
 
 
 @pytest.fixture

@@ -41,15 +41,6 @@ def test_a_list_that_changes_and_stands_still_is_notified_after_half_a_minute() 
     assert 30_000 <= pager.took()[-1][0] - changed_ms <= 33_000
 
 
-def test_a_list_that_is_again_as_it_was_notified_is_no_news() -> None:
-    stage, pager = stage_of()
-    for size in (1, 2, 1):
-        stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(size)))
-        stage.run(10)
-    stage.run(3_600)
-    assert pager.notified() == ["m firing"]
-
-
 @pytest.mark.parametrize("change", [{"cause": "pull_stopped"}, {"severity": "error"}], ids=str)
 def test_another_cause_or_severity_is_notified_at_once_with_the_queues_of_now(change: dict[str, str]) -> None:
     stage, pager = stage_of()
@@ -62,17 +53,6 @@ def test_another_cause_or_severity_is_notified_at_once_with_the_queues_of_now(ch
     assert [len(one.queues) for _, one in pager.took()] == [1, 3]
     stage.run(600)
     assert len(pager.took()) == 2
-
-
-def test_an_end_waits_for_no_change() -> None:
-    stage, pager = stage_of()
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(2)))
-    stage.run(5)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(600)
-    assert pager.notified() == ["m firing", "m resolved"]
 
 
 def test_what_only_waits_is_notified_by_a_relay_that_ends() -> None:

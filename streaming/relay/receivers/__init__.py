@@ -1,6 +1,7 @@
 """Receivers and routes as `[oncall]` configures them; one file per vendor."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from conf.oncall import OnCall, read_secret
 from conf.oncall import Receiver as ReceiverSettings
@@ -58,23 +59,23 @@ def make_routes(settings: OnCall, receivers: Mapping[str, Receiver]) -> list[Rou
 
 
 def _make(key: str, given: ReceiverSettings, settings: OnCall, links: Links) -> list[Receiver]:
-    seconds = given.timeout_seconds or settings.timeout_seconds
-    time_outs = TimeOuts(connect=min(5.0, seconds), read=seconds, total=2 * seconds)
-    token = read_secret(f"{key}.token_env", given.token_env) if given.token_env else None
-    secret = read_secret(f"{key}.secret_env", given.secret_env) if given.secret_env else None
+    def secret(name: str, variable: str | None) -> str | None:
+        return read_secret(f"{key}.{name}", variable) if variable else None
+
     if given.type == "log":
         return [LogReceiver(given.name, links)]
+    seconds = given.timeout_seconds or settings.timeout_seconds
+    time_outs = TimeOuts(connect=min(5.0, seconds), read=seconds, total=2 * seconds)
+    options: dict[str, Any] = {"links": links, "time_outs": time_outs}
+    token = secret("token_env", given.token_env)
     if given.type == "pagerduty":
         routing_key = read_secret(f"{key}.routing_key_env", given.routing_key_env or "")
-        return [PagerDuty(given.name, routing_key, url=given.url or EVENTS_URL, links=links, time_outs=time_outs)]
+        return [PagerDuty(given.name, routing_key, url=given.url or EVENTS_URL, **options)]
     urls = given.urls or (given.url or read_secret(f"{key}.url_env", given.url_env or ""),)
+    options["token"] = token
     if given.type == "alertmanager":
         lease = LEASES * settings.resend_seconds
-        return [
-            Alertmanager(name, url, lease_seconds=lease, token=token, links=links, time_outs=time_outs)
-            for name, url in zip(names_of(given), urls, strict=True)
-        ]
-    if given.type == "webhook":
-        return [Webhook(given.name, urls[0], token=token, links=links, time_outs=time_outs)]
-    chat = DingTalk if given.type == "dingtalk" else Feishu
-    return [chat(given.name, urls[0], secret=secret, links=links, time_outs=time_outs)]
+        pairs = zip(names_of(given), urls, strict=True)
+        return [Alertmanager(name, url, lease_seconds=lease, **options) for name, url in pairs]
+    kinds: dict[str, Callable[..., Receiver]] = {"webhook": Webhook, "dingtalk": DingTalk, "feishu": Feishu}
+    return [kinds[given.type](given.name, urls[0], secret=secret("secret_env", given.secret_env), **options)]

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, clean, cut_list, one_line
-from streaming.relay.receivers.posting import TIME_OUTS, Answer, Poster, TimeOuts, Verdict, bearer, json_bytes
+from streaming.relay.receivers.posting import TIME_OUTS, Answer, HttpReceiver, TimeOuts, Traits, json_bytes
 from streaming.text.times import iso, to_ms
 
 ALERTS_PATH = "/api/v2/alerts"
@@ -58,40 +58,24 @@ class TheirClock:
         if self._zero_ms is None:
             return ours_ms
         theirs_ms = self._zero_ms + self._pace_ns() // 1_000_000
-        return ours_ms if is_same(ours_ms, theirs_ms) else theirs_ms
+        return ours_ms if abs(ours_ms - theirs_ms) <= SAME_CLOCK_MS else theirs_ms
 
 
-def is_same(one_ms: int, other_ms: int) -> bool:
-    return abs(one_ms - other_ms) <= SAME_CLOCK_MS
+class Alertmanager(HttpReceiver):
+    """One replica. `url` is its root, without /api/v2; it may contain a user and password."""
 
-
-class Alertmanager:
-    """One replica. `url` is its root, without /api/v2."""
-
-    at_most = 100
-    min_interval_seconds = 0.0
-    is_leased = True
+    traits = Traits(at_most=100, is_leased=True)
 
     def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        lease_seconds: float,
-        token: str | None = None,
-        links: Links = NO_LINKS,
-        time_outs: TimeOuts = TIME_OUTS,
+        self, name: str, url: str, *, lease_seconds: float, time_outs: TimeOuts = TIME_OUTS, **options: Any
     ) -> None:
         """`lease_seconds` is at least four times the interval of repetitions, or one late renewal ends an alert.
 
-        `token` is sent as a bearer; `url` may contain a user and password. Raises AddressError.
+        `options` are those of HttpReceiver. Raises AddressError.
         """
-        self.name = name
-        self._lease_ms = round(lease_seconds * 1000)
-        self._answer_ms = round(time_outs.total * 1000)
+        super().__init__(name, url.rstrip("/") + ALERTS_PATH, time_outs=time_outs, **options)
+        self._lease_ms, self._answer_ms = round(lease_seconds * 1000), round(time_outs.total * 1000)
         self._clock = TheirClock()
-        self._links = links
-        self._poster = Poster(url.rstrip("/") + ALERTS_PATH, headers=bearer(token), time_outs=time_outs)
         self._severities: dict[str, str] = {}
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
@@ -101,52 +85,45 @@ class Alertmanager:
             return first
         refused: list[str] = []
         reason, until = first.reason, time.monotonic() + SEARCH_SECONDS
-        left = _halves(notices)
-        while left:
+        remaining = _halves(notices)
+        while remaining:
             if time.monotonic() > until:
-                return Answer(
-                    "RETRY", first.code, f"{reason}; the rejected alerts are not identified yet", 0.0, tuple(refused)
-                )
-            some = left.pop()
+                reason = f"{reason}; the rejected alerts are not identified yet"
+                return Answer("RETRY", first.code, reason, 0.0, tuple(refused))
+            some = remaining.pop()
             answer = self._post(some, now_ms)
             if answer.verdict in {"RETRY", "BAD_KEY"}:
                 return dataclasses.replace(answer, refused=tuple(refused))
             if answer.code in REFUSES_A_BATCH and len(some) > 1:
-                left += _halves(some)
+                remaining += _halves(some)
             elif answer.verdict == "REFUSED":
                 refused += [notice.key for notice in some]
                 reason = answer.reason
-        verdict: Verdict = "REFUSED" if len(refused) == len(notices) else "DELIVERED"
-        return Answer(verdict, first.code, reason, refused=tuple(refused))
+        is_all_refused = len(refused) == len(notices)
+        return Answer("REFUSED" if is_all_refused else "DELIVERED", first.code, reason, refused=tuple(refused))
 
     def _post(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Post once; twice if the answer shows that the receiver's clock differs."""
         for _ in range(2):
-            notified_ms = self._clock.now_ms(now_ms)
-            payload = alerts(notices, notified_ms, self._lease(notices), self._severities, self._links)
+            there_ms = self._clock.now_ms(now_ms)
+            payload = alerts(notices, there_ms, self._lease(notices), self._severities, self._links)
             reply = self._poster.post(json_bytes(payload), now_ms)
             self._clock.note(reply.date)
-            if reply.answer.verdict != "DELIVERED" or is_same(notified_ms, self._clock.now_ms(now_ms)):
+            is_delivered = reply.answer.verdict == "DELIVERED"
+            if not is_delivered or abs(there_ms - self._clock.now_ms(now_ms)) <= SAME_CLOCK_MS:
                 break
-        if reply.answer.verdict == "DELIVERED":
-            self._remember(notices)
-        return reply.answer
-
-    def _lease(self, notices: Sequence[Notice]) -> int:
-        """Return ms. Each further batch of open alerts adds twice the longest wait for an answer."""
-        open_ = self._severities.keys() | {notice.incident_id for notice in notices}
-        return self._lease_ms + 2 * self._answer_ms * ((len(open_) - 1) // self.at_most)
-
-    def _remember(self, notices: Sequence[Notice]) -> None:
-        for notice in notices:
+        for notice in notices if is_delivered else ():
             self._severities.pop(notice.incident_id, None)
             if notice.status == "firing":
                 self._severities[notice.incident_id] = notice.severity
         while len(self._severities) > REMEMBERED:
             del self._severities[next(iter(self._severities))]
+        return reply.answer
 
-    def close(self) -> None:
-        self._poster.close()
+    def _lease(self, notices: Sequence[Notice]) -> int:
+        """Return ms. Each further batch of open alerts adds twice the longest wait for an answer."""
+        open_ = self._severities.keys() | {notice.incident_id for notice in notices}
+        return self._lease_ms + 2 * self._answer_ms * ((len(open_) - 1) // self.traits.at_most)
 
 
 def _halves(notices: Sequence[Notice]) -> list[Sequence[Notice]]:
@@ -189,16 +166,8 @@ def _alert(notice: Notice, now_ms: int, lease_ms: int, links: Links) -> dict[str
 
 
 def labels(notice: Notice) -> dict[str, str]:
-    """Return kind, severity and the identity labels, or the columns if a row has none; without empty ones."""
-    columns = {
-        "cluster": notice.cluster,
-        "consumer_group": notice.consumer_group,
-        "topic": notice.topic,
-        "broker_name": notice.broker_name,
-        "client_id": notice.client_id,
-    }
-    identity = notice.labels or columns
-    named = {**identity, "alertname": notice.kind, "severity": notice.severity}
+    """Return kind, severity and the identity labels that are not empty."""
+    named = {**notice.labels, "alertname": notice.kind, "severity": notice.severity}
     return {name: clean(value) for name, value in named.items() if value}
 
 

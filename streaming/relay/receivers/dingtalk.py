@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice
-from streaming.relay.receivers.posting import Answer, Verdict, json_bytes
-from streaming.relay.receivers.robot import MARKDOWN, Robot, digest, fits, headline, judge
+from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
+from streaming.relay.receivers.robot import MARKDOWN, digest, fits, headline, judge
 
 BODY_BYTES = 20_000
 SHUT_SECONDS = 600.0
@@ -30,13 +30,15 @@ VERDICTS: Mapping[int, tuple[Verdict, float | None]] = {
 }
 
 
-class DingTalk(Robot):
-    """One robot. `url` contains its access_token; `secret` (SEC...) signs, if its security setting asks for it."""
+class DingTalk(HttpReceiver):
+    """One robot. `url` contains its access_token; `secret` (SEC...) signs, if its security setting asks for it.
 
-    min_interval_seconds = 3.5
+    A digest is delivered if the robot answers errcode 0.
+    """
+
+    traits = Traits(at_most=20, min_interval_ms=3_500)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Send one digest; delivered if the robot answers errcode 0."""
         params = signature(self._secret, now_ms) if self._secret else None
         body = json_bytes(message(notices, now_ms, self._links))
         reply = self._poster.post(body, now_ms, params=params, needs_body=True)

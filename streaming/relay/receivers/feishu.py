@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice
-from streaming.relay.receivers.posting import Answer, Verdict, json_bytes
-from streaming.relay.receivers.robot import PLAIN, Robot, digest, fits, headline, judge
+from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
+from streaming.relay.receivers.robot import PLAIN, digest, fits, headline, judge
 
 BODY_BYTES = 20_000
 SIGNATURE_BYTES = 200
@@ -31,13 +31,15 @@ TWO_MEANINGS = 9499
 """ "too many request" and "Bad Request" share it: only the second is final."""
 
 
-class Feishu(Robot):
-    """One bot. The path of `url` contains its token; `secret` signs, if its security setting asks for it."""
+class Feishu(HttpReceiver):
+    """One bot. The path of `url` contains its token; `secret` signs, if its security setting asks for it.
 
-    min_interval_seconds = 0.7
+    A card is delivered if the bot answers code 0 (StatusCode in older answers).
+    """
+
+    traits = Traits(at_most=20, min_interval_ms=700)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Send one card; delivered if the bot answers code 0 (StatusCode in older answers)."""
         body = message(notices, now_ms, self._links)
         if self._secret:
             body = {**signature(self._secret, now_ms), **body}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import structlog
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
-from streaming.relay.receivers.posting import Answer
+from streaming.relay.receivers.posting import Answer, Traits
 from streaming.text.times import iso
 
 LINE_CHARACTERS = 2_000
@@ -17,9 +17,7 @@ log = structlog.get_logger()
 class LogReceiver:
     """Never fails, even if stderr is closed."""
 
-    at_most = 100
-    min_interval_seconds = 0.0
-    is_leased = False
+    traits = Traits(at_most=100)
 
     def __init__(self, name: str = "log", links: Links = NO_LINKS) -> None:
         self.name, self._links = name, links

@@ -1,19 +1,20 @@
 """PagerDuty's Events API v2: one event per request; the incident_id is the dedup_key, so a repetition opens nothing.
 
 PagerDuty ignores a resolve or acknowledge of an incident that is not open. A trigger of an open key is a log entry.
+An acknowledged incident stays open, and PagerDuty stops escalating.
 """
 
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, clean, one_line
-from streaming.relay.receivers.posting import TIME_OUTS, AddressError, Answer, Poster, TimeOuts, json_bytes
+from streaming.relay.receivers.posting import AddressError, Answer, HttpReceiver, Traits, json_bytes
 from streaming.text.times import iso
+from udfs.alerts.firing_limit import SEVERITIES
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
-CLIENT = "balancewatch"
 
 SUMMARY_CHARACTERS = 1_024
 DEDUP_KEY_CHARACTERS = 255
@@ -25,70 +26,44 @@ QUEUES_LEFT = 100
 THROTTLED_SECONDS = 120.0
 """After a 429: PagerDuty asks for minutes, often without a number."""
 
-SEVERITIES = {"critical": "critical", "error": "error", "warning": "warning", "info": "info"}
-
-Action = Literal["trigger", "acknowledge", "resolve"]
+ACTIONS = {"firing": "trigger", "acknowledged": "acknowledge", "resolved": "resolve"}
 
 _NAMES_KEY = re.compile(r"routing[ _-]?key", re.IGNORECASE)
 
 
-class PagerDuty:
-    """One service of PagerDuty. The relay reads the routing key from the environment."""
+class PagerDuty(HttpReceiver):
+    """One service of PagerDuty."""
 
-    at_most = 1
-    min_interval_seconds = 0.0
-    is_leased = False
+    traits = Traits(can_acknowledge=True)
 
-    def __init__(
-        self,
-        name: str,
-        routing_key: str,
-        *,
-        url: str = EVENTS_URL,
-        links: Links = NO_LINKS,
-        time_outs: TimeOuts = TIME_OUTS,
-    ) -> None:
-        """Raises AddressError."""
-        if not routing_key.strip():
+    def __init__(self, name: str, routing_key: str, *, url: str = EVENTS_URL, **options: Any) -> None:
+        """`options` are those of HttpReceiver. Raises AddressError."""
+        self._routing_key = routing_key.strip()
+        if not self._routing_key:
             raise AddressError(
                 f"the routing key of {name} is empty; use the integration key of an Events API v2 integration"
             )
-        self.name = name
-        self._routing_key = routing_key.strip()
-        self._links = links
-        self._poster = Poster(url, secrets=[self._routing_key], time_outs=time_outs)
+        super().__init__(name, url, secret=self._routing_key, **options)
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Trigger or resolve the incident of one notice."""
-        (notice,) = notices
-        return self._post(notice, "trigger" if notice.status == "firing" else "resolve", now_ms)
-
-    def acknowledge(self, notice: Notice, now_ms: int) -> Answer:
-        """Acknowledge the incident: PagerDuty stops escalating, and the incident stays open."""
-        return self._post(notice, "acknowledge", now_ms)
-
-    def _post(self, notice: Notice, action: Action, now_ms: int) -> Answer:
-        reply = self._poster.post(event(notice, action, self._routing_key, self._links), now_ms)
+        """Trigger, acknowledge or resolve the incident of one notice."""
+        reply = self._poster.post(event(notices[0], self._routing_key, self._links), now_ms)
         answer = reply.answer
         if answer.code == 429:
-            return dataclasses.replace(
-                answer, retry_after_seconds=max(answer.retry_after_seconds or 0.0, THROTTLED_SECONDS)
-            )
+            seconds = max(answer.retry_after_seconds or 0.0, THROTTLED_SECONDS)
+            return dataclasses.replace(answer, retry_after_seconds=seconds)
         if answer.code == 400 and _NAMES_KEY.search(reply.body.decode("utf-8", "replace")):
             return dataclasses.replace(answer, verdict="BAD_KEY")
         return answer
 
-    def close(self) -> None:
-        self._poster.close()
 
-
-def event(notice: Notice, action: Action, routing_key: str, links: Links = NO_LINKS) -> bytes:
+def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
     """Return the body within BODY_BYTES: too large evidence is left out first, then queues, and the body says so."""
     body: dict[str, Any] = {
         "routing_key": routing_key,
-        "event_action": action,
+        "event_action": ACTIONS[notice.status],
         "dedup_key": notice.incident_id[:DEDUP_KEY_CHARACTERS],
-        "client": CLIENT,
+        "client": "balancewatch",
     }
     incident, runbook = links.incident(notice), links.runbook(notice)
     if incident:
@@ -96,22 +71,9 @@ def event(notice: Notice, action: Action, routing_key: str, links: Links = NO_LI
     named = ((incident, "Incident on the board"), (runbook, f"Runbook: {notice.kind}"))
     if shown := [{"href": href, "text": text} for href, text in named if href]:
         body["links"] = shown
-    if action != "trigger":
+    if notice.status != "firing":
         return json_bytes(body)
-    body["payload"] = payload = _payload(notice, runbook)
-    details = payload["custom_details"]
-    encoded = json_bytes(body)
-    if len(encoded) > BODY_BYTES:
-        details["evidence"] = "omitted: the event exceeded 512 KB; see the alerts table"
-        encoded = json_bytes(body)
-    if len(encoded) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
-        details["queues"] = [*notice.queues[:QUEUES_LEFT], f"and {len(notice.queues) - QUEUES_LEFT} more"]
-        encoded = json_bytes(body)
-    return encoded
-
-
-def _payload(notice: Notice, runbook: str | None) -> dict[str, Any]:
-    details = {
+    details: dict[str, Any] = {
         "advice": one_line(notice.advice, ADVICE_CHARACTERS),
         **({"runbook_url": runbook} if runbook else {}),
         "cause": notice.cause,
@@ -125,11 +87,19 @@ def _payload(notice: Notice, runbook: str | None) -> dict[str, Any]:
     payload = {
         "summary": one_line(notice.summary, SUMMARY_CHARACTERS) or notice.kind,
         "source": clean(notice.broker_name or notice.cluster),
-        "severity": SEVERITIES.get(notice.severity, "error"),
+        "severity": notice.severity if notice.severity in SEVERITIES else "error",
         "timestamp": iso(notice.changed_at_ms),
         "component": notice.topic or notice.client_id,
         "group": notice.consumer_group or notice.cluster,
         "class": notice.kind,
         "custom_details": details,
     }
-    return {name: value for name, value in payload.items() if value is not None}
+    body["payload"] = {name: value for name, value in payload.items() if value is not None}
+    encoded = json_bytes(body)
+    if len(encoded) > BODY_BYTES:
+        details["evidence"] = "omitted: the event exceeded 512 KB; see the alerts table"
+        encoded = json_bytes(body)
+    if len(encoded) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
+        details["queues"] = [*notice.queues[:QUEUES_LEFT], f"and {len(notice.queues) - QUEUES_LEFT} more"]
+        encoded = json_bytes(body)
+    return encoded

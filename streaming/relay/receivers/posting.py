@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import httpx
 
-from streaming.relay.notice import Notice, one_line
+from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.text.visible_text import shown_json
 
 READ_BYTES = 16_384
@@ -57,17 +57,32 @@ class Answer:
     refused: tuple[str, ...] = ()
 
 
-class Receiver(Protocol):
-    """One address. `send` blocks until the answer or the timeout; it never raises and never retries.
+@dataclass(frozen=True)
+class Traits:
+    """Properties of a receiver that decide when and how it is called.
 
-    `at_most` is the number of notices that one call takes, `min_interval_seconds` the receiver's own limit between two
-    calls. `is_leased`: open incidents must be repeated, or they end there.
+    at_most          notices that one call takes
+    min_interval_ms  the receiver's own limit between two calls
+    is_leased        open incidents must be repeated, or they end there
+    can_acknowledge  takes acknowledged notices
     """
 
+    at_most: int = 1
+    min_interval_ms: int = 0
+    is_leased: bool = False
+    can_acknowledge: bool = False
+
+    @property
+    def is_digest(self) -> bool:
+        """A chat takes many notices in one message, and few messages a minute."""
+        return self.at_most > 1 and self.min_interval_ms > 0
+
+
+class Receiver(Protocol):
+    """One address. `send` blocks until the answer or the timeout; it never raises and never retries."""
+
     name: str
-    at_most: int
-    min_interval_seconds: float
-    is_leased: bool
+    traits: Traits
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer: ...
     def close(self) -> None: ...
@@ -205,6 +220,29 @@ class Poster:
                     self._runner.run(self._client.aclose())
                 self._runner.close()
             self._client = self._runner = None
+
+
+class HttpReceiver:
+    """One HTTP address. `token` is sent as a bearer; `secret` is the vendor's. Neither appears in a reason."""
+
+    traits = Traits()
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        token: str | None = None,
+        secret: str | None = None,
+        links: Links = NO_LINKS,
+        time_outs: TimeOuts = TIME_OUTS,
+    ) -> None:
+        """Raises AddressError."""
+        self.name, self._secret, self._links = name, secret, links
+        self._poster = Poster(url, headers=bearer(token), secrets=[secret] if secret else [], time_outs=time_outs)
+
+    def close(self) -> None:
+        self._poster.close()
 
 
 async def _read_some(response: httpx.Response, seconds: float) -> bytes:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from streaming.relay.notice import NO_LINKS, Links, Notice
 from streaming.relay.receivers.alertmanager import annotations, labels
-from streaming.relay.receivers.posting import TIME_OUTS, Answer, Poster, TimeOuts, bearer, json_bytes
+from streaming.relay.receivers.posting import Answer, HttpReceiver, json_bytes
 from streaming.text.times import iso
 
 NO_END = "0001-01-01T00:00:00Z"
@@ -19,35 +19,14 @@ NO_END = "0001-01-01T00:00:00Z"
 GROUPED_BY = ("alertname", "cluster")
 
 
-class Webhook:
-    """One address. Each notice is one request, with its key as Idempotency-Key."""
-
-    at_most = 1
-    min_interval_seconds = 0.0
-    is_leased = False
-
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        token: str | None = None,
-        links: Links = NO_LINKS,
-        time_outs: TimeOuts = TIME_OUTS,
-    ) -> None:
-        """`token` is sent as a bearer. Raises AddressError."""
-        self.name = name
-        self._links = links
-        self._poster = Poster(url, headers=bearer(token), time_outs=time_outs)
+class Webhook(HttpReceiver):
+    """One address. Each notice is one request, with its key as Idempotency-Key; any 2xx is delivered."""
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Deliver one notice; any 2xx is delivered."""
         (notice,) = notices
         body = json_bytes(message(notices, now_ms, self.name, self._links))
-        return self._poster.post(body, now_ms, headers={"Idempotency-Key": _header(notice.key)}).answer
-
-    def close(self) -> None:
-        self._poster.close()
+        key = quote(notice.key, safe=":-", errors="replace")  # as an HTTP header can hold it
+        return self._poster.post(body, now_ms, headers={"Idempotency-Key": key}).answer
 
 
 def message(notices: Sequence[Notice], now_ms: int, receiver: str, links: Links = NO_LINKS) -> dict[str, Any]:
@@ -87,8 +66,3 @@ def _alert(notice: Notice, now_ms: int, links: Links) -> dict[str, Any]:
 def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the entries that all have."""
     return {name: value for name, value in maps[0].items() if all(other.get(name) == value for other in maps[1:])}
-
-
-def _header(key: str) -> str:
-    """Return `key` as an HTTP header can hold it."""
-    return quote(key, safe=":-", errors="replace")
