@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 from streaming.kafka_io.embedded_kafka import free_port
+from tests.freezing import end
 from tests.rocketmq_server import wait_for
 
 BINARY = "prometheus-alertmanager"
@@ -113,17 +114,12 @@ class Alertmanager:
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL. Safe to call twice."""
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, STOP_SECONDS)
 
 
 @contextlib.contextmanager
 def scratch_alertmanagers(webhook_url: str, replicas: int = 1) -> Iterator[list[Alertmanager]]:
-    """Replicas that tell `webhook_url`, in a folder that is deleted with them. More than one gossip."""
+    """Replicas that notify `webhook_url`, in a folder that is deleted with them. More than one gossip."""
     ports = tuple(free_port() for _ in range(replicas)) if replicas > 1 else (None,)
     started: list[Alertmanager] = []
     with tempfile.TemporaryDirectory(prefix="balancewatch-alertmanager-") as folder:

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+from tests.freezing import end
+
 BUCKET = "tables"
 START_SECONDS = 120.0
 
@@ -28,16 +30,11 @@ def s3_server(log: Path) -> Iterator[str]:
         there.close()
         yield address
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(10)
+        end(process, 10)
 
 
 def environment_of(address: str) -> dict[str, str]:
-    """What a process is told of the server; the loopback goes by no proxy."""
+    """What a process has to know of the server; the loopback goes by no proxy."""
     return {
         "AWS_ACCESS_KEY_ID": "test-key",
         "AWS_SECRET_ACCESS_KEY": "not-to-be-shown",

@@ -1,12 +1,17 @@
-"""Rows written by hand: incidents of the alerts table, a minute apart where nothing else is said."""
+"""Rows written by hand, incidents a minute apart by default; boards, pages and clients over them at NOW_MS."""
 
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from starlette.testclient import TestClient
+
+from conf.settings import Settings
 from streaming.board.chart import Chart
 from streaming.board.page import Page, View
+from streaming.board.web.access import AccessControl
+from streaming.board.web.app import Board, make_app
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.board.components import Element, read_html
@@ -60,6 +65,45 @@ def assignment(queue_id: int, verdict: str, **columns: Any) -> dict[str, Any]:
     return row | columns
 
 
+def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "consumer_group": "billing",
+        "broker_name": "broker-a",
+        "client_id": client_id,
+        "client_addr": client_addr,
+        "language": "JAVA",
+        "client_version": "V4_9_8",
+        "topics": ["orders"],
+        "strategy": "AVG",
+        "change": "JOINED",
+        "last_heartbeat": NOW_MS,
+        "changed_at": NOW_MS - 9 * MINUTE,
+    }
+    return row | columns
+
+
+def health(ago_ms: int, avoiding: int, producers: int = 3, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "broker_name": "broker-a",
+        "unavailable_producers": avoiding,
+        "producers": producers,
+        "unavailable_until": NOW_MS - ago_ms + 30_000 if avoiding else None,
+        "changed_at": NOW_MS - ago_ms,
+    }
+    return row | columns
+
+
+OF_NO_GROUP = {"consumer_group": None, "topic": None}
+
+
+def silence(ago_ms: int, state: str = "UNKNOWN", **columns: Any) -> dict[str, Any]:
+    """The alert that cluster prod has been without data since `ago_ms`."""
+    about = {**OF_NO_GROUP, "kind": "cluster_no_data", "started_at": NOW_MS - ago_ms}
+    return alert("silence", state, ago_ms - MINUTE, **about, **columns)
+
+
 def write(warehouse: Path, rows: Mapping[str, list[dict[str, Any]]], batch_id: int = 0) -> Path:
     """Append the rows to their tables."""
     append_rows(RowWriter(warehouse), dict(rows), "test", batch_id)
@@ -72,13 +116,23 @@ def shown(page: Page[Any], warehouse: Path, /, now_ms: int = NOW_MS, **asked: st
 
 
 def minutes(chart: Chart, name: str) -> list[int]:
-    """How long the bars of this name are."""
+    """Lengths of the bars of this name."""
     period_ms = chart.axis.until_ms - chart.axis.from_ms
     return [round(bar.width * period_ms / 100 / MINUTE) for bar in chart.bars if bar.name == name]
 
 
+def board_of(warehouse: Path, now_ms: int = NOW_MS) -> Board:
+    return Board(Settings.load().board, warehouse, lambda: now_ms)
+
+
+def client_of(warehouse: Path, access: AccessControl | None = None) -> TestClient:
+    """A client of a board; `access` defaults to one without a token."""
+    app = make_app(board_of(warehouse), access or AccessControl(frozenset({"127.0.0.1"})))
+    return TestClient(app, "http://127.0.0.1:8050", follow_redirects=False)
+
+
 def view_of(warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> View:
-    """What a page's `read` is given over these tables."""
+    """The input of a page's `read` over these tables."""
     return View(history_of(warehouse), asked, now_ms)
 
 

@@ -107,15 +107,6 @@ class Truth:
                 said.setdefault(line.subscriptions, []).append(span)
         return shared([joined(spans) for spans in said.values()])
 
-    def silent(self) -> dict[str, list[Span]]:
-        """Client to when it said nothing between its first and its last line."""
-        gaps = {
-            log.name: between(lives, lives[0].start_ms, lives[-1].end_ms or 0)
-            for log in self.logs
-            if (lives := log.lives())
-        }
-        return {name: spans for name, spans in gaps.items() if spans}
-
     def client_ids(self, name: str) -> set[str]:
         """What a client called itself; a new one after each start, where RocketMQ makes it."""
         return {line.client_id for log in self.logs if log.name == name for line in log.lines}
@@ -131,7 +122,7 @@ def read_truth(folder: Path, start_ms: int, end_ms: int, factor: int = 1) -> Tru
 def _waits(sent: Iterable[int], consumed: Iterable[int], end_ms: int, least_ms: int) -> list[Span]:
     """From a message that came after one was consumed, to when the next was.
 
-    Of two logs of a line a second the consumer's may tell of a message before the producer's does.
+    Of two logs of a line a second the consumer's may have a message before the producer's has it.
     """
     steps = sorted([*((time_ms, False) for time_ms in sent), *((time_ms, True) for time_ms in consumed)])
     spans: list[Span] = []
