@@ -214,5 +214,8 @@ def test_a_rule_that_fails_at_a_board_is_reported_once_and_its_state_is_as_befor
         rows = work(2)
         assert (of_board(rows), rows["quarantine"]) == ([], [])
     assert of_board(work(3)) == ["RESOLVED"]
-    assert [board and board.evicted_ms for board in seen[1:]] == [seen[1].evicted_ms] * 3
-    assert ShardState(store).boards.get(key_of("c", "broker-a")).incidents == {}
+    (evicted_ms,) = {known.evicted_ms for known in seen[1:] if known is not None}
+    assert evicted_ms != 8
+    board = ShardState(store).boards.get(key_of("c", "broker-a"))
+    assert board is not None
+    assert board.incidents == {}
