@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from streaming.simulator.conditions import Conditions, ConditionsError, Skew, parse_skew
-from streaming.simulator.parts import Expected
 from streaming.simulator.scenario import (
+    Expected,
     Scenario,
     ScenarioError,
     load_scenario,
@@ -13,19 +13,17 @@ from streaming.simulator.scenario import (
     scenario_names,
 )
 from streaming.simulator.simulation import Simulation
-from streaming.simulator.truth import Doubled, Starved, Truth
+from streaming.simulator.truth import Truth
 from streaming.simulator.watched import Watched
 
 __all__ = [
     "Conditions",
     "ConditionsError",
-    "Doubled",
     "Expected",
     "Scenario",
     "ScenarioError",
     "Simulation",
     "Skew",
-    "Starved",
     "Truth",
     "Watched",
     "load_scenario",

@@ -12,12 +12,10 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from streaming.simulator.conditions import ConditionsError
-from streaming.simulator.parts import Consumer, Group
-from streaming.simulator.scenario import Rollout, Scenario, parse_scenario
+from streaming.simulator.scenario import Group, Rollout, Scenario, parse_scenario
 
 GROUP, TOPIC = "beside-service", "beside-events"
 MEMBERS = 4
@@ -42,90 +40,62 @@ KINDS = (*OF_PROCESSES, "client_id_at_risk", "slave_read", "offset_regression")
 QUEUE_KINDS = ("stalled_queue", "double_consumed_queue")
 
 
-@dataclass(frozen=True)
-class _Beside:
-    """Parts to add, and the least duration of the run in seconds."""
-
-    parts: dict[str, list[Any]]
-    queues: int
-    sends_per_second: float
-    seconds: float
-    is_healthy: bool
-
-
 def with_beside(scenario: Scenario, beside: str) -> Scenario:
     """Return the scenario with another group. Raises ConditionsError for an unknown `beside`."""
-    match = ROLLOUT.fullmatch(beside)
-    if match is not None:
-        added = _rollout(match, len(scenario.brokers))
+    brokers = len(scenario.brokers)
+    seconds = TROUBLE_SECONDS
+    fields = scenario.model_dump(by_alias=True)
+    if match := ROLLOUT.fullmatch(beside):
+        rollout = _rollout(match)
+        fields["rollouts"] = [*fields["rollouts"], rollout]
+        queues = 2 if rollout.ids == "groups" else min(MOST_QUEUES, -(-rollout.pods * 4 // (3 * brokers)))
+        sends_per_second, seconds = 2.0, rollout.at + rollout.seconds + SPARE_SECONDS
     elif beside in TROUBLES:
-        added = _troubled(beside, len(scenario.brokers))
+        names = [f"beside-{number}" for number in range(MEMBERS)]
+        hosts = [f"10.40.0.{number + 1}" for number in range(MEMBERS)]
+        consumers = [
+            {"name": name, "client_id": f"{host}@{6000 + number}#812033441", "host": host}
+            for number, (name, host) in enumerate(zip(names, hosts, strict=True))
+        ]
+        happenings = {
+            "hung": [{"at": 120, "action": "hang_listener", "consumer": names[0]}],
+            "suspended": [{"at": 120, "until": 540, "action": "suspend", "consumer": names[0]}],
+            "slow": [{"at": 30, "action": "slow_listener", "consume_ms": 5_000, "consumer": name} for name in names],
+        }
+        fields["groups"] = [
+            *fields["groups"],
+            {"consumer_group": GROUP, "subscriptions": [TOPIC], "consumers": consumers},
+        ]
+        fields["happenings"] = [*fields["happenings"], *happenings[beside]]
+        queues, sends_per_second = -(-2 * MEMBERS // brokers), 8.0
+        if beside == "slow":  # few queues, soon full
+            queues, sends_per_second = 1, 5.0 * brokers
     else:
         raise ConditionsError(f"beside {beside!r}: give {', '.join(TROUBLES)} or, for example, {EXAMPLE!r}")
-    fields = scenario.model_dump(by_alias=True)
-    for name, parts in added.parts.items():
-        fields[name] = [*fields[name], *parts]
-    fields["topics"] = [*fields["topics"], {"topic": TOPIC, "queue_nums": added.queues}]
-    fields["producers"] = [
-        *fields["producers"],
-        {
-            "client_id": "10.40.1.1@3011#81203340000112",
-            "host": "10.40.1.1",
-            "producer_group": "beside-producer",
-            "topics": [TOPIC],
-            "sends_per_second": added.sends_per_second,
-        },
-    ]
-    anybody = {"consumer_group": None, "topic": None, "required": False}
-    of_brokers = [expected | anybody for expected in fields["expects"] if expected["kind"] in OF_BROKERS]
+    fields["topics"] = [*fields["topics"], {"topic": TOPIC, "queue_nums": queues}]
+    producer = {
+        "client_id": "10.40.1.1@3011#81203340000112",
+        "host": "10.40.1.1",
+        "producer_group": "beside-producer",
+        "topics": [TOPIC],
+        "sends_per_second": sends_per_second,
+    }
+    fields["producers"] = [*fields["producers"], producer]
+    any_group = {"consumer_group": None, "topic": None, "required": False}
+    of_brokers = [expected | any_group for expected in fields["expects"] if expected["kind"] in OF_BROKERS]
     fields["expects"] = [*fields["expects"], *of_brokers]  # a broker may do the same to the added group
-    fields["healthy"] = scenario.healthy and added.is_healthy
+    fields["healthy"] = scenario.healthy and beside not in ("hung", "suspended")
     if scenario.duration_seconds is not None:
-        fields["duration_seconds"] = max(scenario.duration_seconds, added.seconds)
+        fields["duration_seconds"] = max(scenario.duration_seconds, seconds)
     return parse_scenario(fields)
 
 
-def _troubled(beside: str, brokers: int) -> _Beside:
-    names = [f"beside-{number}" for number in range(MEMBERS)]
-    consumers = [
-        {"name": name, "client_id": f"10.40.0.{number + 1}@{6000 + number}#812033441", "host": f"10.40.0.{number + 1}"}
-        for number, name in enumerate(names)
-    ]
-    happenings: list[dict[str, Any]]
-    match beside:
-        case "hung":
-            happenings = [{"at": 120, "action": "hang_listener", "consumer": names[0]}]
-        case "suspended":
-            happenings = [{"at": 120, "until": 540, "action": "suspend", "consumer": names[0]}]
-        case _:
-            happenings = [
-                {"at": 30, "action": "slow_listener", "consume_ms": 5_000, "consumer": name} for name in names
-            ]
-    group = {"consumer_group": GROUP, "subscriptions": [TOPIC], "consumers": consumers}
-    is_slow = beside == "slow"  # few queues, soon full
-    queues = 1 if is_slow else -(-2 * MEMBERS // brokers)
-    parts = {"groups": [group], "happenings": happenings}
-    return _Beside(parts, queues, 5.0 * brokers if is_slow else 8.0, TROUBLE_SECONDS, is_healthy=is_slow)
-
-
-def _rollout(match: re.Match[str], brokers: int) -> _Beside:
-    pods = int(match["pods"])
+def _rollout(match: re.Match[str]) -> Rollout:
+    times = {"at": 120, "apart": 30.7 if match["style"] == "quarters" else 5.3, "down": 10.7}
     try:
-        rollout = Rollout.model_validate(
-            match.groupdict()
-            | {
-                "consumer_group": GROUP,
-                "subscriptions": [TOPIC],
-                "at": 120,
-                "apart": 30.7 if match["style"] == "quarters" else 5.3,
-                "down": 10.7,
-            }
-        )
+        return Rollout.model_validate({"consumer_group": GROUP, "subscriptions": [TOPIC], **match.groupdict(), **times})
     except ValueError:
         raise ConditionsError(f"beside {match[0]!r}: 1 to 500 pods, and no surge of stable ids") from None
-    queues = 2 if match["ids"] == "groups" else min(MOST_QUEUES, -(-pods * 4 // (3 * brokers)))
-    seconds = rollout.at + rollout.seconds + SPARE_SECONDS
-    return _Beside({"rollouts": [rollout]}, queues, 2.0, seconds, is_healthy=True)
 
 
 def with_second_group(scenario: Scenario) -> Scenario:
@@ -140,7 +110,16 @@ def with_second_group(scenario: Scenario) -> Scenario:
         return scenario
     like = next(topic for topic in scenario.topics if topic.topic == first.subscriptions[0])
     fields = scenario.model_dump(by_alias=True)
-    consumers = [_second(consumer) for consumer in first.consumers]
+    kept = {"host", "language", "client_version", "never_answers", "use_heartbeat_v2", "running"}
+    consumers = [
+        consumer.model_dump(include=kept)
+        | {
+            "name": f"second-{consumer.name}",
+            "client_id": second_client_id(consumer.client_id),
+            "process": consumer.process or consumer.name,
+        }
+        for consumer in first.consumers
+    ]
     added: dict[str, list[dict[str, Any]]] = {
         "topics": [{"topic": SECOND_TOPIC, "queue_nums": like.queue_nums, "broker_names": like.broker_names}],
         "groups": [{"consumer_group": SECOND_GROUP, "subscriptions": [SECOND_TOPIC], "consumers": consumers}],
@@ -153,15 +132,6 @@ def with_second_group(scenario: Scenario) -> Scenario:
 def _rebalances(group: Group) -> bool:
     is_push = group.message_model == "CLUSTERING" and group.client_rebalance and not group.pull_consumers
     return is_push and bool(group.subscriptions) and not any(consumer.assigned_queues for consumer in group.consumers)
-
-
-def _second(first: Consumer) -> dict[str, Any]:
-    kept = {"host", "language", "client_version", "never_answers", "use_heartbeat_v2", "running"}
-    return first.model_dump(include=kept) | {
-        "name": f"second-{first.name}",
-        "client_id": second_client_id(first.client_id),
-        "process": first.process or first.name,
-    }
 
 
 def second_client_id(client_id: str) -> str:

@@ -1,4 +1,4 @@
-"""A broker: its master and slaves, with their client lists, locks and offsets, and its message store.
+"""The servers of a simulated cluster: brokers, each a master and slaves with client lists, locks and offsets.
 
 Events about a broker show the state of one node: of those that the NameServer lists, the one with the lowest id.
 """
@@ -10,34 +10,28 @@ from random import Random
 from typing import Any, Protocol, cast
 
 from schemas.events import HEARTBEATS
-from streaming.simulator import parts
+from streaming.simulator import scenario as parts
 from streaming.simulator.consumer_manager import SCAN_MS, ClientChannelInfo, ConsumerManager, SubscriptionData
 from streaming.simulator.name_server import REGISTER_MS, NameServer
 from streaming.simulator.queue_lock import RebalanceLockManager
-from streaming.simulator.slave_read import SlaveReadConfig, suggest_which_broker_id
 from streaming.simulator.world import Alarm, Event, Process, World
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.offset_store import FLUSH_CONSUMER_OFFSET_MS, ConsumerOffsetManager, slave_sync_ms
-from udfs.rocketmq.route import PERM_READ
-from udfs.rocketmq.version import NEWEST, ClientVersion, parse_client_version
+from udfs.rocketmq.offset_store import (
+    FLUSH_CONSUMER_OFFSET_MS,
+    ConsumerOffsetManager,
+    LocalFileOffsetStore,
+    slave_sync_ms,
+)
+from udfs.rocketmq.route import PERM_READ, PERM_WRITE
+from udfs.rocketmq.version import ClientVersion, parse_client_version
 
-SEND_OK, FLUSH_DISK_TIMEOUT = "SEND_OK", "FLUSH_DISK_TIMEOUT"
-FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE = "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"
+MASTER_ID = 0
 
 SYNC_FLUSH_TIMEOUT_MS = 5_000
 """MessageStoreConfig.syncFlushTimeout; replication's too up to 4.9.2."""
 
 SLAVE_TIMEOUT_MS = 3_000
 """MessageStoreConfig.slaveTimeout, from 4.9.3."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreConfig:
-    """MessageStoreConfig. `in_sync_replicas` (5.0) counts the master: 1, the default, waits for no slave."""
-
-    flush_disk_type: str = "ASYNC_FLUSH"
-    broker_role: str = "ASYNC_MASTER"
-    in_sync_replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +42,26 @@ class Put:
     latency_ms: int
 
 
-def put_message(
-    config: StoreConfig,
-    append_ms: int,
-    flush_ms: int,
-    replica_ms: int | None,
-    *,
-    wait_store_msg_ok: bool = True,
-    broker_version: ClientVersion = NEWEST,
-) -> Put:
+def put_message(of: parts.Broker, append_ms: int, flush_ms: int, replica_ms: int | None) -> Put:
     """CommitLog.asyncPutMessage and handleDiskFlushAndHA.
 
-    `flush_ms`: how long forcing it to disk takes. `replica_ms`: how long until enough slaves have it, None if no
-    slave is there, or none close enough. Flush and replication run side by side from 4.7.0, one after the other
-    before; of two troubles replication's is reported. `wait_store_msg_ok` false (the message's WAIT property) waits for
-    neither.
-
-    A SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE at once up to 4.9.8. From 5.0 it waits for nobody
-    unless in_sync_replicas is above 1, and then waits the whole time in vain: FLUSH_SLAVE_TIMEOUT.
+    `flush_ms`: how long forcing it to disk takes. `replica_ms`: how long until a slave has it, None without a slave.
+    Flush and replication run side by side from 4.7.0, one after the other before; of two failures replication's is
+    reported. A SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE at once up to 4.9.8. From 5.0 it waits for no
+    slave, because inSyncReplicas is 1 by default.
     """
-    status, flush_wait_ms, replica_wait_ms = SEND_OK, 0, 0
-    if wait_store_msg_ok and config.flush_disk_type == "SYNC_FLUSH":
+    broker_version = parse_client_version(of.broker_version)
+    status, flush_wait_ms, replica_wait_ms = "SEND_OK", 0, 0
+    if of.flush_disk_type == "SYNC_FLUSH":
         flush_wait_ms = min(flush_ms, SYNC_FLUSH_TIMEOUT_MS)
-        status = SEND_OK if flush_ms <= SYNC_FLUSH_TIMEOUT_MS else FLUSH_DISK_TIMEOUT
-    if wait_store_msg_ok and config.broker_role == "SYNC_MASTER":
-        if broker_version < (5, 0, 0) and replica_ms is None:
-            status = SLAVE_NOT_AVAILABLE
-        elif broker_version < (5, 0, 0) or config.in_sync_replicas > 1:
-            timeout_ms = SLAVE_TIMEOUT_MS if broker_version >= (4, 9, 3) else SYNC_FLUSH_TIMEOUT_MS
-            is_late = replica_ms is None or replica_ms > timeout_ms
-            replica_wait_ms = timeout_ms if replica_ms is None else min(replica_ms, timeout_ms)
-            status = FLUSH_SLAVE_TIMEOUT if is_late else status
+        status = "SEND_OK" if flush_ms <= SYNC_FLUSH_TIMEOUT_MS else "FLUSH_DISK_TIMEOUT"
+    if of.broker_role == "SYNC_MASTER" and broker_version < (5, 0, 0):
+        timeout_ms = SLAVE_TIMEOUT_MS if broker_version >= (4, 9, 3) else SYNC_FLUSH_TIMEOUT_MS
+        if replica_ms is None:
+            status = "SLAVE_NOT_AVAILABLE"
+        else:
+            replica_wait_ms = min(replica_ms, timeout_ms)
+            status = "FLUSH_SLAVE_TIMEOUT" if replica_ms > timeout_ms else status
     is_parallel = broker_version >= (4, 7, 0)
     wait_ms = max(flush_wait_ms, replica_wait_ms) if is_parallel else flush_wait_ms + replica_wait_ms
     return Put(status, append_ms + wait_ms)
@@ -101,8 +84,7 @@ class Queue:
     def append(self, messages: int = 1) -> None:
         """Store messages."""
         self.max_offset += messages
-        if self.held:
-            self.release()
+        self.release()
 
     def release(self) -> None:
         """Answer every pull that is held."""
@@ -138,20 +120,18 @@ class CommitLog:
 
     def __init__(self, of: parts.Broker) -> None:
         self.extra_latency_ms = 0
-        self._config = StoreConfig(of.flush_disk_type, of.broker_role)
-        self._broker_version = parse_client_version(of.broker_version)
-        self._is_plain = self._config == StoreConfig()
+        self._of = of
 
-    def put(self, random: Random, has_slave: Callable[[], bool]) -> Put:
+    def put(self, random: Random, *, has_slave: bool) -> Put:
         """Store a message: the answer, and its delay after the request's arrival."""
         append_ms = 1 + int(random.expovariate(0.25))
         if self.extra_latency_ms:
             append_ms += int(self.extra_latency_ms * (0.8 + 0.4 * random.random()))
-        if self._is_plain:
+        if (self._of.flush_disk_type, self._of.broker_role) == ("ASYNC_FLUSH", "ASYNC_MASTER"):
             return Put("SEND_OK", append_ms)
         flush_ms = int(random.random() * GROUP_COMMIT_MS + random.expovariate(0.2))
-        replica_ms = 1 + int(random.expovariate(0.5)) if has_slave() else None
-        return put_message(self._config, append_ms, flush_ms, replica_ms, broker_version=self._broker_version)
+        replica_ms = 1 + int(random.expovariate(0.5)) if has_slave else None
+        return put_message(self._of, append_ms, flush_ms, replica_ms)
 
 
 class Endpoint(Protocol):
@@ -210,9 +190,8 @@ class Broker:
         self.is_memory_pressed = False
         self.is_intact = True
         self.consume_disabled: set[str] = set()
-        self.slave_read_config = SlaveReadConfig(of.slave_read_enable)
-        self._version = parse_client_version(of.broker_version)
-        self.slave_sync_ms = slave_sync_ms(self._version)
+        self.slave_read_enable = of.slave_read_enable
+        self.slave_sync_ms = slave_sync_ms(parse_client_version(of.broker_version))
         self.name_server = name_server
         self.nodes = {broker_id: Node(self, broker_id) for broker_id in range(of.slaves + 1)}
         self.asked_node = self.nodes[0]
@@ -225,36 +204,24 @@ class Broker:
         return self.nodes[0]
 
     @property
-    def answers(self) -> bool:
-        """Whether it answers a collector."""
-        return self.asked_node.is_up
-
     def has_slave(self) -> bool:
-        """Whether a slave is up."""
         return any(node.is_up for broker_id, node in self.nodes.items() if broker_id)
-
-    def serving_node(self) -> "Node | None":
-        """Return the node that serves pulls of clients with the newest route, if any."""
-        node = self.asked_node
-        is_allowed = node.broker_id == 0 or self.slave_read_config.slave_read_enable
-        return node if node.is_up and is_allowed else None
 
     def set_memory_pressed(self, is_pressed: bool) -> None:
         """Set whether its backlog exceeds its memory."""
         self.is_memory_pressed = is_pressed
         self.on_node_changed()
 
-    def suggest_broker_id(self, node: "Node") -> int:
-        """Return the broker id that a pull's answer suggests for the next pull."""
-        return suggest_which_broker_id(
-            self.is_memory_pressed,
-            self.slave_read_config,
-            asked_broker_id=node.broker_id,
-            has_master=self.master.is_up,
-            broker_version=self._version,
-        )
+    @property
+    def suggested_broker_id(self) -> int:
+        """The broker id that a pull's answer suggests for the next pull (PullMessageProcessor).
 
-    def refusal(self, node: "Node", consumer_group: str, mq: MessageQueue, *, posts_subscription: bool) -> str | None:
+        A pull further behind the end of the commit log than 40 % of the machine's memory reads from disk; with
+        slaveReadEnable the answer then suggests SubscriptionGroupConfig.whichBrokerWhenConsumeSlowly, 1.
+        """
+        return 1 if self.is_memory_pressed and self.slave_read_enable else MASTER_ID
+
+    def refusal(self, node: "Node", consumer_group: str, mq: MessageQueue, *, has_assigned: bool) -> str | None:
         """Return why a pull is refused: NO_PERMISSION, or REFUSED for other codes; None: it is served."""
         if consumer_group in self.consume_disabled:
             return NO_PERMISSION
@@ -265,7 +232,7 @@ class Broker:
             return NO_PERMISSION
         if mq.queue_id >= data.read_queue_nums:
             return REFUSED  # INVALID_PARAMETER
-        is_subscribed = posts_subscription or node.has_subscription(consumer_group, mq.topic)
+        is_subscribed = has_assigned or node.has_subscription(consumer_group, mq.topic)
         return None if is_subscribed else REFUSED  # SUBSCRIPTION_NOT_EXIST
 
     def on_node_changed(self) -> None:
@@ -312,6 +279,11 @@ class Node:
         self._world.env.process(self._scanning())
         self._world.env.process(self._persisting())
 
+    @property
+    def may_pull(self) -> bool:
+        """PullMessageProcessor.rejectRequest: a slave without slaveReadEnable answers every pull SYSTEM_BUSY."""
+        return self.broker_id == MASTER_ID or self.broker.slave_read_enable
+
     def heart_beat(self, channel: Channel, beats: Iterable[Beat], event: Event, *, without_sub: bool) -> bool:
         """Handle HEART_BEAT. Return whether it changed a group; then the group's clients are notified."""
         self.reported[channel] = event
@@ -332,17 +304,17 @@ class Node:
                 self._notify(beat.consumer_group)
         return changed
 
-    def unregister(self, channel: Channel, consumer_groups: Iterable[str]) -> None:
-        """Handle UNREGISTER_CLIENT, after which the client closes the channel."""
-        self._emit_closed(channel)
-        for consumer_group in consumer_groups:
-            if self.consumers.unregister_consumer(consumer_group, channel):
-                self._notify(consumer_group)
-
-    def close(self, channel: Channel) -> None:
-        """Handle a channel that the other end closed."""
-        self._emit_closed(channel)
-        for consumer_group in self.consumers.do_channel_close(channel):
+    def close(self, channel: Channel, consumer_groups: Iterable[str] | None = None) -> None:
+        """Handle a channel that the other end closed; with `consumer_groups`, UNREGISTER_CLIENT of these."""
+        channel.is_open = False
+        event = self.reported.pop(channel, None)
+        if event is not None:
+            self._emit([{**event, "leaving": True}])
+        if consumer_groups is None:
+            left = self.consumers.do_channel_close(channel)
+        else:
+            left = [name for name in consumer_groups if self.consumers.unregister_consumer(name, channel)]
+        for consumer_group in left:
             self._notify(consumer_group)
 
     def channels(self, consumer_group: str) -> list[Channel]:
@@ -391,26 +363,22 @@ class Node:
     def emit_leaving(self) -> None:
         """Emit that every channel it listed has left."""
         reported, self.reported = self.reported, {}
-        if self.broker.asked_node is self:
-            for event in reported.values():
-                self._world.emit(HEARTBEATS, {**event, "leaving": True, "event_time_ms": self._world.now_ms})
+        self._emit({**event, "leaving": True} for event in reported.values())
 
     def emit_listed(self) -> None:
         """Emit its list, when it replaces another node as the one that is asked."""
-        for event in self.reported.values():
-            self._world.emit(HEARTBEATS, {**event, "event_time_ms": self._world.now_ms})
+        self._emit(self.reported.values())
+
+    def _emit(self, heartbeats: Iterable[Event]) -> None:
+        if self.broker.asked_node is self:
+            for event in heartbeats:
+                self._world.emit(HEARTBEATS, {**event, "event_time_ms": self._world.now_ms})
 
     def _go_down(self) -> None:
         self.is_up = False
         for channel in self.reported:
             channel.is_open = False
         self.broker.on_node_changed()
-
-    def _emit_closed(self, channel: Channel) -> None:
-        channel.is_open = False
-        event = self.reported.pop(channel, None)
-        if event is not None and self.broker.asked_node is self:
-            self._world.emit(HEARTBEATS, {**event, "leaving": True, "event_time_ms": self._world.now_ms})
 
     def _notify(self, consumer_group: str) -> None:
         """Send NOTIFY_CONSUMER_IDS_CHANGED to every channel of the group."""
@@ -446,3 +414,68 @@ class Node:
             elif self.is_up and self.broker.nodes[0].is_up:
                 self.offsets.sync_from(self.broker.nodes[0].offsets)
             yield self._world.env.timeout(every_ms)
+
+
+class Cluster:
+    """`on_change(consumer_group)` is called when consumption of a group (None: any) may have changed."""
+
+    def __init__(self, world: World, scenario: parts.Scenario, on_change: Callable[[str | None], None]) -> None:
+        self.world = world
+        self.store = MessageStore(world.random, {topic.topic: topic.tags for topic in scenario.topics})
+        self.on_change = on_change
+        names = tuple(broker.broker_name for broker in scenario.brokers)
+        self.name_server = NameServer(world, names, scenario.topics, self._on_route_changed)
+        self.brokers = {
+            broker.broker_name: Broker(world, broker, self.name_server, self.store, on_change)
+            for broker in scenario.brokers
+        }
+        self.name_server.start()
+        for topic in self.name_server.table:
+            for mq, _ in self.queues(topic):
+                self.store.queue(mq)
+        self._files: dict[tuple[str, str, str], LocalFileOffsetStore] = {}
+
+    def node(self, broker_name: str, broker_ids: tuple[int, ...]) -> Node:
+        """Return the node that a client with these ids asks: the master, else the first slave."""
+        return self.brokers[broker_name].nodes[min(broker_ids)]
+
+    def queues(self, topic: str) -> Iterator[tuple[MessageQueue, bool]]:
+        """Yield (queue, is_readable) for every readable or writable queue, its broker up or down."""
+        for broker_name, data in self.name_server.table[topic].items():
+            read = data.read_queue_nums if data.perm & PERM_READ else 0
+            write = data.write_queue_nums if data.perm & PERM_WRITE else 0
+            for queue_id in range(max(read, write)):
+                yield MessageQueue(topic, broker_name, queue_id), queue_id < read
+
+    def burst(self, topic: str, messages: int) -> None:
+        """Store messages, spread over the topic's writable queues."""
+        writable = [
+            MessageQueue(topic, name, queue_id)
+            for name, data in self.name_server.table[topic].items()
+            for queue_id in range(data.write_queue_nums if data.perm & PERM_WRITE else 0)
+        ]
+        for mq in writable:
+            self.store.queue(mq).append(messages // len(writable))
+
+    def recreate_topic(self, topic: str) -> None:
+        """Delete the topic and create it again: brokers forget its messages and the groups' commits."""
+        for broker in self.brokers.values():
+            for queue in self.store.of_broker(broker.broker_name):
+                if queue.mq.topic == topic:
+                    queue.max_offset = 0
+                    queue.release()
+            for node in broker.nodes.values():
+                for offsets in node.offsets.offset_table.values():
+                    for mq in [mq for mq in offsets if mq.topic == topic]:
+                        del offsets[mq]
+
+    def local_offsets(
+        self, host: str, client_id: str, consumer_group: str, client_version: ClientVersion
+    ) -> LocalFileOffsetStore:
+        """Return a broadcasting client's offset file, which outlives the process."""
+        return self._files.setdefault((host, client_id, consumer_group), LocalFileOffsetStore(client_version))
+
+    def _on_route_changed(self) -> None:
+        for broker in self.brokers.values():
+            broker.on_route_changed()
+        self.on_change(None)

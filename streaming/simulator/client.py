@@ -1,17 +1,24 @@
-"""A client: RocketMQ's MQClientInstance with its channels, routes and timers.
+"""A client: RocketMQ's MQClientInstance with its channels, routes and timers, and the offsets of its consumers.
 
 Its consumers and producers share one ClientId, one channel per node and one heartbeat.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-from streaming.simulator import parts
-from streaming.simulator.broker import Channel, Endpoint, Node
-from streaming.simulator.cluster import Cluster
+from streaming.simulator import scenario as parts
+from streaming.simulator.broker import Channel, Cluster, Node
 from streaming.simulator.name_server import TopicRoute
 from streaming.simulator.world import Event, Process, World
+from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.offset_store import (
+    NO_OFFSET,
+    PERSIST_CONSUMER_OFFSET_MS,
+    RemoteBrokerOffsetStore,
+    compute_pull_from_where,
+)
+from udfs.rocketmq.process_queue import OffsetError
 from udfs.rocketmq.version import parse_client_version
 
 HEARTBEAT_MS = 30_000
@@ -39,7 +46,7 @@ class Client:
         self.is_leaving = False
         self.keeps_route = False
         self.thawed: Any = self.world.env.event()
-        self.connections = Connections(self, self.world, of.host, self._on_open)
+        self.connections = Connections(self)
         self.consumers: list[Any] = []  # of Consumer, which knows its client
         self.producer_groups: list[str] = []
         self.routes: dict[str, TopicRoute] = {}
@@ -94,7 +101,7 @@ class Client:
 
     def reconnect(self) -> None:
         """Replace all channels; brokers do not notice that the old ones are dead."""
-        self.connections.replace()
+        self.connections.channels.clear()
         self.world.env.process(self._beat())
 
     def cut_network(self, broker_names: set[str]) -> None:
@@ -104,9 +111,15 @@ class Client:
             consumer.wake(broker_names)
 
     def restore_network(self, broker_names: set[str]) -> None:
-        """Restore the network, unless the process ended meanwhile."""
-        if self.is_running:
-            self.connections.restore(broker_names)
+        """Restore the network. Brokers notice now that the client gave up its channels, unless its process ended."""
+        if not self.is_running:
+            return
+        self.connections.cut -= broker_names
+        for node, channel in list(self.connections.channels.items()):
+            if node.broker.broker_name in broker_names:
+                del self.connections.channels[node]
+                if channel.is_open and node.is_up:
+                    node.close(channel)
 
     def on_members_changed(self, consumer_group: str) -> None:
         """Handle NOTIFY_CONSUMER_IDS_CHANGED."""
@@ -116,12 +129,12 @@ class Client:
 
     def reaches(self, node: Node) -> bool:
         """Return whether the node answers requests of this client."""
-        return self.connections.reaches(node)
+        return node.is_up and node.broker.broker_name not in self.connections.cut
 
     def update_route(self, topic: str) -> TopicRoute | None:
         """Ask the NameServer. The old route is kept if the NameServer no longer has the topic."""
         self.topics.add(topic)
-        route = self.cluster.name_server.route(topic)
+        route = self.cluster.name_server.routes.get(topic)
         if route is not None and route is not self.routes.get(topic):
             self.use_route(route)
         return self.routes.get(topic)
@@ -145,7 +158,7 @@ class Client:
         """findBrokerAddressInSubscribe: return the master, else a slave of the routes; None: no answer."""
         broker_ids = self.broker_ids.get(broker_name)
         node = self.cluster.node(broker_name, broker_ids) if broker_ids else None
-        return node if node is not None and self.connections.reaches(node) else None
+        return node if node is not None and self.reaches(node) else None
 
     def find_consumer_ids(self, topic: str, consumer_group: str) -> list[str] | None:
         """MQClientInstance.findConsumerIdList: return the group's list of one random broker of the topic's route.
@@ -157,7 +170,7 @@ class Client:
             return None
         broker_name = self.world.random.choice(list(route.broker_ids))
         node = self.cluster.node(broker_name, route.broker_ids[broker_name])
-        if not self.connections.reaches(node):
+        if not self.reaches(node):
             return None
         return node.consumers.get_consumer_list_by_group(consumer_group)
 
@@ -175,7 +188,7 @@ class Client:
     def _unregister(self) -> Process:
         consumer_groups = [consumer.consumer_group for consumer in self.consumers]
         for node, channel in self.connections.open():
-            node.unregister(channel, consumer_groups)
+            node.close(channel, consumer_groups)
             yield self.world.env.timeout(self.world.network_ms())
 
     def _heartbeats(self) -> Process:
@@ -197,7 +210,7 @@ class Client:
                 if not self.is_running:
                     return
                 node = self.cluster.brokers[broker_name].nodes[broker_id]
-                if self.connections.reaches(node):
+                if self.reaches(node):
                     self._beat_at(node)
 
     def _beat_at(self, node: Node) -> None:
@@ -229,15 +242,15 @@ class Client:
             "event_time_ms": self.world.now_ms,
         }
 
-    def _on_open(self, node: Node, channel: Channel) -> None:
+    def on_open(self, node: Node, channel: Channel) -> None:
         """Handle a new channel: its broker has no subscription yet, and newer clients send a heartbeat at once."""
         self._knows_subscriptions.discard(node)
         if self.client_version >= BEATS_ON_CONNECT_SINCE and self.consumers:
             self.world.later(self.world.network_ms(), partial(self._on_connected, node, channel))
 
     def _on_connected(self, node: Node, channel: Channel) -> None:
-        is_new = channel not in node.reported and self.connections.has(node, channel)
-        if is_new and self.is_live and self.connections.reaches(node):
+        is_new = channel not in node.reported and self.connections.channels.get(node) is channel
+        if is_new and self.is_live and self.reaches(node):
             self._beat_at(node)
             for consumer in self.consumers:
                 consumer.notify()
@@ -260,43 +273,94 @@ _EPHEMERAL_PORTS = range(32_768, 61_000)
 class Connections:
     """A client's channels, one per node. It cannot reach the brokers in `cut`."""
 
-    def __init__(self, client: Endpoint, world: World, host: str, on_open: Callable[[Node, Channel], object]) -> None:
+    def __init__(self, client: Client) -> None:
         self.cut: set[str] = set()
+        self.channels: dict[Node, Channel] = {}
         self._client = client
-        self._world, self._host = world, host
-        self._on_open = on_open
-        self._channels: dict[Node, Channel] = {}
 
     def __getitem__(self, node: Node) -> Channel:
         """Return the channel to a node; open one if needed."""
-        channel = self._channels.get(node)
+        channel = self.channels.get(node)
         if channel is None or not channel.is_open:
-            port = self._world.random.choice(_EPHEMERAL_PORTS)
-            channel = self._channels[node] = Channel(self._client, f"{self._host}:{port}")
-            self._on_open(node, channel)
+            port = self._client.world.random.choice(_EPHEMERAL_PORTS)
+            channel = self.channels[node] = Channel(self._client, f"{self._client.host}:{port}")
+            self._client.on_open(node, channel)
         return channel
-
-    def reaches(self, node: Node) -> bool:
-        """Return whether the node answers requests of this client."""
-        return node.is_up and node.broker.broker_name not in self.cut
-
-    def has(self, node: Node, channel: Channel) -> bool:
-        """Return whether this is the current channel to the node."""
-        return self._channels.get(node) is channel
 
     def open(self) -> list[tuple[Node, Channel]]:
         """Return the usable channels."""
-        return [(node, one) for node, one in self._channels.items() if one.is_open and self.reaches(node)]
+        usable = self.channels.items()
+        return [(node, channel) for node, channel in usable if channel.is_open and self._client.reaches(node)]
 
-    def replace(self) -> None:
-        """Replace all channels; brokers do not notice that the old ones are dead."""
-        self._channels.clear()
 
-    def restore(self, broker_names: Iterable[str]) -> None:
-        """Restore the network. Brokers notice now that the client gave up its channels."""
-        self.cut -= set(broker_names)
-        for node, channel in list(self._channels.items()):
-            if node.broker.broker_name in broker_names:
-                del self._channels[node]
-                if channel.is_open and node.is_up:
-                    node.close(channel)
+class Offsets:
+    """The OffsetStore of one member of a group."""
+
+    def __init__(self, client: Client, consumer_group: str, *, is_local: bool) -> None:
+        self._client = client
+        self._consumer_group = consumer_group
+        self._is_local = is_local
+        self._memory = RemoteBrokerOffsetStore()
+        self._file = client.cluster.local_offsets(client.host, client.client_id, consumer_group, client.client_version)
+        self._file.load()
+
+    def consumed(self, mq: MessageQueue, offset: int) -> None:
+        """Store the queue's offset: everything before it is consumed."""
+        if self._is_local:
+            self._file.update_offset(mq, offset)
+        else:
+            self._memory.offset_table[mq] = offset
+
+    def to_commit(self, mq: MessageQueue) -> int:
+        """Return the offset that the next pull commits, or NO_OFFSET."""
+        return NO_OFFSET if self._is_local else self._memory.offset_table.get(mq, NO_OFFSET)
+
+    def compute_pull_from_where(self, mq: MessageQueue) -> int:
+        """Return the first offset of a new queue. Raises OffsetError if the broker does not answer."""
+        if self._is_local:
+            stored_offset = self._file.read_from_store(mq)
+        else:
+            self._memory.remove_offset(mq)
+            stored_offset = self._memory.read_from_store(mq, self._fetch)
+        max_offset = self._client.cluster.store.queue(mq).max_offset
+        return compute_pull_from_where("CONSUME_FROM_LAST_OFFSET", mq.topic, stored_offset, max_offset)
+
+    def remove(self, mq: MessageQueue) -> None:
+        """Commit a queue a last time and forget it."""
+        if self._is_local:
+            self._file.persist(mq)
+            self._file.remove_offset(mq)
+        else:
+            self._memory.persist(mq, self._commit)
+            self._memory.remove_offset(mq)
+
+    def persist(self, mqs: Collection[MessageQueue]) -> None:
+        """Commit the offsets of these queues."""
+        if self._is_local:
+            self._file.persist_all(mqs)
+        else:
+            self._memory.persist_all(mqs, self._commit)
+
+    def persisting(self, mqs: Collection[MessageQueue]) -> Process:
+        """Run MQClientInstance.persistAllConsumerOffset every 5 s, first 10 s after the start."""
+        delay_ms = 2 * PERSIST_CONSUMER_OFFSET_MS
+        while True:
+            yield from self._client.sleep(delay_ms)
+            delay_ms = PERSIST_CONSUMER_OFFSET_MS
+            if not self._client.is_running:
+                return
+            self.persist(mqs)
+
+    def _commit(self, mq: MessageQueue, offset: int) -> None:
+        """Send UPDATE_CONSUMER_OFFSET to the master, else to a slave; lost without an answer."""
+        node = self._client.find_node(mq.broker_name)
+        if node is not None:
+            node.offsets.commit_offset(self._consumer_group, mq, offset)
+
+    def _fetch(self, mq: MessageQueue) -> int | None:
+        """QUERY_CONSUMER_OFFSET."""
+        node = self._client.find_node(mq.broker_name)
+        if node is None:
+            raise OffsetError(mq.broker_name)
+        offset = node.offsets.query_offset(self._consumer_group, mq)
+        return None if offset == NO_OFFSET else offset

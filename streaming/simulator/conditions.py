@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import Literal, get_args
 
-from streaming.simulator.parts import View
-from streaming.simulator.scenario import Scenario
+from streaming.simulator.scenario import Scenario, View
 
 Role = Literal["broker", "client", "collector", "run"]
 VIEWS: tuple[str, ...] = get_args(View)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 from schemas.events import ROUTES
-from streaming.simulator.parts import Topic
+from streaming.simulator.scenario import Topic
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.route import QueueData, Route
@@ -18,8 +18,8 @@ SCAN_MS = 10_000
 """Period of scanNotActiveBroker."""
 EMIT_MS = 30_000
 """Period in which an unchanged route is emitted again."""
-DEFAULT_TOPIC_QUEUE_NUMS = 4
-"""DefaultMQProducer.defaultTopicQueueNums: queues per broker of a topic created by TBW102's route."""
+CREATED_QUEUE_NUMS = (4, 4)
+"""DefaultMQProducer.defaultTopicQueueNums: queues to read and to write per broker of a topic by TBW102's route."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -58,8 +58,8 @@ class NameServer:
         """Start to answer, with the brokers registered before."""
         self._is_started = True
         self.update()
-        self._world.env.process(self._scanning())
-        self._world.env.process(self._emitting())
+        self._world.env.process(self._scan())
+        self._world.env.process(self._emit_again())
 
     def register(self, broker_name: str, broker_id: int) -> None:
         """REGISTER_BROKER."""
@@ -77,16 +77,11 @@ class NameServer:
         """Return the ids of the broker's registered nodes, the master first."""
         return tuple(sorted(broker_id for name, broker_id in self._registered_ms if name == broker_name))
 
-    def route(self, topic: str) -> TopicRoute | None:
-        """Return the answer to GET_ROUTEINFO_BY_TOPIC; None: TOPIC_NOT_EXIST, also if all brokers are gone."""
-        return self.routes.get(topic)
-
     def default_route(self, topic: str) -> TopicRoute | None:
         """Return TBW102's route for a topic that does not exist yet, where a producer may create it."""
         if topic not in self._creatable:
             return None
-        nums = DEFAULT_TOPIC_QUEUE_NUMS
-        return self._make(topic, [QueueData(name, nums, nums, 7) for name in self._broker_names])
+        return self._make(topic, [QueueData(name, *CREATED_QUEUE_NUMS, 7) for name in self._broker_names])
 
     def configure(self, topic: str, datas: Iterable[QueueData]) -> None:
         """Change a topic's queues or perm at these brokers, which register at once."""
@@ -103,8 +98,7 @@ class NameServer:
     def create(self, topic: str, broker_name: str) -> None:
         """Create an unknown topic at a broker with autoCreateTopicEnable, which received a message for it."""
         if topic in self._creatable and broker_name not in self.table[topic]:
-            nums = DEFAULT_TOPIC_QUEUE_NUMS
-            self.configure(topic, [QueueData(broker_name, nums, nums, 6)])
+            self.configure(topic, [QueueData(broker_name, *CREATED_QUEUE_NUMS, 6)])
 
     def update(self) -> None:
         """Compute the routes, and emit those that changed."""
@@ -135,7 +129,7 @@ class NameServer:
             to_topic_publish_info(topic, queue_datas, masters, conf),
         )
 
-    def _scanning(self) -> Process:
+    def _scan(self) -> Process:
         yield self._world.env.timeout(self._world.random.randrange(SCAN_MS))
         while True:
             yield self._world.env.timeout(SCAN_MS)
@@ -144,7 +138,7 @@ class NameServer:
             for broker_name, broker_id in expired:
                 self.unregister(broker_name, broker_id)
 
-    def _emitting(self) -> Process:
+    def _emit_again(self) -> Process:
         while True:
             yield self._world.env.timeout(EMIT_MS)
             for route in self.routes.values():

@@ -3,25 +3,18 @@
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from schemas.events import CLOCKS
+from streaming.kafka_io.publisher import Publisher
 from streaming.simulator.world import Said
 
 _SLEEP_FROM_SECONDS = 0.001
 
 
-class Sink(Protocol):
-    """The part of streaming.kafka_io.publisher.Publisher that `play` needs."""
-
-    def publish(self, topic: str, event: dict[str, Any]) -> None: ...
-
-    def flush(self) -> None: ...
-
-
 def play(
     events: Iterable[tuple[str, dict[str, Any]] | Said],
-    publisher: Sink,
+    publisher: Publisher,
     *,
     speed: float | None,
     stop: threading.Event,

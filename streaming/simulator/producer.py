@@ -1,11 +1,11 @@
 """A producer with MQFaultStrategy: it sends, records the latency of each broker, and avoids slow brokers."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from schemas.events import SEND_LATENCIES
-from streaming.simulator import parts
-from streaming.simulator.broker import Broker
+from streaming.simulator import scenario as parts
 from streaming.simulator.client import Client
 from streaming.simulator.name_server import TopicRoute
 from streaming.simulator.world import Event, Process
@@ -50,16 +50,13 @@ def detect_by_one_round(
     items are dropped. `answered`: those that answered in time.
     """
     asked = {name for name in items if now_ms >= check_stamps_ms.get(name, 0)}
-    dropped = {name for name in asked if name not in addresses}
+    kept = {name: item for name, item in items.items() if name in addresses or name not in asked}
     detected = {
         name: replace(item, reachable=True) if name in asked and name in answered else item
-        for name, item in items.items()
-        if name not in dropped
+        for name, item in kept.items()
     }
-    stamps_ms = {
-        name: now_ms + DETECT_INTERVAL_MS if name in asked else check_stamps_ms.get(name, 0) for name in detected
-    }
-    return detected, stamps_ms
+    asked_again_ms = now_ms + DETECT_INTERVAL_MS
+    return detected, {name: asked_again_ms if name in asked else check_stamps_ms.get(name, 0) for name in kept}
 
 
 def string_hash_code(text: str) -> int:
@@ -86,12 +83,6 @@ def select_message_queue_by_hash(
     return message_queues[place] if place >= 0 else None
 
 
-_SENT = Outcome(SEND_OK)
-_TIMEOUT = Outcome("RemotingTimeoutException")
-_REFUSED = Outcome("RemotingConnectException")
-_NO_ADDRESS = Outcome(MQ_CLIENT_EXCEPTION)
-
-
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """The outcome of a try after `latency_ms`. A message may be stored although the producer timed out."""
@@ -103,32 +94,22 @@ class Delivery:
 
 def deliver(client: Client, mq: MessageQueue, timeout_ms: int) -> Delivery:
     """Send a message to the broker as it is now."""
-    broker = client.cluster.brokers[mq.broker_name]
-    failed = _find_failure(client, broker, mq, timeout_ms)
-    if failed is not None:
-        return failed
-    put = broker.commit_log.put(client.world.random, broker.has_slave)
-    if broker.error is not None:
-        return Delivery(Outcome(MQ_BROKER_EXCEPTION, SYSTEM_ERROR), min(put.latency_ms, timeout_ms))
-    if put.latency_ms > timeout_ms:
-        return Delivery(_TIMEOUT, timeout_ms + 1, is_stored=True)
-    outcome = _SENT if put.send_status == SEND_OK else Outcome(put.send_status)
-    return Delivery(outcome, put.latency_ms, is_stored=True)
-
-
-def _find_failure(client: Client, broker: Broker, mq: MessageQueue, timeout_ms: int) -> Delivery | None:
-    """Return the failure of a message that does not reach the commit log, if any."""
-    master = client.master(mq.broker_name)
+    broker, master = client.cluster.brokers[mq.broker_name], client.master(mq.broker_name)
     if master is None:
-        return Delivery(_NO_ADDRESS, 0)
+        return Delivery(Outcome(MQ_CLIENT_EXCEPTION), 0)
     if mq.broker_name in client.connections.cut or master.is_lost or broker.error == "RemotingException":
-        return Delivery(_TIMEOUT, timeout_ms + 1)
+        return Delivery(Outcome("RemotingTimeoutException"), timeout_ms + 1)
     if not master.is_up:
-        return Delivery(_REFUSED, client.world.network_ms())
+        return Delivery(Outcome("RemotingConnectException"), client.world.network_ms())
     data = client.cluster.name_server.table[mq.topic].get(mq.broker_name)
     if data is not None and not data.perm & PERM_WRITE:
         return Delivery(Outcome(MQ_BROKER_EXCEPTION, NO_PERMISSION), client.world.network_ms())
-    return None
+    put = broker.commit_log.put(client.world.random, has_slave=broker.has_slave)
+    if broker.error is not None:
+        return Delivery(Outcome(MQ_BROKER_EXCEPTION, SYSTEM_ERROR), min(put.latency_ms, timeout_ms))
+    is_late = put.latency_ms > timeout_ms
+    outcome = Outcome("RemotingTimeoutException" if is_late else put.send_status)
+    return Delivery(outcome, timeout_ms + 1 if is_late else put.latency_ms, is_stored=True)
 
 
 class Producer:
@@ -193,10 +174,9 @@ class Producer:
                 send = start_try(send, mq.broker_name, begin_ms)
                 if send.result is not None:
                     return
-            timeout_ms = self._options.send_msg_timeout_ms if send is None else send.timeout_ms
-            delivery = self._deliver(mq, timeout_ms)
-            yield from self.client.sleep(delivery.latency_ms)
-            self._store(mq, delivery)
+            delivery = yield from self._deliver(
+                mq, self._options.send_msg_timeout_ms if send is None else send.timeout_ms
+            )
             if send is None and delivery.outcome.name == SEND_OK:
                 self._attempted(mq, world.now_ms - begin_ms, delivery.outcome, False, True)
                 return
@@ -235,19 +215,18 @@ class Producer:
         key = string_hash_code(f"order-{world.random.randrange(KEYS)}")
         mq = select_message_queue_by_hash(queues, key, self.client.client_version)
         if mq is not None:
-            delivery = self._deliver(mq, self._options.send_msg_timeout_ms)
-            yield from self.client.sleep(delivery.latency_ms)
-            self._store(mq, delivery)
+            delivery = yield from self._deliver(mq, self._options.send_msg_timeout_ms)
             self._emit(mq, delivery.latency_ms, delivery.outcome, False, True)
 
-    def _deliver(self, mq: MessageQueue, timeout_ms: int) -> Delivery:
+    def _deliver(self, mq: MessageQueue, timeout_ms: int) -> Generator[Any, Any, Delivery]:
+        """Send a message, and return its delivery when it is answered; then it is stored."""
         delivery = deliver(self.client, mq, timeout_ms - self._of.distance_ms)
-        return replace(delivery, latency_ms=delivery.latency_ms + self._of.distance_ms)
-
-    def _store(self, mq: MessageQueue, delivery: Delivery) -> None:
+        delivery = replace(delivery, latency_ms=delivery.latency_ms + self._of.distance_ms)
+        yield from self.client.sleep(delivery.latency_ms)
         if delivery.is_stored:
             self.client.cluster.name_server.create(mq.topic, mq.broker_name)
             self.client.cluster.store.queue(mq).append()
+        return delivery
 
     def _attempted(self, mq: MessageQueue, latency_ms: int, outcome: Outcome, isolation: bool, reachable: bool) -> None:
         """Run MQFaultStrategy.updateFaultItem and emit the event."""
@@ -291,7 +270,7 @@ class Producer:
             answered = {
                 name
                 for name, master in masters.items()
-                if client.connections.reaches(master) and client.cluster.brokers[name].error != "RemotingException"
+                if client.reaches(master) and client.cluster.brokers[name].error != "RemotingException"
             }
             self._items, self._check_stamps_ms = detect_by_one_round(
                 self._items, self._check_stamps_ms, client.world.now_ms, masters, answered

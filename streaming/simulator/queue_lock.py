@@ -20,8 +20,6 @@ LOCK_ALL_MS = 20_000
 LOCK_ALL_FIRST_MS = 1_000
 """ConsumeMessageOrderlyService.start: time from the start to the first renewal."""
 
-MASTER_ID = 0
-
 
 @dataclass(slots=True, eq=False)
 class LockEntry:
@@ -29,10 +27,6 @@ class LockEntry:
 
     client_id: str
     last_update_ms: int
-
-    def is_expired(self, now_ms: int) -> bool:
-        """Return whether the next request of any client gets the lock."""
-        return now_ms - self.last_update_ms > REBALANCE_LOCK_MAX_LIVE_MS
 
 
 class RebalanceLockManager:
@@ -46,15 +40,10 @@ class RebalanceLockManager:
     def try_lock(self, consumer_group: str, mq: MessageQueue, client_id: str, now_ms: int) -> bool:
         """Return whether `client_id` holds the queue now. A request renews a held lock and takes an expired one."""
         entries = self.mq_lock_table.setdefault(consumer_group, {})
-        entry = entries.get(mq)
-        if entry is None:
-            entries[mq] = LockEntry(client_id, now_ms)
-            return True
-        if entry.client_id != client_id:
-            if not entry.is_expired(now_ms):
-                return False
-            entry.client_id = client_id
-        entry.last_update_ms = now_ms
+        entry = entries.setdefault(mq, LockEntry(client_id, now_ms))
+        if entry.client_id != client_id and now_ms - entry.last_update_ms <= REBALANCE_LOCK_MAX_LIVE_MS:
+            return False
+        entry.client_id, entry.last_update_ms = client_id, now_ms
         return True
 
     def try_lock_batch(
@@ -71,23 +60,14 @@ class RebalanceLockManager:
             if entry is not None and entry.client_id == client_id:
                 del entries[mq]
 
-    def holder(self, consumer_group: str, mq: MessageQueue, now_ms: int) -> str | None:
-        """Return the ClientId that holds the queue; None without a lock or with an expired one."""
-        entry = self.mq_lock_table.get(consumer_group, {}).get(mq)
-        return None if entry is None or entry.is_expired(now_ms) else entry.client_id
-
-    def is_lock_all_expired(self, consumer_group: str, now_ms: int) -> bool:
-        """isLockAllExpired (5.0): return whether no queue of the group is locked."""
-        return all(entry.is_expired(now_ms) for entry in self.mq_lock_table.get(consumer_group, {}).values())
-
 
 def lock_all(
     table: Mapping[MessageQueue, ProcessQueue],
     lock_batch: Callable[[str, set[MessageQueue]], set[MessageQueue] | None],
     now_ms: int,
     client_version: ClientVersion = NEWEST,
-) -> list[MessageQueue]:
-    """RebalanceImpl.lockAll: request all queues of each broker at once; return the refused queues.
+) -> None:
+    """RebalanceImpl.lockAll: request all queues of each broker at once.
 
     `lock_batch(broker_name, mqs)` returns None if the broker has no master or does not answer: its queues keep their
     flag, and `is_lock_expired` stops them 30 s after the last lock. A refused queue is not consumed until a later round
@@ -98,26 +78,14 @@ def lock_all(
     for mq, process_queue in table.items():
         if asks_for_dropped or not process_queue.dropped:
             by_broker.setdefault(mq.broker_name, set()).add(mq)
-    refused = []
     for broker_name, mqs in by_broker.items():
         locked_mqs = lock_batch(broker_name, mqs)
         if locked_mqs is None:
             continue
         for mq in mqs:
-            process_queue = table[mq]
-            process_queue.locked = mq in locked_mqs
-            if process_queue.locked:
-                process_queue.last_lock_ms = now_ms
-            else:
-                refused.append(mq)
-    return sorted(refused)
-
-
-def may_consume_orderly(process_queue: ProcessQueue, message_model: str, now_ms: int) -> bool:
-    """ConsumeMessageOrderlyService: return whether the listener gets the queue's messages."""
-    if process_queue.dropped:
-        return False
-    return message_model == "BROADCASTING" or (process_queue.locked and not process_queue.is_lock_expired(now_ms))
+            table[mq].locked = mq in locked_mqs
+            if table[mq].locked:
+                table[mq].last_lock_ms = now_ms
 
 
 def may_pull_orderly(process_queue: ProcessQueue) -> bool:

@@ -119,13 +119,9 @@ def simulate(
             round(lag * 1000),
         )
         watched = Watched(modelled, seed, _start_ms(start, length), conditions)
-    except (ScenarioError, ConditionsError, _ArgumentError) as error:
+    except (ScenarioError, ConditionsError) as error:
         fail(str(error), code=2)
     run_or_exit(_publish, settings, stop, watched, length, pace, ending=stop)
-
-
-class _ArgumentError(ValueError):
-    """An argument is invalid. The message is one sentence."""
 
 
 def _publish(
@@ -155,7 +151,7 @@ def _pace(speed: str) -> float | None:
     except ValueError:
         pace = 0.0
     if not 0 < pace < float("inf"):
-        raise _ArgumentError(f'--speed {speed!r}: give a number above 0, or "max"')
+        fail(f'--speed {speed!r}: give a number above 0, or "max"', code=2)
     return pace
 
 
@@ -165,4 +161,4 @@ def _start_ms(start: str | None, length: float | None) -> int:
     try:
         return to_ms(datetime.fromisoformat(start))
     except ValueError:
-        raise _ArgumentError(f"--start {start!r}: give ISO 8601, like 2026-11-21T03:12:00Z") from None
+        fail(f"--start {start!r}: give ISO 8601, like 2026-11-21T03:12:00Z", code=2)

@@ -1,21 +1,20 @@
 """A simulation run: a scenario, a seed and a start time give one reproducible sequence of events."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from schemas.events import CLOCKS
-from streaming.simulator import parts
-from streaming.simulator.broker import Broker, Node
+from streaming.simulator import scenario as parts
+from streaming.simulator.broker import Broker, Cluster, Node
 from streaming.simulator.client import Client
-from streaming.simulator.cluster import Cluster
 from streaming.simulator.consumer import Consumer
-from streaming.simulator.judgement import Judgement
-from streaming.simulator.parts import FOR_GOOD, Expected, Happening
 from streaming.simulator.producer import Producer
-from streaming.simulator.scenario import Scenario
-from streaming.simulator.truth import Truth
+from streaming.simulator.scenario import FOR_GOOD, Expected, Happening, Scenario
+from streaming.simulator.truth import Judgement, Truth
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 
@@ -32,14 +31,13 @@ class Processes:
     """Consumer processes by name. A process has a client for each ClientId of its consumers."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self._members: dict[str, list[tuple[parts.Group, parts.Consumer]]] = {}
+        self._members: dict[str, list[tuple[parts.Group, parts.Consumer]]] = defaultdict(list)
         self._process_of: dict[str, str] = {}
         self._clients: dict[str, list[Client]] = {}
         for group in scenario.groups:
             for consumer in group.consumers:
-                process = consumer.process or consumer.name
-                self._process_of[consumer.name] = process
-                self._members.setdefault(process, []).append((group, consumer))
+                process = self._process_of[consumer.name] = consumer.process or consumer.name
+                self._members[process].append((group, consumer))
         self.started: set[str] = set()
 
     def find(self, name: str) -> list[Client]:
@@ -65,11 +63,9 @@ class Processes:
 
     def running(self, consumer_group: str) -> Iterator[Consumer]:
         """Yield the group's members whose process runs, frozen or not."""
-        for clients in self._clients.values():
-            for client in clients:
-                for consumer in client.consumers:
-                    if client.is_running and consumer.consumer_group == consumer_group:
-                        yield consumer
+        for client in chain.from_iterable(self._clients.values()):
+            if client.is_running:
+                yield from (each for each in client.consumers if each.consumer_group == consumer_group)
 
 
 class Simulation:
@@ -85,8 +81,8 @@ class Simulation:
         self._due: set[str] = set()
         self._processes = Processes(scenario)
         self._cluster = Cluster(self._world, scenario, self._judge)
-        self._stage = Stage(self._cluster, self._processes)
-        self._stage.has_agents = any(happening.action == "remove_agents" for happening in scenario.happenings)
+        self.stage = Stage(self._cluster, self._processes)
+        self.stage.has_agents = any(happening.action == "remove_agents" for happening in scenario.happenings)
         for group in scenario.groups:
             for consumer in group.consumers:
                 if consumer.running:
@@ -105,11 +101,6 @@ class Simulation:
     def brokers(self) -> Mapping[str, Broker]:
         """The brokers by name."""
         return self._cluster.brokers
-
-    @property
-    def has_agents(self) -> bool:
-        """Whether brokers' agents report each heartbeat and pull in addition to poll rounds."""
-        return self._stage.has_agents
 
     def consumers(self) -> Iterator[Consumer]:
         """Yield the members of all groups whose process runs, frozen or not."""
@@ -155,11 +146,11 @@ class Simulation:
         event: Event = {
             "cluster": self.scenario.cluster,
             "source": "simulator",
-            "brokers_asked": [name for name, broker in brokers.items() if broker.answers or name in routed],
-            "brokers_answered": [name for name, broker in brokers.items() if broker.answers],
+            "brokers_asked": [name for name, broker in brokers.items() if broker.asked_node.is_up or name in routed],
+            "brokers_answered": [name for name, broker in brokers.items() if broker.asked_node.is_up],
             "event_time_ms": now_ms,
         }
-        return event | ({"collector": self._stage.collector} if self._stage.collector else {})
+        return event | ({"collector": self.stage.collector} if self.stage.collector else {})
 
     def _start_soon(self, start: Callable[[], object]) -> None:
         self._world.later(self._world.random.randrange(START_WITHIN_MS), start)
@@ -175,7 +166,7 @@ class Simulation:
         due_ms = self._start_ms + self._shift_ms + int(happening.at * 1000)
         while True:
             yield env.timeout(due_ms + int(random.random() * happening.jitter * 1000) - env.now)
-            undo = self._stage.perform(happening)
+            undo = self.stage.perform(happening)
             self._judge(None)
             if happening.lasts_ms:
                 yield env.timeout(happening.lasts_ms)
@@ -201,7 +192,8 @@ class Simulation:
         self._due.discard(consumer_group)
         consumers = list(self._processes.running(consumer_group))
         starved, doubled = Judgement(self._cluster, self._groups[consumer_group], consumers).find()
-        self.truth.update(consumer_group, starved, doubled, self._world.now_ms)
+        self.truth.update(consumer_group, starved, self._world.now_ms)
+        self.truth.doubled.update(consumer_group, doubled, self._world.now_ms)
 
 
 class Stage:
@@ -227,36 +219,29 @@ class Stage:
         if happening.topic is not None:
             return self._configure(happening)
         if happening.consumer_group is not None:
-            brokers = self._cluster.brokers.values()
+            disabled = [broker.consume_disabled for broker in self._cluster.brokers.values()]
             name = happening.consumer_group
-            return _each(
-                brokers, lambda one: one.consume_disabled.add(name), lambda one: one.consume_disabled.discard(name)
-            )
+            return _each(disabled, lambda groups: groups.add(name), lambda groups: groups.discard(name))
         return self._perform_at_broker(self._cluster.brokers[str(happening.broker_name)], happening)
 
     def _perform_at_process(self, clients: list[Client], happening: Happening) -> Undo | None:
         named = [each for client in clients for each in client.consumers if each.of.name == happening.consumer]
         names = {happening.broker_name} if happening.broker_name else set(self._cluster.brokers)
         action, amount = happening.action, happening.consume_ms or True
-        match happening.action:
+        match action:
             case "freeze":
                 return _each(clients, Client.freeze, Client.thaw)
             case "cut_network":
-                return _each(clients, lambda one: one.cut_network(names), lambda one: one.restore_network(names))
+                return _each(clients, lambda each: each.cut_network(names), lambda each: each.restore_network(names))
             case "keep_route":
-                return _each(
-                    clients,
-                    lambda one: setattr(one, "keeps_route", True),
-                    lambda one: setattr(one, "keeps_route", False),
-                )
+                return _each(clients, partial(_set, "keeps_route", True), partial(_set, "keeps_route", False))
             case "stop_pulling":
-                return _each(
-                    named, lambda one: one.stop_pulling(happening.queues), lambda one: setattr(one, "stopped", set())
-                )
+                return _each(named, lambda each: each.stop_pulling(happening.queues), partial(_set, "stopped", set()))
             case "hang_listener" | "suspend" | "slow_listener":
-                return _each(named, lambda one: getattr(one, action)(amount), lambda one: getattr(one, action)(0))
+                return _each(named, lambda each: getattr(each, action)(amount), lambda each: getattr(each, action)(0))
             case "subscribe":
-                _each(named, lambda one: one.subscribe(happening.subscriptions or ()), Consumer.notify)
+                for consumer in named:
+                    consumer.subscribe(happening.subscriptions or ())
             case _:
                 for client in clients:
                     getattr(client, action)()  # stop, crash, kill, thaw, reconnect
@@ -294,16 +279,15 @@ class Stage:
         topic, name_server = str(happening.topic), self._cluster.name_server
         before = dict(name_server.table[topic])
         names = [happening.broker_name] if happening.broker_name else list(before)
-        changes = {
-            "read_queue_nums": happening.queue_nums if happening.read_queue_nums is None else happening.read_queue_nums,
-            "write_queue_nums": happening.queue_nums
-            if happening.write_queue_nums is None
-            else happening.write_queue_nums,
-            "perm": happening.perm,
-        }
-        given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        both = {"read_queue_nums": happening.queue_nums, "write_queue_nums": happening.queue_nums}
+        given: dict[str, Any] = {name: nums for name, nums in both.items() if nums is not None}
+        given |= happening.model_dump(include={*both, "perm"}, exclude_none=True)
         name_server.configure(topic, [replace(before[name], **given) for name in names if name in before])
         return partial(name_server.configure, topic, before.values())
+
+
+def _set(name: str, value: object, subject: object) -> None:
+    setattr(subject, name, value)
 
 
 def _each(subjects: Iterable[Subject], do: Callable[[Subject], object], undo: Callable[[Subject], object]) -> Undo:

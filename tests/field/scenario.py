@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from streaming.simulator.parts import Expectation, Name, Part, Seconds
+from streaming.simulator.scenario import Expectation, Name, Part, Seconds
 from tests.field.client_spec import ClientSpec
 
 SCENARIOS = Path(__file__).with_name("scenarios")

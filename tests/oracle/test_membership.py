@@ -30,33 +30,29 @@ Step = list[Any]
 
 def random_consumers_step(random: Random) -> Step:
     group, channel = random.choice(GROUPS), random.choice(CHANNELS)
-    verb = random.choices(("register", "unregister", "close", "pass", "scan", "list", "find"), (12, 1, 1, 3, 2, 2, 1))[
-        0
-    ]
+    verb = random.choices(("register", "unregister", "close", "pass", "scan", "list"), (12, 1, 1, 3, 2, 2))[0]
     if verb == "register":
         topics = random.sample(TOPICS, random.randrange(len(TOPICS) + 1))
         subscriptions = [[topic, random.choice(SUB_STRINGS), random.randrange(4)] for topic in topics]
         client_id = random.choice(CLIENTS) if random.random() < 0.2 else CLIENTS[channel % 3]
         kind = [random.choice(TYPES), random.choice(MODELS), random.choice(WHERE)]
-        return [verb, group, channel, client_id, subscriptions, *kind, random.random() < 0.2, random.random() < 0.9]
+        return [verb, group, channel, client_id, subscriptions, *kind, random.random() < 0.2, True]
     of: dict[str, Step] = {
-        "unregister": [group, channel, random.random() < 0.9],
+        "unregister": [group, channel, True],
         "close": [channel],
         "pass": [random.choice(PASSED_MS)],
         "list": [group],
-        "find": [group, random.choice(CLIENTS)],
     }
     return [verb, *of.get(verb, [])]
 
 
 def random_locks_step(random: Random) -> Step:
     group, client_id = random.choice(GROUPS), random.choice(CLIENTS)
-    verb = random.choices(("lock", "lock_batch", "unlock_batch", "is_lock_all_expired", "pass"), (5, 5, 3, 1, 3))[0]
+    verb = random.choices(("lock", "lock_batch", "unlock_batch", "pass"), (5, 5, 3, 3))[0]
     of: dict[str, Step] = {
         "lock": [group, random.randrange(4), client_id],
         "lock_batch": [group, random.sample(range(4), random.randrange(5)), client_id],
         "unlock_batch": [group, random.sample(range(4), random.randrange(5)), client_id],
-        "is_lock_all_expired": [group],
         "pass": [random.choice(PASSED_MS)],
     }
     return [verb, *of[verb]]
@@ -78,15 +74,10 @@ class Consumers:
         if verb == "register":
             return self.register(*args)
         if verb == "unregister":
-            group, channel, is_notified = args
-            info = manager.consumer_table.get(group)
-            if info:
-                info.notify_consumer_ids_changed_enable = is_notified
+            group, channel, _ = args
             manager.unregister_consumer(group, channel)
             return "-", self.reported(group)
         if verb == "close":
-            for info in manager.consumer_table.values():
-                info.notify_consumer_ids_changed_enable = True
             left = manager.do_channel_close(args[0])
             return shown(bool(left)), [one for group in left for one in self.reported(group)]
         if verb == "pass":
@@ -96,9 +87,6 @@ class Consumers:
         elif verb == "list":
             client_ids = manager.get_consumer_list_by_group(args[0])
             return "null" if client_ids is None else shown_list(sorted(client_ids)), []
-        else:
-            found = manager.find_channel(*args)
-            return found.client_id if found else "null", []
         return "-", []
 
     def register(
@@ -123,11 +111,10 @@ class Consumers:
             consume_from_where=consume_from_where,
             without_sub=without_sub,
         )
-        self.manager.consumer_table[group].notify_consumer_ids_changed_enable = is_notified
         return shown(changed), self.reported(group) if changed else []
 
     def reported(self, group: str) -> list[str]:
-        return [f"{group}{channel}" for channel in self.manager.channels_to_notify(group, (5, 5, 0))]
+        return [f"{group}{channel}" for channel in self.manager.channels_to_notify(group)]
 
     def table(self) -> str:
         return shown_map((group, self.group(info)) for group, info in self.manager.consumer_table.items())
@@ -150,8 +137,6 @@ class Locks:
         if verb == "pass":
             self.now_ms += args[0]
             return "-"
-        if verb == "is_lock_all_expired":
-            return shown(self.manager.is_lock_all_expired(args[0], self.now_ms))
         group, ids, client_id = args
         if verb == "lock":
             return shown(self.manager.try_lock(group, queue(ids), client_id, self.now_ms))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from streaming.simulator.consumer import recalculate_pull_from_which_node
 from streaming.simulator.queue_lock import lock_all
-from streaming.simulator.slave_read import recalculate_pull_from_which_node
 from tests.oracle import MARKS, RELEASES, ask
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (

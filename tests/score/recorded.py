@@ -65,7 +65,7 @@ class Recorded(Watched):
 
     def _note_holders(self) -> None:
         truth, now_ms = self.simulation.truth, self.simulation.now_ms
-        for span in chain(truth.at(now_ms), truth.doubled_at(now_ms)):
+        for span in chain(truth.at(now_ms), truth.doubled.at(now_ms)):
             if span.is_harmless:
                 continue
             holders = self.holders.setdefault((span.consumer_group, span.mq), set())
@@ -80,6 +80,6 @@ class Recorded(Watched):
         for consumer in self.simulation.consumers():
             for broker_name in {mq.broker_name for mq in consumer.table}:
                 node = consumer.client.find_node(broker_name)
-                if node is not None and (node.broker_id or node.broker.suggest_broker_id(node)):
+                if node is not None and (node.broker_id or node.broker.suggested_broker_id):
                     readers = self.readers.setdefault((consumer.consumer_group, broker_name), set())
                     readers.add(consumer.client.client_id)

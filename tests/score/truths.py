@@ -6,8 +6,8 @@ from functools import cache
 
 from streaming.queries.rulebook import default_rules
 from streaming.simulator import Simulation
-from streaming.simulator.parts import Expected
-from streaming.simulator.truth import Doubled, Starved
+from streaming.simulator.scenario import Expected
+from streaming.simulator.truth import Span
 from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS, RECOVERY_MS
 from udfs.rocketmq.model import MessageQueue
 
@@ -150,7 +150,7 @@ def facts_of(simulation: Simulation, slack_ms: int = SLACK_MS) -> Iterator[Fact]
     truth, now_ms, expected = simulation.truth, simulation.now_ms, simulation.expected
     starved = _facts_of_queues("starved_queue", truth.spells(GAP_MS), list(truth), now_ms, slack_ms)
     doubled = _facts_of_queues(
-        "double_consumed_queue", truth.doubled_spells(GAP_MS), list(truth.doubled), now_ms, slack_ms
+        "double_consumed_queue", truth.doubled.spells(GAP_MS), list(truth.doubled), now_ms, slack_ms
     )
     for facts in (list(starved), list(doubled)):
         for fact in facts:
@@ -200,10 +200,10 @@ def absent(simulation: Simulation, facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def _facts_of_queues(
-    kind: str, spells: Sequence[Starved | Doubled], spans: Sequence[Starved | Doubled], now_ms: int, slack_ms: int
+    kind: str, spells: Sequence[Span], spans: Sequence[Span], now_ms: int, slack_ms: int
 ) -> Iterator[Fact]:
     """Yield a fact for each spell that is a fault."""
-    stretches: dict[tuple[str, MessageQueue, str], list[Starved | Doubled]] = {}
+    stretches: dict[tuple[str, MessageQueue, str], list[Span]] = {}
     for span in spans:
         stretches.setdefault((span.consumer_group, span.mq, span.cause), []).append(span)
     for spell in spells:

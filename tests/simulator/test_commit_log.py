@@ -1,24 +1,28 @@
-"""What a send is answered: four statuses, and how long flush and replication make the producer wait."""
+"""The answer to a send: four statuses, and how long flush and replication make the producer wait."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from streaming.simulator.broker import Put, StoreConfig, put_message
-from udfs.rocketmq.version import NEWEST, ClientVersion
+from streaming.simulator.broker import Put, put_message
+from streaming.simulator.scenario import Broker
 
-OLD: ClientVersion = (4, 9, 8)
-ASYNC = StoreConfig()
-FLUSHED = StoreConfig("SYNC_FLUSH")
-REPLICATED = StoreConfig(broker_role="SYNC_MASTER", in_sync_replicas=2)
-BOTH = StoreConfig("SYNC_FLUSH", "SYNC_MASTER", 2)
+OLD = "4.9.8"
 
-configs = st.sampled_from([ASYNC, FLUSHED, REPLICATED, BOTH])
-releases = st.sampled_from([(4, 6, 1), (4, 7, 0), (4, 9, 2), OLD, (5, 0, 0), NEWEST])
+
+def stored(
+    flush_ms: int, replica_ms: int | None, version: str = "5.5.0", *, flushes: bool = False, replicates: bool = False
+) -> Put:
+    """A message that the master appended after 1 ms."""
+    broker = Broker(
+        broker_name="broker-a",
+        broker_version=version,
+        flush_disk_type="SYNC_FLUSH" if flushes else "ASYNC_FLUSH",
+        broker_role="SYNC_MASTER" if replicates else "ASYNC_MASTER",
+    )
+    return put_message(broker, 1, flush_ms, replica_ms)
 
 
 def test_an_asynchronous_broker_answers_after_the_append() -> None:
-    assert put_message(ASYNC, 1, 4_000, None) == Put("SEND_OK", 1)
+    assert stored(4_000, None) == Put("SEND_OK", 1)
 
 
 @pytest.mark.parametrize(
@@ -26,54 +30,36 @@ def test_an_asynchronous_broker_answers_after_the_append() -> None:
     [(7, Put("SEND_OK", 8)), (5_000, Put("SEND_OK", 5_001)), (5_001, Put("FLUSH_DISK_TIMEOUT", 5_001))],
 )
 def test_a_synchronous_flush_is_waited_for_5_seconds(flush_ms: int, put: Put) -> None:
-    assert put_message(FLUSHED, 1, flush_ms, None) == put
+    assert stored(flush_ms, None, flushes=True) == put
 
 
 @pytest.mark.parametrize(
     ("version", "replica_ms", "put"),
     [
-        (NEWEST, 3_000, Put("SEND_OK", 3_001)),
-        (NEWEST, 3_001, Put("FLUSH_SLAVE_TIMEOUT", 3_001)),
-        ((4, 9, 2), 3_001, Put("SEND_OK", 3_002)),
-        ((4, 9, 2), 5_001, Put("FLUSH_SLAVE_TIMEOUT", 5_001)),
-        ((4, 9, 3), 3_001, Put("FLUSH_SLAVE_TIMEOUT", 3_001)),
+        (OLD, None, Put("SLAVE_NOT_AVAILABLE", 1)),
+        (OLD, 40, Put("SEND_OK", 41)),
+        (OLD, 3_000, Put("SEND_OK", 3_001)),
+        (OLD, 3_001, Put("FLUSH_SLAVE_TIMEOUT", 3_001)),
+        ("4.9.3", 3_001, Put("FLUSH_SLAVE_TIMEOUT", 3_001)),
+        ("4.9.2", 3_001, Put("SEND_OK", 3_002)),
+        ("4.9.2", 5_001, Put("FLUSH_SLAVE_TIMEOUT", 5_001)),
+        ("5.0.0", None, Put("SEND_OK", 1)),
+        ("5.5.0", 40, Put("SEND_OK", 1)),
     ],
 )
-def test_replication_is_waited_for_3_seconds_and_5_up_to_4_9_2(
-    version: ClientVersion, replica_ms: int, put: Put
+def test_replication_is_waited_for_3_seconds_5_up_to_4_9_2_and_not_from_5_0(
+    version: str, replica_ms: int | None, put: Put
 ) -> None:
-    assert put_message(REPLICATED, 1, 0, replica_ms, broker_version=version) == put
-
-
-def test_a_master_without_a_slave_says_so_at_once_up_to_4_9_8_and_waits_in_vain_from_5_0() -> None:
-    assert put_message(REPLICATED, 1, 0, None, broker_version=OLD) == Put("SLAVE_NOT_AVAILABLE", 1)
-    for version in ((5, 0, 0), NEWEST):
-        assert put_message(REPLICATED, 1, 0, None, broker_version=version) == Put("FLUSH_SLAVE_TIMEOUT", 3_001)
-
-
-def test_from_5_0_a_synchronous_master_waits_for_nobody_by_default() -> None:
-    config = StoreConfig(broker_role="SYNC_MASTER")
-    for version in ((5, 0, 0), NEWEST):
-        assert put_message(config, 1, 0, 40, broker_version=version) == Put("SEND_OK", 1)
-    assert put_message(config, 1, 0, 40, broker_version=OLD) == Put("SEND_OK", 41)
+    assert stored(0, replica_ms, version, replicates=True) == put
 
 
 def test_flush_and_replication_run_side_by_side_from_4_7() -> None:
-    assert put_message(BOTH, 1, 20, 30, broker_version=(4, 6, 1)).latency_ms == 51
-    assert put_message(BOTH, 1, 20, 30, broker_version=(4, 7, 0)).latency_ms == 31
+    waits = [stored(20, 30, version, flushes=True, replicates=True).latency_ms for version in ("4.6.1", "4.7.0")]
+    assert waits == [51, 31]
 
 
-def test_of_two_troubles_replications_is_reported() -> None:
-    assert put_message(BOTH, 1, 6_000, 6_000).send_status == "FLUSH_SLAVE_TIMEOUT"
-    assert put_message(BOTH, 1, 6_000, 2).send_status == "FLUSH_DISK_TIMEOUT"
-    assert put_message(BOTH, 1, 6_000, None, broker_version=OLD).send_status == "SLAVE_NOT_AVAILABLE"
-
-
-@given(configs, st.integers(0, 50), st.integers(0, 10_000), st.none() | st.integers(0, 10_000), releases)
-def test_a_message_that_does_not_wait_is_answered_after_the_append(
-    config: StoreConfig, append_ms: int, flush_ms: int, replica_ms: int | None, version: ClientVersion
-) -> None:
-    put = put_message(config, append_ms, flush_ms, replica_ms, wait_store_msg_ok=False, broker_version=version)
-    assert put == Put("SEND_OK", append_ms)
-    waited = put_message(config, append_ms, flush_ms, replica_ms, broker_version=version)
-    assert append_ms <= waited.latency_ms <= append_ms + 10_000
+@pytest.mark.parametrize(
+    ("replica_ms", "status"), [(6_000, "FLUSH_SLAVE_TIMEOUT"), (2, "FLUSH_DISK_TIMEOUT"), (None, "SLAVE_NOT_AVAILABLE")]
+)
+def test_of_two_failures_replications_is_reported(replica_ms: int | None, status: str) -> None:
+    assert stored(6_000, replica_ms, OLD, flushes=True, replicates=True).send_status == status

@@ -183,7 +183,7 @@ def test_an_orderly_group_is_never_doubled_when_its_members_disagree() -> None:
 def test_twins_of_an_orderly_group_hold_one_lock_and_are_doubled_all_the_same() -> None:
     members = consumers({"client_id": "172.17.0.2@7"}, {"client_id": "172.17.0.2@7"}, {"client_id": "172.17.0.3@7"})
     simulation, _ = run(healthy(group_consumers=members, group_consume_orderly=True))
-    doubled = simulation.truth.doubled_at(START + 5 * MINUTE)
+    doubled = simulation.truth.doubled.at(START + 5 * MINUTE)
     assert {one.cause for one in doubled} == {"duplicate_client_id"}
     assert len(doubled) == 6
 

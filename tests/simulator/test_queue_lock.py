@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.simulator.queue_lock import RebalanceLockManager, lock_all, may_consume_orderly, may_pull_orderly
+from streaming.simulator.queue_lock import RebalanceLockManager, lock_all, may_pull_orderly
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.process_queue import ProcessQueue
 from udfs.rocketmq.version import NEWEST, ClientVersion
@@ -20,61 +20,43 @@ steps = st.lists(
 )
 
 
-def test_a_lock_goes_to_the_first_and_nobody_else() -> None:
+@pytest.mark.parametrize(
+    ("why", "requests"),
+    [
+        ("the first has it", [("g", Q0, "A", 0, True), ("g", Q0, "A", 1, True), ("g", Q0, "B", 2, False)]),
+        ("groups are apart", [("g", Q0, "A", 0, True), ("h", Q0, "B", 0, True)]),
+        ("queues are apart", [("g", Q0, "A", 0, True), ("g", Q1, "B", 0, True)]),
+        ("two processes with one ClientId hold it", [("g", Q0, "A", 0, True), ("g", Q0, "A", 0, True)]),
+        (
+            "it is free 60 seconds after its last renewal",
+            [
+                ("g", Q0, "A", 0, True),
+                ("g", Q0, "A", 40_000, True),
+                ("g", Q0, "B", 100_000, False),
+                ("g", Q0, "B", 100_001, True),
+                ("g", Q0, "A", 100_002, False),
+            ],
+        ),
+        (
+            "a refused request renews nothing",
+            [("g", Q0, "A", 0, True), ("g", Q0, "B", 59_000, False), ("g", Q0, "B", 60_001, True)],
+        ),
+    ],
+)
+def test_requests_for_locks(why: str, requests: list[tuple[str, MessageQueue, str, int, bool]]) -> None:
     locks = RebalanceLockManager()
-    assert locks.try_lock("g", Q0, "A", NOW)
-    assert locks.try_lock("g", Q0, "A", NOW + 1)
-    assert not locks.try_lock("g", Q0, "B", NOW + 2)
-    assert locks.holder("g", Q0, NOW + 2) == "A"
+    granted = [locks.try_lock(group, mq, client_id, NOW + at_ms) for group, mq, client_id, at_ms, _ in requests]
+    assert granted == [expected for *_, expected in requests], why
 
 
-def test_another_group_and_another_queue_are_other_locks() -> None:
-    locks = RebalanceLockManager()
-    assert locks.try_lock("g", Q0, "A", NOW)
-    assert locks.try_lock("h", Q0, "B", NOW)
-    assert locks.try_lock("g", Q1, "B", NOW)
-
-
-def test_a_lock_is_free_60_seconds_after_it_was_last_asked_for() -> None:
-    locks = RebalanceLockManager()
-    locks.try_lock("g", Q0, "A", NOW)
-    locks.try_lock("g", Q0, "A", NOW + 40_000)
-    assert not locks.try_lock("g", Q0, "B", NOW + 100_000)
-    assert locks.holder("g", Q0, NOW + 100_001) is None
-    assert locks.try_lock("g", Q0, "B", NOW + 100_001)
-    assert not locks.try_lock("g", Q0, "A", NOW + 100_002)
-
-
-def test_a_refused_request_does_not_renew_the_lock() -> None:
-    locks = RebalanceLockManager()
-    locks.try_lock("g", Q0, "A", NOW)
-    assert not locks.try_lock("g", Q0, "B", NOW + 59_000)
-    assert locks.try_lock("g", Q0, "B", NOW + 60_001)
-
-
-def test_two_processes_with_one_client_id_hold_the_same_lock() -> None:
-    locks = RebalanceLockManager()
-    twins = ["A", "A"]
-    assert [locks.try_lock("g", Q0, client_id, NOW) for client_id in twins] == [True, True]
-
-
-def test_only_the_holder_gives_back() -> None:
+def test_only_the_holder_releases() -> None:
     locks = RebalanceLockManager()
     locks.try_lock_batch("g", [Q0, Q1], "A", NOW)
     locks.unlock_batch("g", [Q0], "B")
     locks.unlock_batch("unknown", [Q0], "A")
-    assert locks.holder("g", Q0, NOW) == "A"
+    assert locks.try_lock_batch("g", [Q0, Q1], "B", NOW) == set()
     locks.unlock_batch("g", [Q0], "A")
     assert locks.try_lock_batch("g", [Q0, Q1], "B", NOW + 1) == {Q0}
-
-
-def test_a_group_is_unlocked_when_every_lock_is_expired_or_given_back() -> None:
-    locks = RebalanceLockManager()
-    assert locks.is_lock_all_expired("g", NOW)
-    locks.try_lock("g", Q0, "A", NOW)
-    locks.try_lock("g", Q1, "A", NOW + 10)
-    assert not locks.is_lock_all_expired("g", NOW + 60_010)
-    assert locks.is_lock_all_expired("g", NOW + 60_011)
 
 
 @given(steps)
@@ -110,21 +92,18 @@ def test_every_broker_is_asked_once_for_all_its_queues() -> None:
         return mqs
 
     table = table_of(Q0, Q1, ON_B, locked=False)
-    assert lock_all(table, lock_batch, NOW + 20_000) == []
+    lock_all(table, lock_batch, NOW + 20_000)
     assert asked == {"broker-a": {Q0, Q1}, "broker-b": {ON_B}}
-    assert all(one.locked and one.last_lock_ms == NOW + 20_000 for one in table.values())
+    assert all(held.locked and held.last_lock_ms == NOW + 20_000 for held in table.values())
 
 
 def test_a_refused_queue_loses_its_flag_and_one_of_a_silent_broker_keeps_it_until_30_seconds() -> None:
     table = table_of(Q0, Q1, ON_B)
     answers = {"broker-a": {Q1}, "broker-b": None}
-    assert lock_all(table, lambda broker_name, mqs: answers[broker_name], NOW + 20_000) == [Q0]
-    assert not may_consume_orderly(table[Q0], "CLUSTERING", NOW + 20_000)
-    assert may_consume_orderly(table[Q1], "CLUSTERING", NOW + 50_000)
-    assert may_consume_orderly(table[ON_B], "CLUSTERING", NOW + 30_000)
-    assert not may_consume_orderly(table[ON_B], "CLUSTERING", NOW + 30_001)
-    assert may_pull_orderly(table[ON_B])
-    assert not may_pull_orderly(table[Q0])
+    lock_all(table, lambda broker_name, mqs: answers[broker_name], NOW + 20_000)
+    assert [may_pull_orderly(table[mq]) for mq in (Q0, Q1, ON_B)] == [False, True, True]
+    assert [table[mq].is_lock_expired(NOW + 30_001) for mq in (Q1, ON_B)] == [False, True]
+    assert not table[ON_B].is_lock_expired(NOW + 30_000)
 
 
 @pytest.mark.parametrize(("version", "asked"), [((4, 9, 8), {Q0, Q1}), ((5, 0, 0), {Q1}), (NEWEST, {Q1})])
@@ -132,20 +111,6 @@ def test_a_dropped_queues_lock_is_renewed_up_to_4_9_8(version: ClientVersion, as
     table = table_of(Q0, Q1)
     table[Q0].dropped = True
     seen: set[MessageQueue] = set()
-
-    def lock_batch(broker_name: str, mqs: set[MessageQueue]) -> set[MessageQueue]:
-        seen.update(mqs)
-        return mqs
-
-    lock_all(table, lock_batch, NOW, version)
+    lock_all(table, lambda _, mqs: seen.update(mqs), NOW, version)
     assert seen == asked
-
-
-def test_a_dropped_queue_is_neither_pulled_nor_consumed() -> None:
-    process_queue = ProcessQueue(NOW, NOW, locked=True, dropped=True)
-    assert not may_pull_orderly(process_queue)
-    assert not may_consume_orderly(process_queue, "BROADCASTING", NOW)
-
-
-def test_a_broadcasting_listener_needs_no_lock() -> None:
-    assert may_consume_orderly(ProcessQueue(NOW, NOW), "BROADCASTING", NOW + 10**6)
+    assert not may_pull_orderly(table[Q0])
