@@ -102,58 +102,39 @@ def set_up_tls(jvm: RocketMQJvm, settings: Collector) -> None:
 
 
 def explain_tls(settings: Collector, address: str) -> str:
-    """Return why TLS keeps RocketMQ's client from `address` ("host:port"); empty if TLS is not the reason."""
+    """Return why TLS keeps RocketMQ's client from `address` ("host:port"); empty if TLS is not the reason.
+
+    The caller has failed to connect. Host names are not checked, as in RocketMQ's client.
+    """
     host, _, port = address.strip().rpartition(":")
+    where = f"{host}:{port}"
     try:
-        peer = host, int(port)
-        return _explain_secured(settings, peer) if settings.tls else _explain_plain(peer)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if settings.tls and settings.tls_ca:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(settings.tls_ca)
+        if settings.tls and settings.tls_certificate:
+            password = settings.tls_key_password.get_secret_value() or None
+            context.load_cert_chain(settings.tls_certificate, settings.tls_key, password)
+        with socket.create_connection((host, int(port)), CONNECT_SECONDS) as plain:
+            try:
+                with context.wrap_socket(plain) as secured:
+                    if not settings.tls:
+                        return f"{where} requires TLS; set collector.tls = true"
+                    secured.recv(0)
+            except ssl.SSLCertVerificationError as error:
+                return f"{where}: its certificate is not signed by collector.tls_ca ({error.verify_message})"
+            except ssl.SSLError as error:
+                if settings.tls:
+                    reason = error.reason or error
+                    return f"{where}: TLS handshake failed with the collector.tls settings ({reason})"
+            except (ConnectionResetError, EOFError):
+                if settings.tls:
+                    return (
+                        f"{where} does not speak TLS or rejects the client certificate; "
+                        "check collector.tls and collector.tls_certificate"
+                    )
     except (OSError, ValueError):  # unreachable
-        return ""
-
-
-def _explain_secured(settings: Collector, peer: tuple[str, int]) -> str:
-    address = f"{peer[0]}:{peer[1]}"
-    context = _context(settings)
-    with _connect(peer) as plain:
-        try:
-            with context.wrap_socket(plain) as secured:
-                secured.recv(0)
-        except ssl.SSLCertVerificationError as error:
-            return f"{address}: its certificate is not signed by collector.tls_ca ({error.verify_message})"
-        except ssl.SSLError as error:
-            return f"{address}: TLS handshake failed with the collector.tls settings ({error.reason or error})"
-        except (ConnectionResetError, EOFError):
-            return (
-                f"{address} does not speak TLS or rejects the client certificate; "
-                "check collector.tls and collector.tls_certificate"
-            )
+        pass
     return ""
-
-
-def _explain_plain(peer: tuple[str, int]) -> str:
-    """Return whether the server requires TLS. The caller has failed without it, so a server with both is no reason."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    try:
-        with _connect(peer) as plain, context.wrap_socket(plain):
-            return f"{peer[0]}:{peer[1]} requires TLS; set collector.tls = true"
-    except OSError:  # ssl.SSLError is one
-        return ""
-
-
-def _context(settings: Collector) -> ssl.SSLContext:
-    """Return a context like that of RocketMQ's client, which does not check host names."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if settings.tls_ca:
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(settings.tls_ca)
-    if settings.tls_certificate:
-        context.load_cert_chain(
-            settings.tls_certificate, settings.tls_key, settings.tls_key_password.get_secret_value() or None
-        )
-    return context
-
-
-def _connect(peer: tuple[str, int]) -> socket.socket:
-    return socket.create_connection(peer, CONNECT_SECONDS)

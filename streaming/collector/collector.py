@@ -19,16 +19,31 @@ from tenacity.wait import wait_random_exponential
 from conf.settings import Collector, Settings
 from streaming.collector.access import explain_tls
 from streaming.collector.known_brokers import CollectorError, Forgotten, KnownBrokers
+from streaming.collector.lease import CollectorName, LeaseLostError, Turn
 from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_admin import RocketMQAdmin
 from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.collector.round_events import Source, clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from streaming.collector.round_reader import RoundReader
-from streaming.collector.turn import CollectorName, LeaseLostError, Turn
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.kafka_io.topics import KafkaUnreachableError, create_topics
 from streaming.system.stopping import StoppedError, run_unless_stopped
+
+SUMMARY_SECONDS = 600.0
+START_SECONDS = 60.0
+LONGEST_WAIT_SECONDS = 30.0
+DELIVERY_SECONDS = 10.0
+TURN_SECONDS = 0.5
+"""Period in which a standby checks whether it leads."""
+
+STEP_BACK_MS = 3_000
+"""Steps back of a clock (NTP) up to this are waited out; the round's time does not move meanwhile."""
+
+UNAVAILABLE = (RocketMQError, PublishError, KafkaUnreachableError)
+"""Errors that are retried."""
+
+log = structlog.get_logger()
 
 
 class Tally:
@@ -45,30 +60,21 @@ class Tally:
     def add(
         self, reading: Reading, topics: Iterable[str], requests: Mapping[str, int], held_back: Mapping[str, int]
     ) -> None:
-        """Add a published round: the topics of its events, and per server its requests and those held back."""
+        """Add a published round: the topics of its events, and per server its requests and those held back.
+
+        Log, once per SUMMARY_SECONDS, that the limit on requests costs data or time.
+        """
         self._counters["events"].update(topics)
         self._counters["brokers_missed"].update(set(reading.brokers_asked) - set(reading.brokers))
         self._counters["unheard"].update(each.reason for each in reading.unheard)
         self._counters["requests"].update(requests)
         self._counters["held_back"].update(held_back)
-        self._report_bound(reading, requests, held_back)
-        if time.monotonic() - self._last_summary > SUMMARY_SECONDS:
-            self.log_summary()
-
-    def log_summary(self) -> None:
-        """Log the counts since the last summary."""
-        log.info("collected", **{name: dict(counter) for name, counter in self._counters.items()})
-        for counter in self._counters.values():
-            counter.clear()
-        self._last_summary = time.monotonic()
-
-    def _report_bound(self, reading: Reading, requests: Mapping[str, int], held_back: Mapping[str, int]) -> None:
-        """Log, once per SUMMARY_SECONDS, that the limit on requests costs data or time."""
+        now = time.monotonic()
         bound = sorted(server for server, held in held_back.items() if held > requests[server] / 2)
         unreached = sum(each.reason == "no_time" for each in reading.unheard)
         is_late = reading.took_ms > self._settings.interval_seconds * 1000
-        if bound and (unreached or is_late) and time.monotonic() - self._bound_at >= SUMMARY_SECONDS:
-            self._bound_at = time.monotonic()
+        if bound and (unreached or is_late) and now - self._bound_at >= SUMMARY_SECONDS:
+            self._bound_at = now
             log.warning(
                 "round throttled by collector.requests_per_second",
                 requests_per_second=self._settings.requests_per_second,
@@ -77,22 +83,15 @@ class Tally:
                 unreached=unreached,
                 seconds=round(reading.took_ms / 1000, 1),
             )
+        if now - self._last_summary > SUMMARY_SECONDS:
+            self.log_summary()
 
-
-START_SECONDS = 60.0
-LONGEST_WAIT_SECONDS = 30.0
-DELIVERY_SECONDS = 10.0
-TURN_SECONDS = 0.5
-"""Period in which a standby checks whether it leads."""
-SUMMARY_SECONDS = 600.0
-
-STEP_BACK_MS = 3_000
-"""Steps back of a clock (NTP) up to this are waited out; the round's time does not move meanwhile."""
-
-UNAVAILABLE = (RocketMQError, PublishError, KafkaUnreachableError)
-"""Errors that are retried."""
-
-log = structlog.get_logger()
+    def log_summary(self) -> None:
+        """Log the counts since the last summary."""
+        log.info("collected", **{name: dict(counter) for name, counter in self._counters.items()})
+        for counter in self._counters.values():
+            counter.clear()
+        self._last_summary = time.monotonic()
 
 
 def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | None = None) -> None:
@@ -115,7 +114,7 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
             for attempt in _retrying(stop, START_SECONDS if done == 0 else None):
                 with attempt:
                     run_unless_stopped(collector.take_turn, stop)
-            if not collector.is_leading:
+            if not collector.turn.is_ours:
                 stop.wait(TURN_SECONDS)
                 continue
             done += 1
@@ -137,10 +136,9 @@ class _Collector:
         self._publisher: Publisher | None = None
         collector = settings.collector
         self._name = CollectorName(collector)
-        self._source = Source(
-            self._name.text, max(1, round(collector.interval_seconds * 1000)), tuple(collector.groups)
-        )
-        self._turn = Turn(settings.kafka, collector, self._name)
+        interval_ms = max(1, round(collector.interval_seconds * 1000))
+        self._source = Source(self._name.text, interval_ms, tuple(collector.groups))
+        self.turn = Turn(settings.kafka, collector, self._name)
         self._brokers = KnownBrokers(collector.name_server, collector.cluster)
         self._forgotten = Forgotten(settings.kafka)
         self._memory = Memory()
@@ -148,23 +146,19 @@ class _Collector:
         self.tally = Tally(collector)
         self._is_closed = False
 
-    @property
-    def is_leading(self) -> bool:
-        return self._turn.is_ours
-
     def take_turn(self) -> None:
         """Run a round if no other collector leads. Raises UNAVAILABLE errors, and offers the lease then."""
         self._publisher = self._publisher or self._connect_kafka()
-        if self._turn.take():
+        if self.turn.take():
             self._memory = Memory()
-        if not self._turn.is_ours:
+        if not self.turn.is_ours:
             return
         try:
             self.run_round()
         except LeaseLostError:
             log.warning("round discarded", reason="the lease was lost; another collector may lead")
         except UNAVAILABLE:
-            self._turn.offer()
+            self.turn.offer()
             raise
 
     def run_round(self) -> None:
@@ -173,21 +167,33 @@ class _Collector:
         publisher = self._publisher or self._connect_kafka()
         known = self._brokers
         known.forget(self._forgotten.read_brokers(known.cluster, known.by_name))
-        reading = self._read()
+        reader = self._connected_reader()
+        try:
+            reading = reader.read()
+        except RocketMQError as error:
+            servers = self._settings.collector.name_server.split(";")
+            if why := next(filter(None, (explain_tls(self._settings.collector, server) for server in servers)), ""):
+                raise RocketMQError(why) from error
+            raise
         if self._admin is None or not self._admin.is_alive():
             raise RocketMQError("the RocketMQ client's JVM died")
         read_seconds = time.monotonic() - started
-        self._set_time(int(time.time() * 1000))
+        now_ms = int(time.time() * 1000)
+        if self._round_time_ms - now_ms > STEP_BACK_MS:
+            log.warning("clock set back, using the new time", back_ms=self._round_time_ms - now_ms)
+            self._memory = self._memory.after_a_step_back(now_ms)
+            self._round_time_ms = now_ms
+        self._round_time_ms = max(now_ms, self._round_time_ms)
         events, memory = compute_round(self._memory, reading, self._round_time_ms)
-        self._turn.check()
+        self.turn.check()
         for topic, event in events:
             publisher.publish(topic, event)
         publisher.flush()
-        self._turn.check()
+        self.turn.check()
         publisher.publish(*clock_event(self._source, reading, self._memory, memory, self._round_time_ms))
         publisher.flush()
         self._memory = memory
-        self._turn.note_brokers(len(reading.brokers))
+        self.turn.note_brokers(len(reading.brokers))
         requests, held_back = self._admin.rate.take_counts()
         self.tally.add(reading, [topic for topic, _ in events], requests, held_back)
         log.debug(
@@ -202,39 +208,18 @@ class _Collector:
             seconds=round(time.monotonic() - started, 3),
         )
 
-    def _read(self) -> Reading:
-        """Return a round's reading. Raises RocketMQError, which names TLS if that is the reason."""
-        reader = self._connected_reader()
-        try:
-            return reader.read()
-        except RocketMQError as error:
-            servers = self._settings.collector.name_server.split(";")
-            why = next(filter(None, (explain_tls(self._settings.collector, server) for server in servers)), "")
-            if not why:
-                raise
-            raise RocketMQError(why) from error
-
     def close(self) -> None:
         self._is_closed = True
         if self._reader:
             self._reader.close()
         if self._admin:
             self._admin.close()
-        self._turn.close()
+        self.turn.close()
         with contextlib.suppress(KafkaError):  # unacknowledged events are derived again after a restart
             self._forgotten.close()
             if self._publisher:
                 self._publisher.close()
         self._name.close()
-
-    def _set_time(self, now_ms: int) -> None:
-        """Set the round's time. Small steps back are waited out; after a larger one the new time counts."""
-        back_ms = self._round_time_ms - now_ms
-        if back_ms > STEP_BACK_MS:
-            log.warning("clock set back, using the new time", back_ms=back_ms)
-            self._memory = self._memory.after_a_step_back(now_ms)
-            self._round_time_ms = now_ms
-        self._round_time_ms = max(now_ms, self._round_time_ms)
 
     def _connect_kafka(self) -> Publisher:
         create_topics(self._settings.kafka, wait_seconds=0)

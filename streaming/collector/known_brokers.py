@@ -80,17 +80,14 @@ class KnownBrokers:
         """
         if not clusters:
             return ()
-        addresses = {broker.address for broker in self.by_name.values()}
-        if self._own and self._own not in clusters:
-            clusters = {
-                name: brokers
-                for name, brokers in clusters.items()
-                if addresses & {broker.address for broker in brokers}
-            }
-            if len(clusters) != 1:
-                return ()
-        elif self._own:
+        if self._own in clusters:
             clusters = {self._own: clusters[self._own]}
+        elif self._own:
+            addresses = {broker.address for broker in self.by_name.values()}
+            renamed = [name for name, found in clusters.items() if addresses & {broker.address for broker in found}]
+            if len(renamed) != 1:
+                return ()
+            clusters = {renamed[0]: clusters[renamed[0]]}
         self.cluster, brokers = pick_cluster(clusters, self._wanted)
         self._own = self._wanted if self._wanted in clusters else next(iter(clusters))
         return brokers
@@ -119,8 +116,6 @@ def pick_cluster(clusters: Mapping[str, tuple[Broker, ...]], wanted: str) -> tup
 MOST_A_ROUND = 5_000
 AGAIN_SECONDS = 60.0
 POSITION_MS = 2_000
-
-log = structlog.get_logger()
 
 
 class Forgotten:

@@ -6,7 +6,7 @@ Values and pure functions without RocketMQ, Kafka or a clock. Brokers' views are
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from streaming.collector.rocketmq_answers import (
     Broker,
@@ -20,6 +20,9 @@ from streaming.collector.rocketmq_answers import (
 
 CLIENT_INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 """The producer group that every client registers, consumers too: it carries a channel's last heartbeat."""
+
+Event = tuple[str, dict[str, Any]]
+"""Kafka topic and the event."""
 
 QueueKey = tuple[str, str, int]
 """topic, broker_name, queue_id."""

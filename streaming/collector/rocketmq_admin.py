@@ -109,8 +109,6 @@ PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
 """The topic by which 5.x proxies exchange their clients (ProxyConfig.heartbeatSyncerTopicName). RocketMQ's own checks
 of system names know neither it nor the group that broadcasts it."""
 
-PROXY_GROUP = f"CID_{PROXY_TOPIC}"
-
 
 class RocketMQAdmin:
     """A started DefaultMQAdminExt, usable by all threads. Every method may raise RocketMQError."""
@@ -192,21 +190,18 @@ class RocketMQAdmin:
     def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
         """Return each producer group's channels with their last heartbeats; None from a broker without code 328."""
         try:
-            return parse_producers(
-                self._ask(broker.address, self._ext.getAllProducerInfo, broker.address), self.read_version
-            )
+            answer = self._ask(broker.address, self._ext.getAllProducerInfo, broker.address)
         except RocketMQError as error:
             if error.response_code == REQUEST_CODE_NOT_SUPPORTED:
                 return None
             raise
+        return parse_producers(answer, self.read_version)
 
     @_answered
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
         """Return a client's running info through this broker, which asks its first channel of that ClientId."""
-        ask = self._api.getConsumerRunningInfo
-        return parse_running_info(
-            self._ask(broker.address, ask, broker.address, group, client_id, False, self._timeout_ms)
-        )
+        address, ask = broker.address, self._api.getConsumerRunningInfo
+        return parse_running_info(self._ask(address, ask, address, group, client_id, False, self._timeout_ms))
 
     @_answered
     def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
@@ -264,12 +259,6 @@ class RocketMQAdmin:
         """End the JVM with its connections."""
         self.jvm.close()
 
-    def __enter__(self) -> "RocketMQAdmin":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _hook(self) -> tuple[Any, ...]:
         """Return the RPC hook that signs requests; empty without keys, because py4j would pass null as a group name."""
         access_key = self._settings.acl_access_key.get_secret_value()
@@ -294,7 +283,7 @@ class RocketMQAdmin:
 
     @functools.lru_cache(maxsize=65_536)  # noqa: B019  # as above
     def _is_system_group(self, name: str) -> bool:
-        if name == PROXY_GROUP:
+        if name == f"CID_{PROXY_TOPIC}":
             return True
         mix_all = self._rocketmq.common.MixAll
         return bool(self.jvm.call(mix_all.isSysConsumerGroup, name) or self.jvm.call(mix_all.isPredefinedGroup, name))

@@ -127,23 +127,20 @@ def parse_version(description: str) -> str:
     return ".".join(plain.groups()) if plain else description
 
 
-def parse_strategy(reflected: str | None) -> str | None:
+def parse_strategy(reflected: str) -> str | None:
     """Return the name of `...rebalance.AllocateMessageQueueAveragely@739d7eca`; None for an unknown class."""
-    if not reflected:
-        return None
     return STRATEGIES.get(reflected.partition("@")[0].rpartition(".")[2])
 
 
 def parse_clusters(answer: Mapping[str, Any]) -> dict[str, tuple[Broker, ...]]:
     """Parse a ClusterInfo: the brokers of each cluster."""
-    brokers = {}
-    for name, data in answer.get("brokerAddrTable", {}).items():
-        addresses = {int(broker_id): address for broker_id, address in data["brokerAddrs"].items()}
-        if addresses:
-            lowest = min(addresses)
-            brokers[name] = Broker(data["brokerName"], lowest, addresses[lowest])
+    brokers = {
+        name: Broker(data["brokerName"], *min((int(broker_id), at) for broker_id, at in data["brokerAddrs"].items()))
+        for name, data in answer.get("brokerAddrTable", {}).items()
+        if data["brokerAddrs"]
+    }
     return {
-        cluster: tuple(broker for name in sorted(names) if (broker := brokers.get(name)))
+        cluster: tuple(brokers[name] for name in sorted(names) if name in brokers)
         for cluster, names in answer.get("clusterAddrTable", {}).items()
     }
 
@@ -194,13 +191,8 @@ def parse_producers(answer: Mapping[str, Any], versions: Versions) -> dict[str, 
 def _parse_connection(
     each: Mapping[str, Any], client_addr: str, versions: Versions, last_update_timestamp: int | None = None
 ) -> Connection:
-    return Connection(
-        each["clientId"],
-        client_addr,
-        each.get("language") or "OTHER",
-        versions(each.get("version", 0)),
-        last_update_timestamp,
-    )
+    language, version = each.get("language") or "OTHER", versions(each.get("version", 0))
+    return Connection(each["clientId"], client_addr, language, version, last_update_timestamp)
 
 
 def parse_running_info(answer: Mapping[str, Any]) -> RunningInfo:
@@ -208,7 +200,7 @@ def parse_running_info(answer: Mapping[str, Any]) -> RunningInfo:
     properties = answer.get("properties") or {}
     flags = {name: text == "true" for name, text in properties.items()}
     return RunningInfo(
-        strategy=parse_strategy(properties.get("allocateMessageQueueStrategy")),
+        strategy=parse_strategy(properties.get("allocateMessageQueueStrategy") or ""),
         client_rebalance=flags.get("clientRebalance"),
         consume_orderly=flags.get("PROP_CONSUMEORDERLY"),  # of push consumers, 4.x and 5.x
         subscriptions=_parse_subscriptions(answer.get("subscriptionSet") or ()),

@@ -9,9 +9,9 @@ import logging
 import shutil
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -117,7 +117,7 @@ class RocketMQJvm:
                 die_on_exit=True,
                 enable_auth=True,
                 create_new_process_group=True,  # no SIGINT by Ctrl-C
-                redirect_stdout=_Drain(),
+                redirect_stdout=deque(maxlen=0),  # its pipe must be read
                 redirect_stderr=self._output,
                 return_proc=True,
             )
@@ -154,16 +154,18 @@ class RocketMQJvm:
         try:
             return method(*arguments)
         except Py4JJavaError as error:
-            raise _translate(error) from None
+            exception = error.java_exception
+            name = str(exception.getClass().getSimpleName())
+            message = f"{name}: {exception.getMessage()}".splitlines()[0]
+            code = int(exception.getResponseCode()) if name in ("MQBrokerException", "MQClientException") else None
+            is_timeout = name == "RemotingTimeoutException" or code == CONSUME_MSG_TIMEOUT
+            raise RocketMQError(message, code, is_timeout=is_timeout) from None
         except (Py4JError, OSError) as error:
-            raise RocketMQError(self._why_silent(error)) from None
-
-    def _why_silent(self, error: Exception) -> str:
-        """Return why the JVM does not answer. It exits when its heap is full."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if self._process.wait(ENDED_SECONDS) == OUT_OF_MEMORY:
-                return "the RocketMQ client's JVM ran out of memory; raise collector.jvm_memory"
-        return f"the RocketMQ client's JVM did not answer: {type(error).__name__}"
+            why = f"did not answer: {type(error).__name__}"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if self._process.wait(ENDED_SECONDS) == OUT_OF_MEMORY:
+                    why = "ran out of memory; raise collector.jvm_memory"
+            raise RocketMQError(f"the RocketMQ client's JVM {why}") from None
 
     def to_json(self, value: Any) -> str:
         """Return a Java object as JSON. A map with objects as keys becomes a list of [key, value] pairs."""
@@ -186,9 +188,7 @@ class RocketMQJvm:
     def __enter__(self) -> "RocketMQJvm":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _make_gson(self) -> Any:
@@ -203,22 +203,3 @@ class RocketMQJvm:
     def _remove_folder(self) -> None:
         self._output.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class _Drain:
-    """A reader of the JVM's standard output that drops it, because its pipe must be read."""
-
-    def write(self, _: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-def _translate(error: Py4JJavaError) -> RocketMQError:
-    """Return the RocketMQError of a Java exception, with its response code if it has one."""
-    exception = error.java_exception
-    name = str(exception.getClass().getSimpleName())
-    message = f"{name}: {exception.getMessage()}".splitlines()[0]
-    code = int(exception.getResponseCode()) if name in ("MQBrokerException", "MQClientException") else None
-    return RocketMQError(message, code, is_timeout=name == "RemotingTimeoutException" or code == CONSUME_MSG_TIMEOUT)

@@ -1,5 +1,10 @@
 """The events of a round: changes since earlier rounds. Pure functions of reading and memory.
 
+A client sets the time of a pull before it sends one, also while it is suspended or its broker does not answer. So a
+pull counts only if it was served. The client's own offset moves with what it consumes, and when a pull brought no
+matching message (DefaultMQPushConsumerImpl.correctTagsOffset). It does not move while the broker gives it messages of
+tags that only another member subscribes: the client drops them and asks for more.
+
 No event of a round is later than the round's own time, whatever the clocks of brokers and clients say, so the clock
 event that ends the round never overtakes one. A change since the last round is not earlier than that round, so no
 machine's clock decides what is late.
@@ -8,30 +13,33 @@ machine's clock decides what is late.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from schemas.events import CLOCKS, HEARTBEATS, ROUTES, SEND_LATENCIES
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.fields import MOST_GROUPS, NAME_CHARACTERS
-from streaming.collector.pull_events import select_offsets, select_pulls
 from streaming.collector.reading import (
     BrokerReading,
     Channel,
     ChannelKey,
-    Latency,
+    Event,
     Profile,
+    QueueKey,
     Reading,
     Unheard,
     find_channels,
     find_group_names,
     find_members,
+    find_twins,
     update_profiles,
 )
-from streaming.collector.rocketmq_answers import TopicRoute
+from streaming.collector.rocketmq_answers import OffsetWrapper, ProcessQueue, RunningInfo, TopicRoute
 from streaming.collector.round_memory import (
     Machine,
     Memory,
     Moment,
     NoDataKey,
+    Offsets,
+    Pulled,
     Reported,
     Stamp,
     known_ahead_ms,
@@ -39,9 +47,7 @@ from streaming.collector.round_memory import (
     update_skews,
 )
 from udfs.brokers.broker_coverage import EVERY_MEMBER
-
-Event = tuple[str, dict[str, Any]]
-"""Kafka topic and the event."""
+from udfs.rocketmq.own_names import REVIVE_GROUP
 
 MAX_NO_DATA = 2_000
 """Maximum entries of a clock event; beyond it, a group stands for its members and a broker for its groups."""
@@ -95,13 +101,6 @@ def clock_event(
     }
 
 
-def date_no_data(known: Mapping[NoDataKey, int], reading: Reading, round_time_ms: int) -> dict[NoDataKey, int]:
-    """Return since when each item is missing. An item keeps its date while its broker does not answer."""
-    dates = {each[:3]: known.get(each[:3], round_time_ms) for each in reading.unheard}
-    absent = set(reading.brokers_asked) - set(reading.brokers)
-    return {key: since_ms for key, since_ms in known.items() if key[0] in absent} | dates
-
-
 Row = tuple[str | None, str | None, str | None, str, int]
 """broker_name, consumer_group, client_id, reason, since_ms."""
 
@@ -132,17 +131,13 @@ def _collapsed(rows: list[Row], limit: int, key_of: Callable[[Row], NoDataKey | 
     """Join the rows of a key into one, largest first, until there are at most `limit` rows."""
     if len(rows) <= limit:
         return rows
-    parts: dict[NoDataKey, list[Row]] = defaultdict(list)
-    kept = []
+    parts: dict[NoDataKey | None, list[Row]] = defaultdict(list)
     for row in rows:
-        key = key_of(row)
-        if key is None:
-            kept.append(row)
-        else:
-            parts[key].append(row)
+        parts[key_of(row)].append(row)
+    kept = parts.pop(None, [])
     excess = len(rows) - limit
     for key, members in sorted(parts.items(), key=lambda item: -len(item[1])):
-        if excess > 0 and len(members) > 1:
+        if key is not None and excess > 0 and len(members) > 1:
             excess -= len(members) - 1
             kept.append(_joined(key, members))
         else:
@@ -182,7 +177,8 @@ def select_heartbeats(
     for key, (listed, heartbeat_ms) in sorted(seen.items(), key=lambda item: (item[1][1] or 0, item[0])):
         view = reading.brokers[listed.broker_name]
         last = known.get(key)
-        if heartbeat_ms is None and _is_from_before(listed, view):
+        groups = {consumer.consumer_group for consumer in listed.consumers}
+        if heartbeat_ms is None and groups and groups <= view.unread and not listed.producer_groups:
             continue  # missing data in this round
         channel = _completed(listed, last, view)
         has_moved = last is not None and last.heartbeat_ms is not None and heartbeat_ms != last.heartbeat_ms
@@ -193,8 +189,10 @@ def select_heartbeats(
             event_time_ms = last.event_time_ms
         else:
             ahead_ms = known_ahead_ms(memory.skews, Machine("broker", channel.broker_name))
-            first_seen_ms = _in_step(heartbeat_ms - ahead_ms, newest[channel.broker_name] - ahead_ms, now.ended_ms)
-            placed_ms = now.place(heartbeat_ms - ahead_ms if round_before else first_seen_ms, round_before)
+            newest_ms = newest[channel.broker_name] - ahead_ms
+            if not round_before and not now.ended_ms - IMPLAUSIBLE_MS <= newest_ms <= now.ended_ms:
+                ahead_ms += newest_ms - now.ended_ms  # its newest heartbeat is dated now
+            placed_ms = now.place(heartbeat_ms - ahead_ms, round_before)
             event_time_ms = max(placed_ms, reached.get(channel.broker_name, placed_ms))
             reached[channel.broker_name] = event_time_ms
         if heartbeat_ms and round_before:
@@ -225,12 +223,6 @@ def _select_leaves(
     return events, reported
 
 
-def _in_step(heartbeat_ms: int, newest_ms: int, now_ms: int) -> int:
-    """Return a heartbeat by the collector's clock. The newest heartbeat of an implausible clock is dated now."""
-    is_plausible = now_ms - IMPLAUSIBLE_MS <= newest_ms <= now_ms
-    return heartbeat_ms if is_plausible else heartbeat_ms + now_ms - newest_ms
-
-
 def _part(
     channel: Channel, now: tuple[Channel, int | None] | None, view: BrokerReading
 ) -> tuple[Channel | None, Channel | None]:
@@ -238,18 +230,11 @@ def _part(
     listed = {consumer.consumer_group for consumer in now[0].consumers} if now else set()
     gone = tuple(c for c in channel.consumers if c.consumer_group not in listed | view.unread)
     unreported = tuple(c for c in channel.consumers if c.consumer_group in view.unread)
-    if now is not None:
-        return (replace(channel, consumers=gone) if gone else None), channel
-    if unreported:
-        return (replace(channel, consumers=gone) if gone else None), replace(channel, consumers=unreported)
-    if not channel.consumers and not view.reports_producers:
-        return None, channel
-    return channel, None
-
-
-def _is_from_before(channel: Channel, view: BrokerReading) -> bool:
-    groups = {consumer.consumer_group for consumer in channel.consumers}
-    return bool(groups) and groups <= view.unread and not channel.producer_groups
+    if now is None and not unreported:
+        is_unknown = not channel.consumers and not view.reports_producers
+        return (None, channel) if is_unknown else (channel, None)
+    stays = channel if now is not None else replace(channel, consumers=unreported)
+    return (replace(channel, consumers=gone) if gone else None), stays
 
 
 def _completed(channel: Channel, last: Reported | None, view: BrokerReading) -> Channel:
@@ -271,6 +256,205 @@ def _event(
     return HEARTBEATS, event | {name: True for name, is_set in flags.items() if is_set}
 
 
+Outcome = Literal["served", "dropped", "in_vain"]
+
+
+def _note_pull(stamp_ms: int, queue: ProcessQueue, offsets: OffsetWrapper, last: Pulled | None) -> Pulled:
+    """Return the state of a queue of a push consumer without twins. Without the broker's offsets waiting continues."""
+    own, has_waited = queue.commit_offset, last is not None and last.waiting_from == queue.commit_offset
+    is_waiting = not queue.cached_msg_count and own >= 0 and (has_waited or own < offsets.broker_offset)
+    is_asked = 0 <= offsets.pull_offset < offsets.broker_offset
+    return Pulled(stamp_ms, own if is_waiting else None, offsets.pull_offset if is_asked else None)
+
+
+def outcome_of(last: Pulled | None, now: Pulled, offsets: OffsetWrapper, *, may_drop: bool) -> Outcome:
+    """Return the outcome of the pulls between two answers. `may_drop`: the client subscribes the topic by tags."""
+    if last is None or last.waiting_from is None or last.waiting_from != now.waiting_from:
+        return "served"
+    if not may_drop:
+        return "in_vain"
+    if offsets.pull_offset < 0:
+        return "served"  # unknown
+    return "in_vain" if last.asked_from == offsets.pull_offset else "dropped"
+
+
+def may_drop(info: RunningInfo, topic: str) -> bool:
+    """Return whether the client filters by tags itself (PullAPIWrapper.processPullResult)."""
+    return any(
+        each.topic == topic and each.expression_type == "TAG" and each.sub_string != "*" for each in info.subscriptions
+    )
+
+
+PullKey = tuple[str, str, QueueKey]
+"""consumer group, client id, queue."""
+
+WAITING_REPEAT_MS = 60_000
+"""Period in which unchanged offsets of a queue with waiting messages are published."""
+
+REVIVED_MS = 60_000
+"""PopReviveService reads its log every few seconds (reviveInterval, reviveMaxSlow, and its wait for acks)."""
+
+UNKNOWN_OFFSETS = OffsetWrapper(-1, -1, -1)
+
+NO_MATCHED_MSG = "NO_MATCHED_MSG"
+"""PullStatus: the client drops the broker's messages and advances without a commit."""
+
+NO_PERMISSION = "NO_PERMISSION"
+"""The answer to pulls of a group with consumeEnable = false. The client retries every 3 s."""
+
+
+def select_pulls(
+    memory: Memory, reading: Reading, channels: Mapping[ChannelKey, Reported], now: Moment
+) -> tuple[list[Event], dict[PullKey, Pulled], list[Stamp]]:
+    """Return an event for each queue pulled since its member's last answer, the state of all queues, and the stamps of
+    clients' clocks. `channels` include those of brokers that did not answer.
+
+    Not reported: queues that were dropped or never pulled, that an orderly consumer could not lock, or whose waiting
+    messages did not arrive. Of twins that both answered, the later pull counts.
+    """
+    newest: dict[PullKey, ProcessQueue] = {}
+    for (group, client_id), infos in reading.running.items():
+        for queue in _held(infos):
+            key = (group, client_id, (queue.topic, queue.broker_name, queue.queue_id))
+            if key not in newest or queue.last_pull_timestamp > newest[key].last_pull_timestamp:
+                newest[key] = queue
+    twins = find_twins(reading.brokers.values())
+    addresses = _addresses(reading, channels)
+    events = []
+    stamps = []
+    pulled: dict[PullKey, Pulled] = {}
+    for key, queue in sorted(newest.items(), key=lambda item: item[0]):
+        member = (key[0], key[1])
+        last, stamp_ms = memory.pulls.get(key), queue.last_pull_timestamp
+        last_ms = last.stamp_ms if last else None
+        is_alone = member not in twins
+        offsets = reading.offsets.get((member[0], key[2]), UNKNOWN_OFFSETS)
+        has_moved = last_ms is None or (stamp_ms != last_ms if is_alone else stamp_ms > last_ms)
+        pulled[key] = Pulled(stamp_ms if is_alone else max(stamp_ms, last_ms or 0))
+        info = reading.running[member][0]
+        if is_alone and info.is_push:
+            pulled[key] = _note_pull(stamp_ms, queue, offsets, last)
+        if not has_moved:
+            continue
+        before = memory.member_rounds.get(member) if last_ms is not None else None
+        if before and is_alone:
+            stamps.append(Stamp(Machine("client", member[1]), stamp_ms, before.began_ms))
+        view = reading.brokers.get(queue.broker_name)
+        is_refused = view is not None and member[0] in view.refused
+        outcome = outcome_of(last, pulled[key], offsets, may_drop=may_drop(info, queue.topic))
+        if outcome == "in_vain" and not is_refused:
+            continue  # suspended, or cut off from this broker
+        client_addr = addresses.get((queue.broker_name, *member)) if is_alone else None
+        cached = queue.cached_msg_max_offset + 1 if queue.cached_msg_count else queue.commit_offset
+        events.append(
+            _pull_event(
+                reading,
+                (member[0], key[2]),
+                offsets,
+                now.place(stamp_ms - known_ahead_ms(memory.skews, Machine("client", member[1])), before),
+                client_addr=client_addr,
+                client_id=member[1],
+                pull_offset=max(offsets.pull_offset if offsets.pull_offset >= 0 else cached, 0),
+                pull_status=NO_PERMISSION if is_refused else NO_MATCHED_MSG if outcome == "dropped" else None,
+            )
+        )
+    listed = {(group, client_id) for _, group, client_id in addresses}
+    kept = {key: at for key, at in memory.pulls.items() if key[:2] in listed or not reading.is_complete}
+    return events, kept | pulled, stamps
+
+
+def select_offsets(
+    memory: Memory, reading: Reading, pulls: Iterable[Event], now: Moment
+) -> tuple[list[Event], dict[tuple[str, QueueKey], Offsets]]:
+    """Return an event for each queue whose commit or max offset moved and that is not in `pulls`, and all offsets.
+
+    Members without an answer or without queues commit too. The event is repeated while messages wait, because no offset
+    moves after a burst that no client consumes. Groups that never committed are skipped.
+    """
+    reported = {(pull["consumer_group"], (pull["topic"], pull["broker_name"], pull["queue_id"])) for _, pull in pulls}
+    events = []
+    groups = {group.consumer_group for view in reading.brokers.values() for group in view.groups} | {REVIVE_GROUP}
+    kept = {key: last for key, last in memory.offsets.items() if key[0] in groups or not reading.is_complete}
+    for key, answered in sorted(reading.offsets.items(), key=lambda item: item[0]):
+        if answered.consumer_offset < 0 or key[1][0].startswith("%RETRY%"):
+            continue
+        last = memory.offsets.get(key)
+        offsets = _read_by_broker(answered, last, now.ended_ms) if key[0] == REVIVE_GROUP else answered
+        current = (offsets.consumer_offset, offsets.broker_offset)
+        is_due = last is None or last[:2] != current
+        if last is not None and last.commit < last.end:
+            is_due = is_due or now.ended_ms >= last.published_ms + WAITING_REPEAT_MS
+        if key not in reported and is_due:
+            pull_offset = max(offsets.pull_offset, offsets.consumer_offset)
+            events.append(_pull_event(reading, key, offsets, now.ended_ms, pull_offset=pull_offset, offsets_only=True))
+        kept[key] = Offsets(
+            *current,
+            published_ms=now.ended_ms if last is None or is_due or key in reported else last.published_ms,
+            ended_ms=now.ended_ms if last is None or last.end != offsets.broker_offset else last.ended_ms,
+        )
+    return events, kept
+
+
+def _read_by_broker(offsets: OffsetWrapper, last: Offsets | None, now_ms: int) -> OffsetWrapper:
+    """Return the revive log's offsets in the form of other groups: the next offset.
+
+    PopReviveService commits the newest finished checkpoint, not the acks behind it. A log that has not grown for
+    REVIVED_MS counts as read.
+    """
+    end = offsets.broker_offset
+    commit = min(offsets.consumer_offset + 1, end)
+    if last is not None and last.end <= end:
+        is_quiet = last.end == end and now_ms >= last.ended_ms + REVIVED_MS
+        commit = end if is_quiet else max(commit, last.commit)
+    return OffsetWrapper(end, commit, commit)
+
+
+def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
+    for info in infos:
+        for queue in info.process_queues:
+            is_pulled = queue.last_pull_timestamp > 0 and not queue.is_dropped
+            may_pull = queue.is_locked or not info.consume_orderly
+            if is_pulled and may_pull and not queue.topic.startswith("%RETRY%"):
+                yield queue
+
+
+def _addresses(reading: Reading, channels: Mapping[ChannelKey, Reported]) -> dict[tuple[str, str, str], str]:
+    """Return each member's channel address at each broker, as listed now or last."""
+    known: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for reported in channels.values():
+        channel = reported.channel
+        for consumer in channel.consumers:
+            known[(channel.broker_name, consumer.consumer_group, channel.client_id)].add(channel.client_addr)
+    remembered = {key: addresses.pop() for key, addresses in known.items() if len(addresses) == 1}
+    return remembered | {
+        (broker_name, group.consumer_group, each.client_id): each.client_addr
+        for broker_name, view in reading.brokers.items()
+        for group in view.groups
+        for each in group.connections
+    }
+
+
+def _pull_event(
+    reading: Reading, key: tuple[str, QueueKey], offsets: OffsetWrapper, event_time_ms: int, **fields: Any
+) -> Event:
+    group, (topic, broker_name, queue_id) = key
+    view = reading.brokers.get(broker_name)
+    unknown: Mapping[str, Any] = {"client_addr": None, "client_id": None, "pull_status": None}
+    return PULLS, {
+        "cluster": reading.cluster,
+        "broker_name": broker_name,
+        "broker_id": view.broker.broker_id if view else 0,
+        "topic": topic,
+        "queue_id": queue_id,
+        "consumer_group": group,
+        "commit_offset": offsets.consumer_offset if offsets.consumer_offset >= 0 else None,
+        "max_offset": offsets.broker_offset if offsets.broker_offset >= 0 else None,
+        **unknown,
+        **fields,
+        "event_time_ms": event_time_ms,
+    }
+
+
 ROUTE_REPEAT_MS = 30_000
 
 Key = TypeVar("Key")
@@ -285,12 +469,27 @@ def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple
     pulls, pulled, client_stamps = select_pulls(memory, reading, channels, now)
     offsets, known_offsets = select_offsets(memory, reading, pulls, now)
     routes, routed = select_routes(memory.routes, reading, round_time_ms)
-    latencies = [latency_event(reading.cluster, latency, round_time_ms) for latency in reading.latencies]
+    latencies = [
+        (
+            SEND_LATENCIES,
+            {
+                "cluster": reading.cluster,
+                **asdict(latency),
+                "queue_id": 0,
+                "isolation": latency.send_status is None,  # as for a producer with sendLatencyFaultEnable
+                "event_time_ms": min(latency.event_time_ms, round_time_ms),
+            },
+        )
+        for latency in reading.latencies
+    ]
     members = find_members(reading.brokers.values())
     skews = update_skews(memory.skews, [*broker_stamps, *client_stamps], round_time_ms)
     machines = {Machine("broker", name) for name in reading.brokers_asked} | {
         Machine("client", client_id) for _, client_id in members
     }
+    no_data = [each[:3] for each in reading.unheard]
+    absent = set(reading.brokers_asked) - set(reading.brokers)  # their missing data keeps its date
+    kept = {key: since_ms for key, since_ms in memory.unheard.items() if key[0] in absent}
     return [*routes, *heartbeats, *pulls, *offsets, *latencies], Memory(
         profiles=profiles,
         channels=channels,
@@ -302,7 +501,7 @@ def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple
         member_rounds=(_of(memory.member_rounds, members) if reading.is_complete else dict(memory.member_rounds))
         | dict.fromkeys(reading.running, now),
         skews=_of(skews, machines) if reading.is_complete else skews,
-        unheard=date_no_data(memory.unheard, reading, round_time_ms),
+        unheard=kept | {key: memory.unheard.get(key, round_time_ms) for key in no_data},
     )
 
 
@@ -344,15 +543,4 @@ def _route_event(cluster: str, route: TopicRoute, event_time_ms: int) -> Event:
         "order_topic": route.order_topic,
         **({"has_queue_mapping": True} if route.has_queue_mapping else {}),
         "event_time_ms": event_time_ms,
-    }
-
-
-def latency_event(cluster: str, latency: Latency, round_time_ms: int) -> Event:
-    """Return the event of a probe. A failed one isolates the broker, as for a producer with sendLatencyFaultEnable."""
-    return SEND_LATENCIES, {
-        "cluster": cluster,
-        **asdict(latency),
-        "queue_id": 0,
-        "isolation": latency.send_status is None,
-        "event_time_ms": min(latency.event_time_ms, round_time_ms),
     }

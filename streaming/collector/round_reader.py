@@ -9,9 +9,9 @@ group's request is lost too, the broker counts as unreachable.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -19,9 +19,10 @@ from conf.settings import Collector
 from streaming.collector.access import AccessError, are_keys_refused, explain_refusal, is_refused
 from streaming.collector.known_brokers import KnownBrokers
 from streaming.collector.reading import BrokerReading, Latency, QueueKey, Reading, Unheard, find_members
-from streaming.collector.rocketmq_answers import Broker, Connection, ConsumerConnection, OffsetWrapper, TopicRoute
+from streaming.collector.rocketmq_admin import RocketMQAdmin
+from streaming.collector.rocketmq_answers import Broker, ConsumerConnection, OffsetWrapper, TopicRoute
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.collector.running_reader import Answers, RunningInfoSource, RunningReader
+from streaming.collector.running_reader import Answers, RunningReader
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
 THREADS = 8
@@ -46,30 +47,10 @@ Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 
-class Admin(RunningInfoSource, Protocol):
-    """The requests of a round; RocketMQAdmin implements them."""
-
-    client_version: str
-
-    @property
-    def client_ids(self) -> frozenset[str]: ...
-    def read_clusters(self) -> dict[str, tuple[Broker, ...]]: ...
-    def ask_name_server(self, name_server: str) -> None: ...
-    def read_topics(self) -> list[str]: ...
-    def read_route(self, topic: str) -> TopicRoute | None: ...
-    def read_groups(self, broker: Broker) -> dict[str, bool]: ...
-    def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None: ...
-    def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None: ...
-    def read_offsets(self, broker: Broker, group: str) -> dict[QueueKey, OffsetWrapper]: ...
-    def start_producer(self, group: str) -> str: ...
-    def prepare_send(self, broker: Broker, topic: str) -> bool: ...
-    def send(self, broker_name: str, topic: str, body: bytes) -> tuple[str, float]: ...
-
-
 class BrokerReader:
     """A reader of one broker. It keeps the last known groups and members for rounds in which they are missing."""
 
-    def __init__(self, settings: Collector, source: Admin, broker_name: str) -> None:
+    def __init__(self, settings: Collector, source: RocketMQAdmin, broker_name: str) -> None:
         self._settings = settings
         self._source = source
         self._name = broker_name
@@ -98,47 +79,38 @@ class BrokerReader:
         return view, unheard
 
     def _read(self, broker: Broker) -> tuple[BrokerReading, tuple[Unheard, ...]]:
-        producers = self._read_producers(broker)
-        consume_enable = self._read_groups(broker)
-        names = self._settings.groups or (self._groups if consume_enable is None else tuple(consume_enable))
+        producers = self._ask_permitted("producers", self._source.read_producers, broker)
+        needs_list = not (self._settings.groups or self._groups)
+        enabled = self._ask_permitted(GROUP_LIST, self._source.read_groups, broker, is_needed=needs_list)
+        self._groups = self._groups if enabled is None else tuple(enabled)
+        names = self._settings.groups or self._groups
         unread = self._read_connections(broker, names)
-        enabled = consume_enable or {}
         view = BrokerReading(
             broker,
             tuple(self._connections[name] for name in names if name in self._connections),
             producers or {},
-            refused=frozenset(group for group, is_enabled in enabled.items() if not is_enabled),
-            group_names=frozenset(enabled) or None,
+            refused=frozenset(group for group, is_enabled in (enabled or {}).items() if not is_enabled),
+            group_names=frozenset(enabled or ()) or None,
             unread=frozenset(unread),
             reports_producers=producers is not None,
         )
         return view, tuple(Unheard(self._name, group, None, reason) for group, reason in unread.items())
 
-    def _read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
+    def _ask_permitted(
+        self, what: str, question: Callable[[Broker], Answer], broker: Broker, *, is_needed: bool = False
+    ) -> Answer | None:
+        """Return the answer; None if it is refused. Raises RocketMQError if it is lost or needed, or for bad keys."""
         try:
-            producers = self._ask(self._source.read_producers, broker)
+            answer = self._ask(question, broker)
         except RocketMQError as error:
             if not error.is_answer or are_keys_refused(error):
                 raise
-            self._note_refusal("producers", error)
-            return None
-        self._refusals.discard("producers")
-        return producers
-
-    def _read_groups(self, broker: Broker) -> dict[str, bool] | None:
-        """Return group to consumeEnable; None if listing is refused and earlier rounds or settings name the groups."""
-        try:
-            found = self._ask(self._source.read_groups, broker)
-        except RocketMQError as error:
-            if not error.is_answer or are_keys_refused(error):
-                raise
-            self._note_refusal(GROUP_LIST, error)
-            if not (self._settings.groups or self._groups):
+            self._note_refusal(what, error)
+            if is_needed:
                 raise
             return None
-        self._refusals.discard(GROUP_LIST)
-        self._groups = tuple(found)
-        return found
+        self._refusals.discard(what)
+        return answer
 
     def _read_connections(self, broker: Broker, groups: Iterable[str]) -> dict[str, str]:
         """Read the members of each group; return group to reason for those that could not be read."""
@@ -186,7 +158,7 @@ class BrokerReader:
 class Probe:
     """The probe: one small message per broker and round, and its latency."""
 
-    def __init__(self, source: Admin, pool: Executor, topic: str) -> None:
+    def __init__(self, source: RocketMQAdmin, pool: Executor, topic: str) -> None:
         self._source = source
         self._pool = pool
         self._topic = topic
@@ -217,25 +189,22 @@ class Probe:
         try:
             status, elapsed = self._source.send(name, topic, b"balancewatch probe")
         except RocketMQError as error:
-            if is_refused(error):
-                self._note_refusal(name, error)
-                return None  # a missing permission does not isolate the broker
+            if is_refused(error):  # a missing permission does not isolate the broker
+                if name not in self._refused:
+                    log.warning("probe refused", broker_name=name, topic=topic, error=str(error))
+                self._refused.add(name)
+                return None
             elapsed = time.perf_counter() - started
             log.debug("probe failed", broker_name=name, error=str(error))
         event_time_ms = int(time.time() * 1000)
         version = self._source.client_version
         return Latency(client_id, version, topic, name, round(elapsed * 1000), status, event_time_ms)
 
-    def _note_refusal(self, name: str, error: RocketMQError) -> None:
-        if name not in self._refused:
-            log.warning("probe refused", broker_name=name, topic=self._topic, error=str(error))
-        self._refused.add(name)
-
 
 class RoundReader:
     """A reader of poll rounds. `brokers` are those known from an earlier reader of the same cluster."""
 
-    def __init__(self, settings: Collector, admin: Admin, brokers: KnownBrokers | None = None) -> None:
+    def __init__(self, settings: Collector, admin: RocketMQAdmin, brokers: KnownBrokers | None = None) -> None:
         self._settings = settings
         self._admin = admin
         self._brokers = brokers or KnownBrokers(settings.name_server, settings.cluster)
@@ -248,7 +217,7 @@ class RoundReader:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector")
         self._offsets_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector-offsets")
         self._clients_pool = ThreadPoolExecutor(THREADS, thread_name_prefix="collector-clients")
-        self._running = RunningReader(admin, self._clients_pool)
+        self._running = RunningReader(admin.read_running_info, self._clients_pool)
         self._probe = Probe(admin, self._pool, settings.probe_topic)
 
     def read(self) -> Reading:
@@ -260,7 +229,6 @@ class RoundReader:
         registered = self._read_registered()
         brokers = dict(self._brokers.by_name)
         parts = self._read_brokers(brokers)
-        self._check_access(parts.keys())
         views = {name: view for name, (view, _) in parts.items()}
         probes = self._probe.start(brokers.values()) if self._settings.probe else []
         offsets_asked = self._ask_offsets(views)
@@ -283,10 +251,12 @@ class RoundReader:
             unheard=(
                 *(each for _, missing in parts.values() for each in missing),
                 *(Unheard(None, *member, reason) for member, reason in sorted(answers.unheard.items())),
-                *find_blind_groups(views, answers, unreported),
+                *_find_blind_groups(views, answers, unreported),
             ),
             name_servers=self._name_servers,
-            name_servers_unreachable=tuple(name for name, answer in name_servers.items() if _has_failed(answer)),
+            name_servers_unreachable=tuple(
+                name for name, answer in name_servers.items() if isinstance(answer.exception(), RocketMQError)
+            ),
             took_ms=round((time.monotonic() - began) * 1000),
         )
 
@@ -318,19 +288,17 @@ class RoundReader:
         return frozenset(broker.broker_name for brokers in clusters.values() for broker in brokers)
 
     def _read_brokers(self, brokers: Mapping[str, Broker]) -> dict[str, tuple[BrokerReading, tuple[Unheard, ...]]]:
-        """Return the readings of the brokers that answered."""
+        """Return the readings of the brokers that answered. Raises AccessError if no broker ever accepted the keys."""
         self._readers = {
             name: self._readers.get(name) or BrokerReader(self._settings, self._admin, name) for name in brokers
         }
         asked = {name: self._pool.submit(self._readers[name].read, broker) for name, broker in brokers.items()}
-        return {name: part for name, answer in asked.items() if (part := answer.result())}
-
-    def _check_access(self, answered: Collection[str]) -> None:
-        """Raise AccessError if no broker ever accepted the keys. Keys that worked once are tried again."""
+        answered = {name: part for name, answer in asked.items() if (part := answer.result())}
         self._has_access = self._has_access or bool(answered)
         refusals = [reader.refusal for reader in self._readers.values() if reader.refusal]
-        if refusals and not self._has_access:
+        if refusals and not self._has_access:  # keys that worked once are tried again
             raise AccessError(explain_refusal(self._settings, refusals[0]))
+        return answered
 
     def _read_routes(self, deadline: float) -> tuple[frozenset[str] | None, tuple[TopicRoute, ...]]:
         """Return the existing topics (None: unknown) and the routes that could be read."""
@@ -357,39 +325,36 @@ class RoundReader:
             for group in view.groups
             if group.consumer_group not in view.unread
         }
-        wanted |= {(name, REVIVE_GROUP): view.broker for name, view in views.items() if self._may_revive(name)}
+        if not self._settings.groups or REVIVE_GROUP in self._settings.groups:
+            now = time.monotonic()
+            wanted |= {
+                (name, REVIVE_GROUP): view.broker
+                for name, view in views.items()
+                if now >= self._revives_from.get(name, 0.0)
+            }
         self._offsets_at = {key: at for key, at in self._offsets_at.items() if key in wanted}
         turns = sorted(wanted, key=lambda key: self._offsets_at.get(key, 0.0))
-        return {key: self._offsets_pool.submit(self._read_offsets, wanted[key], key) for key in turns}
+        return {key: self._offsets_pool.submit(self._read_offsets, wanted[key], key[1]) for key in turns}
 
-    def _may_revive(self, broker_name: str) -> bool:
-        """Return whether to ask a broker for its revive log. One without (4.x, no POP) is asked rarely."""
-        is_watched = not self._settings.groups or REVIVE_GROUP in self._settings.groups
-        return is_watched and time.monotonic() >= self._revives_from.get(broker_name, 0.0)
-
-    def _read_offsets(self, broker: Broker, key: tuple[str, str]) -> dict[QueueKey, OffsetWrapper]:
-        self._offsets_at[key] = time.monotonic()
-        if key[1] != REVIVE_GROUP:
-            return self._admin.read_offsets(broker, key[1])
-        self._revives_from[broker.broker_name] = time.monotonic() + NO_REVIVE_SECONDS
-        offsets = self._admin.read_offsets(broker, key[1])
-        if offsets:
-            del self._revives_from[broker.broker_name]
+    def _read_offsets(self, broker: Broker, group: str) -> dict[QueueKey, OffsetWrapper]:
+        """Return the group's offsets. A broker without a revive log (4.x, no POP) is asked for it rarely."""
+        name = broker.broker_name
+        self._offsets_at[name, group] = time.monotonic()
+        if group == REVIVE_GROUP:
+            self._revives_from[name] = time.monotonic() + NO_REVIVE_SECONDS
+        offsets = self._admin.read_offsets(broker, group)
+        if group == REVIVE_GROUP and offsets:
+            del self._revives_from[name]
         return offsets
 
 
-def find_blind_groups(
+def _find_blind_groups(
     views: Mapping[str, BrokerReading], answers: Answers, unreported: Mapping[tuple[str, str], str]
 ) -> list[Unheard]:
     """Return each (broker_name, group) whose consumption is unknown: no offsets, and no member reported a queue."""
     reports = {group for (group, _), infos in answers.found.items() if any(info.process_queues for info in infos)}
     silent = {member[0] for member in find_members(views.values())} - reports
     return [Unheard(name, group, None, reason) for (name, group), reason in unreported.items() if group in silent]
-
-
-def _has_failed(answer: Future[None]) -> bool:
-    """Wait for the answer, and return whether it is an error. RocketMQ's own timeout bounds the wait."""
-    return isinstance(answer.exception(), RocketMQError)
 
 
 def _gather(

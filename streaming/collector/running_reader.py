@@ -10,10 +10,9 @@ that a client that was not asked does not count as silent.
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -40,12 +39,6 @@ Addressee = tuple[str, str]
 """ClientId and, for twins, the broker that reaches one of them; "" without twins."""
 
 
-class RunningInfoSource(Protocol):
-    """The request for a running info."""
-
-    def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo: ...
-
-
 @dataclass(frozen=True)
 class Peace:
     """The backoff of a client after `misses` timeouts in a row.
@@ -69,7 +62,10 @@ class Peace:
 
 @dataclass(frozen=True)
 class Answers:
-    """The members' running infos, and the reason for each missing one: timed_out, left_in_peace, no_time, ..."""
+    """The members' running infos, and the reason for each missing one: timed_out, left_in_peace, no_time, ...
+
+    If only one of twins answers, the member is in both.
+    """
 
     found: dict[Member, tuple[RunningInfo, ...]] = field(default_factory=dict)
     unheard: dict[Member, str] = field(default_factory=dict)
@@ -78,8 +74,8 @@ class Answers:
 class RunningReader:
     """Requests the running info of each member, with backoff and in turn."""
 
-    def __init__(self, source: RunningInfoSource, pool: Executor) -> None:
-        self._source = source
+    def __init__(self, ask: Callable[[Broker, str, str], RunningInfo], pool: Executor) -> None:
+        self._read_running_info = ask
         self._pool = pool
         self._peace: dict[Addressee, Peace] = {}
         self._asked_at: dict[str, float] = {}
@@ -91,28 +87,24 @@ class RunningReader:
         twins, late = find_twins(views.values()), find_late(views.values())
         with self._lock:
             misses = {client_id: peace.misses for (client_id, _), peace in self._peace.items()}
-            asked_at = dict(self._asked_at)
-            in_flight = set(self._in_flight)
-        addressees = {
-            question: (question[2], question[0] if question[1:] in twins else "")
-            for question in pick_questions(views.values(), misses)
-        }
-        listed, client_ids = set(addressees.values()), {question[2] for question in addressees}
-        with self._lock:
+            addressees = {
+                question: (question[2], question[0] if question[1:] in twins else "")
+                for question in pick_questions(views.values(), misses)
+            }
+            listed, client_ids = set(addressees.values()), {question[2] for question in addressees}
             self._peace = {key: peace for key, peace in self._peace.items() if key in listed}
             self._asked_at = {key: at for key, at in self._asked_at.items() if key in client_ids}
-            peace = dict(self._peace)
+            peace, asked_at, in_flight = dict(self._peace), dict(self._asked_at), set(self._in_flight)
         now = time.monotonic()
-        outcomes: dict[Question, RunningInfo | str] = {}
+        outcomes: dict[Question, RunningInfo | str] = dict.fromkeys(addressees, "no_time")
         due: dict[str, dict[Question, Addressee]] = defaultdict(dict)
         for question, addressee in addressees.items():
             client_id = question[2]
             if client_id in in_flight:
-                outcomes[question] = "no_time"
-            elif addressee in peace and not peace[addressee].is_over(now, is_late=client_id in late):
+                continue
+            if addressee in peace and not peace[addressee].is_over(now, is_late=client_id in late):
                 outcomes[question] = "left_in_peace"
             else:
-                outcomes[question] = "no_time"
                 due[client_id][question] = addressee
         suspects = late | {client_id for client_id, _ in peace}
         turns = sorted(due, key=lambda each: (asked_at.get(each, 0.0) + SUSPECT_SECONDS * (each in suspects), each))
@@ -124,7 +116,13 @@ class RunningReader:
             elif not answer.cancel():  # a late answer is dropped, so the client keeps its turn
                 with self._lock:
                     self._asked_at[client_id] = asked_at.get(client_id, 0.0)
-        return _sum_up(outcomes)
+        answers = Answers()
+        for (_, group, client_id), outcome in outcomes.items():
+            if isinstance(outcome, str):
+                answers.unheard.setdefault((group, client_id), outcome)
+            else:
+                answers.found[group, client_id] = (*answers.found.get((group, client_id), ()), outcome)
+        return answers
 
     def _ask(
         self, views: Mapping[str, BrokerReading], questions: Mapping[Question, Addressee], *, is_late: bool
@@ -139,7 +137,7 @@ class RunningReader:
             for question, addressee in questions.items():
                 broker_name, group, _ = question
                 try:
-                    info = self._source.read_running_info(views[broker_name].broker, group, client_id)
+                    info = self._read_running_info(views[broker_name].broker, group, client_id)
                     outcomes[question] = info
                     with self._lock:
                         self._peace.pop(addressee, None)
@@ -155,18 +153,6 @@ class RunningReader:
             with self._lock:
                 self._in_flight.discard(client_id)
         return outcomes
-
-
-def _sum_up(outcomes: Mapping[Question, RunningInfo | str]) -> Answers:
-    """Return the answers by member. If only one of twins answers, the member is both found and missing."""
-    answers = Answers()
-    for (_, *rest), outcome in outcomes.items():
-        member = (rest[0], rest[1])
-        if isinstance(outcome, str):
-            answers.unheard.setdefault(member, outcome)
-        else:
-            answers.found[member] = (*answers.found.get(member, ()), outcome)
-    return answers
 
 
 def pick_questions(views: Iterable[BrokerReading], misses: Mapping[str, int] | None = None) -> list[Question]:

@@ -12,7 +12,7 @@ import msgspec
 from schemas.decode import decode
 from schemas.events import CLOCKS
 from streaming.collector.reading import CLIENT_INNER_PRODUCER, BrokerReading, Reading
-from streaming.collector.rocketmq_admin import RequestRate
+from streaming.collector.rocketmq_admin import RequestRate, RocketMQAdmin
 from streaming.collector.rocketmq_answers import (
     Broker,
     Connection,
@@ -112,13 +112,14 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
-class FakeAdmin:
+class FakeAdmin(RocketMQAdmin):
     """Two brokers and one client; `fail` takes answers away. Every question is counted in `asked`."""
 
     client_version = "5.5.0"
     client_ids = frozenset(["us"])
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # without a JVM
+        self.running = running(process_queue(0, NOW))
         self.has_name_server = True
         self.dead: set[str] = set()
         self.groups = {GROUP: True}
@@ -163,7 +164,7 @@ class FakeAdmin:
 
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
         self._ask("read_running_info", broker.broker_name, group)
-        return running(process_queue(0, NOW))
+        return self.running
 
     def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
         self._ask("read_offsets", broker.broker_name, group)

@@ -13,11 +13,11 @@ from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.collector import collector as collector_module
-from streaming.collector import known_brokers, turn
+from streaming.collector import known_brokers, lease
 from streaming.collector.collector import _Collector
 from streaming.collector.known_brokers import Forgotten, find_brokers
+from streaming.collector.lease import CollectorName
 from streaming.collector.round_reader import RoundReader
-from streaming.collector.turn import CollectorName
 from streaming.kafka_io.publisher import PublishError
 from tests.collector.rounds import GROUP, NOW, FakeAdmin, timed_out
 
@@ -81,7 +81,7 @@ class Rounds:
         monkeypatch.setattr(Forgotten, "read_brokers", lambda *_: self.forgotten)
         self.collector = _Collector(Settings.load(collector={"name_server": "ns:9876", **settings}))
         reader = RoundReader(self.collector._settings.collector, self.admin, self.collector._brokers)
-        self.collector._admin, self.collector._reader = self.admin, reader  # type: ignore[assignment]
+        self.collector._admin, self.collector._reader = self.admin, reader
         self.collector._publisher = self.published  # type: ignore[assignment]
 
     def run(self, step_s: float = STEP_S) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def names(*collectors: dict[str, str]) -> list[str]:
 
 def test_a_collector_is_named_by_its_host_and_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     host = uuid.uuid4().hex  # names are the machine's, on which other tests run
-    monkeypatch.setattr(turn.socket, "gethostname", lambda: host)
+    monkeypatch.setattr(lease.socket, "gethostname", lambda: host)
     assert names({"name_server": "ns:9876"}, {"name_server": "ns-2:9876"}) == [f"{host}/ns:9876", f"{host}/ns-2:9876"]
     assert names({"name_server": "ns:9876"}) == [f"{host}/ns:9876"]  # and so again after a restart
     assert names({"name_server": "ns:9876", "id": "east"}) == ["east"]
@@ -182,7 +182,7 @@ def test_a_collector_is_named_by_its_host_and_name_server(monkeypatch: pytest.Mo
 
 def test_two_collectors_on_one_host_have_two_names(monkeypatch: pytest.MonkeyPatch) -> None:
     host = uuid.uuid4().hex
-    monkeypatch.setattr(turn.socket, "gethostname", lambda: host)
+    monkeypatch.setattr(lease.socket, "gethostname", lambda: host)
     one = {"name_server": "ns:9876"}
     assert names(one, one, one) == [f"{host}/ns:9876", f"{host}/ns:9876#2", f"{host}/ns:9876#3"]
 

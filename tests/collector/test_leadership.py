@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.settings import Settings
-from streaming.collector.leadership import Claim, Leadership, parse_claim
-from streaming.collector.turn import find_part
+from streaming.collector.lease import Claim, Leadership, find_part, parse_claim
 
 TTL_MS = 20_000
 

@@ -162,12 +162,12 @@ def test_a_broker_that_was_silent_is_asked_only_once_a_round(reader: RoundReader
 
 
 def test_offsets_that_are_lost_blind_only_a_group_whose_members_describe_no_queues(
-    reader: RoundReader, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+    reader: RoundReader, admin: FakeAdmin
 ) -> None:
     admin.fail(refused(), "read_offsets", "broker-b", GROUP)
     whole = reader.read()
     assert (set(whole.offsets), whole.unheard) == ({(GROUP, (TOPIC, "broker-a", 0))}, ())
-    monkeypatch.setattr(admin, "read_running_info", lambda *_: running())
+    admin.running = running()
     assert reader.read().unheard == (Unheard("broker-b", GROUP, None, "refused"),)
 
 

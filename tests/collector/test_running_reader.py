@@ -67,7 +67,7 @@ class Asking:
         self.clients = Clients()
         self._clock = clock
         self._pool = ThreadPoolExecutor(4)
-        self._reader = RunningReader(self.clients, self._pool)
+        self._reader = RunningReader(self.clients.read_running_info, self._pool)
 
     def round(self, *views: BrokerReading, seconds: float = 5.0) -> Answers:
         self.clients.asked.clear()

@@ -38,7 +38,7 @@ def reader(one: Secured, **settings: Any) -> Iterator[RoundReader]:
     """Rounds as a collector with these settings reads them."""
     loaded = Settings.load(collector={"name_server": one.name_server, "timeout_ms": 10_000, **settings})
     with (
-        RocketMQAdmin(loaded.collector, loaded.paths.jars) as admin,
+        contextlib.closing(RocketMQAdmin(loaded.collector, loaded.paths.jars)) as admin,
         contextlib.closing(RoundReader(loaded.collector, admin)) as rounds,
     ):
         yield rounds

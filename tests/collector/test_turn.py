@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from conf.settings import Settings
-from streaming.collector import turn as turn_module
-from streaming.collector.turn import BLIND_SECONDS, CollectorName, LeaseLostError, Turn
+from streaming.collector import lease as lease_module
+from streaming.collector.lease import BLIND_SECONDS, CollectorName, LeaseLostError, Turn
 from tests.collector.rounds import Clock
 
 
@@ -37,7 +37,7 @@ class FakeLease:
 @pytest.fixture
 def lease(monkeypatch: pytest.MonkeyPatch) -> FakeLease:
     lease = FakeLease()
-    monkeypatch.setattr(turn_module, "KafkaLease", lambda *_: lease)
+    monkeypatch.setattr(lease_module, "KafkaLease", lambda *_: lease)
     return lease
 
 
@@ -80,7 +80,7 @@ def test_a_leader_that_hears_no_broker_offers_its_lease_now_and_then(
     turn: Turn, lease: FakeLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(turn_module, "time", clock)
+    monkeypatch.setattr(lease_module, "time", clock)
     lease.term = 5
     turn.take()
     for answered in (2, 0, 0):

@@ -18,10 +18,9 @@ from kafka.admin import NewTopic
 from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS
-from streaming.collector import kafka_lease
-from streaming.collector.kafka_lease import KafkaLease
+from streaming.collector import lease as lease_module
 from streaming.collector.known_brokers import CollectorError
-from streaming.collector.turn import CollectorName, Turn
+from streaming.collector.lease import CollectorName, KafkaLease, Turn
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import consumer_at_the_end
@@ -240,8 +239,8 @@ def test_a_topic_whose_times_are_the_senders_is_refused_in_a_sentence(
     admin = KafkaAdminClient(bootstrap_servers=settings.kafka.bootstrap_servers)
     admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"message.timestamp.type": "CreateTime"})])
     admin.close()
-    monkeypatch.setattr(kafka_lease, "LEASES", topic)
-    monkeypatch.setattr(kafka_lease, "_PLACE", TopicPartition(topic, 0))
+    monkeypatch.setattr(lease_module, "LEASES", topic)
+    monkeypatch.setattr(lease_module, "_PLACE", TopicPartition(topic, 0))
     with contextlib.closing(CollectorName(settings.collector)) as name:
         turn = Turn(settings.kafka, settings.collector, name)
         try:
