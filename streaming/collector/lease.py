@@ -50,7 +50,7 @@ RETRY_SECONDS = 1.0
 LOG_APPEND_TIME = 1
 
 KEPT_SECONDS = 300.0
-"""A leader whose round takes longer hangs: it claims no more."""
+"""A leader with a longer round hangs: it claims no more."""
 
 log = structlog.get_logger()
 

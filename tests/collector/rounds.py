@@ -1,4 +1,4 @@
-"""Rounds of a collector without RocketMQ: what brokers and clients told, and an admin whose answers tests take away."""
+"""Rounds of a collector without RocketMQ: readings of brokers and clients, and an admin that fails as a test sets."""
 
 import time
 from collections import Counter

@@ -145,7 +145,7 @@ def test_a_broker_that_died_and_is_forgotten_is_asked_no_more(rounds: Rounds) ->
     for _ in range(5):
         assert rounds.run(HOUR_S)["brokers_asked"] == ["broker-a", "broker-b"]
     rounds.forgotten = ["broker-a", "broker-b"]
-    assert rounds.run()["brokers_asked"] == ["broker-a"]  # it lives: nobody forgets it
+    assert rounds.run()["brokers_asked"] == ["broker-a"]  # a live broker is not forgotten
     rounds.forgotten = []
     rounds.admin.dead = set()
     assert rounds.run()["brokers_answered"] == ["broker-a", "broker-b"]

@@ -1,4 +1,4 @@
-"""Who of several collectors leads: the claims' log decides, step by step."""
+"""The leader of several collectors, by the log of their claims."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ def claim(holder: str, *, is_released: bool = False) -> Claim:
 
 
 def leaders(*steps: tuple[int, str]) -> str:
-    """Who leads after each claim at (seconds, holder); "-x" is x that gives the lease back, "." is nobody."""
+    """Return the leader after each claim at (seconds, holder); "-x": x gives the lease back; ".": no leader."""
     lease, found = Leadership(), ""
     for offset, (seconds, holder) in enumerate(steps):
         one = claim(holder.strip("-"), is_released=holder.startswith("-"))
@@ -28,19 +28,19 @@ def leaders(*steps: tuple[int, str]) -> str:
     ("reason", "steps", "found"),
     [
         ("the first claim leads", [(0, "a"), (1, "b")], "aa"),
-        ("a leader that goes on claiming stays", [(0, "a"), (15, "a"), (21, "b"), (30, "a"), (36, "b")], "aaaaa"),
-        ("after a lease without a word another leads", [(0, "a"), (19, "b"), (20, "b")], "aab"),
-        ("who comes back late waits", [(0, "a"), (20, "b"), (21, "a"), (41, "a")], "abba"),
-        ("who was late and was not followed goes on", [(0, "a"), (60, "a")], "aa"),
+        ("a leader that continues to claim stays", [(0, "a"), (15, "a"), (21, "b"), (30, "a"), (36, "b")], "aaaaa"),
+        ("after a lease without a claim another leads", [(0, "a"), (19, "b"), (20, "b")], "aab"),
+        ("a late holder waits", [(0, "a"), (20, "b"), (21, "a"), (41, "a")], "abba"),
+        ("a late holder without a follower continues", [(0, "a"), (60, "a")], "aa"),
         ("a lease that is given back is free at once", [(0, "a"), (1, "-a"), (1, "b")], "a.b"),
-        ("nobody gives back another's lease", [(0, "a"), (1, "-b"), (2, "b")], "aaa"),
+        ("no process gives back another's lease", [(0, "a"), (1, "-b"), (2, "b")], "aaa"),
     ],
 )
-def test_who_leads(reason: str, steps: list[tuple[int, str]], found: str) -> None:
+def test_the_leader_after_claims(reason: str, steps: list[tuple[int, str]], found: str) -> None:
     assert leaders(*steps) == found, reason
 
 
-def test_a_term_is_one_holders_also_after_a_pause_and_another_ones_is_another() -> None:
+def test_a_holder_keeps_its_term_after_a_pause_and_another_holder_has_another() -> None:
     lease = Leadership().after(claim("a"), 0, 7)
     assert lease.term == 7
     late = lease.after(claim("a"), 90_000, 8)
@@ -48,7 +48,7 @@ def test_a_term_is_one_holders_also_after_a_pause_and_another_ones_is_another() 
     assert late.after(claim("b"), 200_000, 9).after(claim("a"), 300_000, 10).term == 10
 
 
-def test_a_lease_is_wanted_by_those_who_claimed_lately() -> None:
+def test_a_lease_is_wanted_after_a_recent_claim_of_another() -> None:
     lease = Leadership().after(claim("a"), 0, 0).after(claim("b"), 1_000, 1)
     assert lease.is_wanted_by_others(2_000, TTL_MS)
     assert not lease.is_wanted_by_others(21_000, TTL_MS)
@@ -68,7 +68,7 @@ def test_a_lease_never_changes_hands_before_its_time(claims: list[tuple[int, str
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[1]", b'{"holder": 7}', b"[" * 100_000])
-def test_what_is_no_claim_is_passed_over(value: bytes | None) -> None:
+def test_a_message_that_is_no_claim_is_skipped(value: bytes | None) -> None:
     assert parse_claim(value) is None
 
 
@@ -76,7 +76,7 @@ def part(**collector: object) -> str:
     return find_part(Settings.load(collector={"name_server": "ns-1:9876;ns-2:9876", **collector}).collector)
 
 
-def test_collectors_do_one_work_when_they_watch_the_same() -> None:
+def test_collectors_of_the_same_part_share_a_lease() -> None:
     assert part() == part(name_server="ns-2:9876; ns-1:9876", id="another", interval_seconds=5.0)
     others = [part(cluster="east"), part(groups=["a"]), part(topics=["t"]), part(name_server="ns-3:9876")]
     assert len({part(), *others}) == 5

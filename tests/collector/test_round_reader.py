@@ -1,4 +1,4 @@
-"""What a round reads when everybody answers, and when some do not."""
+"""The reading of a round with all answers, and with refused and lost ones."""
 
 import time
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_a_group_whose_consumption_is_disabled_is_refused(reader: RoundReader, a
 # Answers that are refused
 
 
-def test_who_may_not_list_the_groups_but_names_them_reads_them_all_the_same(admin: FakeAdmin) -> None:
+def test_named_groups_are_read_although_their_list_is_refused(admin: FakeAdmin) -> None:
     reader = RoundReader(Settings.load(collector={"groups": [GROUP]}).collector, admin)
     admin.fail(refused(), "read_groups", "broker-a")
     read = reader.read().brokers["broker-a"]
@@ -76,7 +76,7 @@ def test_who_may_not_list_the_groups_but_names_them_reads_them_all_the_same(admi
     reader.close()
 
 
-def test_who_may_not_list_the_groups_and_names_none_reads_no_broker(reader: RoundReader, admin: FakeAdmin) -> None:
+def test_without_named_groups_a_refused_list_fails_the_broker(reader: RoundReader, admin: FakeAdmin) -> None:
     admin.fail(refused(), "read_groups", "broker-a")
     assert set(reader.read().brokers) == {"broker-b"}
 
@@ -203,7 +203,7 @@ def test_a_round_ends_within_its_interval_although_hundreds_hang(monkeypatch: py
 # Which brokers there are
 
 
-def test_a_dead_broker_is_asked_for_as_long_as_nobody_decides_otherwise(
+def test_a_dead_broker_is_asked_until_an_operator_forgets_it(
     reader: RoundReader, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader.read()
@@ -244,7 +244,7 @@ def test_a_broker_whose_topics_were_moved_away_while_it_was_registered_is_forgot
     assert set(brokers.by_name) == {"broker-a"}
 
 
-def test_what_a_person_forgets_is_asked_no_more_unless_it_is_registered() -> None:
+def test_a_forgotten_broker_is_asked_no_more_unless_it_is_registered() -> None:
     brokers = KnownBrokers("ns:9876", "")
     brokers.learn({"c": (BROKER_A, BROKER_B)})
     brokers.learn({"c": (BROKER_A,)})
@@ -308,7 +308,7 @@ def test_a_broker_is_asked_how_far_it_has_read_its_revive_log_and_rarely_where_t
             assert admin.asked[question] == 1 + answered
 
 
-def test_who_watches_named_groups_asks_for_no_revive_log(admin: FakeAdmin) -> None:
+def test_with_named_groups_no_revive_log_is_requested(admin: FakeAdmin) -> None:
     for reader in made(admin, groups=[GROUP]):
         reader.read()
     assert admin.asked[("read_offsets", "broker-a", REVIVE_GROUP)] == 0

@@ -1,4 +1,4 @@
-"""Whom the collector asks for running info, through which broker, how often, and what it says of who gave no data."""
+"""Requests for running info: members, brokers, backoff, and the reasons for missing data."""
 
 import threading
 import time
@@ -177,12 +177,12 @@ def test_a_frozen_client_is_asked_as_soon_as_its_heartbeats_go_on(asking: Asking
     ("error", "reason"),
     [(refused(), "refused"), (RocketMQError("RemotingSendRequestException"), "failed"), (timed_out(), "timed_out")],
 )
-def test_who_was_not_heard_is_reported_with_the_reason(asking: Asking, error: RocketMQError, reason: str) -> None:
+def test_missing_data_of_a_member_has_its_reason(asking: Asking, error: RocketMQError, reason: str) -> None:
     asking.clients.errors = {SOLO_ID: error}
     assert asking.round(view(BROKER_A, SOLO)) == Answers({}, {MEMBER: reason})
 
 
-def test_twins_are_asked_one_after_the_other_and_both_are_heard_or_the_pair_is_not(asking: Asking) -> None:
+def test_twins_are_asked_one_after_the_other_and_a_missing_answer_is_of_both(asking: Asking) -> None:
     views = (view(BROKER_A, *TWINS), view(BROKER_B, *TWINS))
     answers = asking.round(*views)
     assert (len(answers.found[(GROUP, TWIN)]), answers.unheard) == (2, {})
@@ -198,7 +198,7 @@ def fleet(size: int, first: int = 0) -> BrokerReading:
     return view(BROKER_A, *((f"c{number:03}", f"10.0.0.1:{number}", NOW) for number in range(first, first + size)))
 
 
-def test_a_round_ends_at_its_deadline_although_300_clients_hang_and_says_whom_it_did_not_reach(asking: Asking) -> None:
+def test_a_round_ends_at_its_deadline_although_300_clients_hang_and_names_the_unreached(asking: Asking) -> None:
     asking.clients.hanging = {f"c{number:03}" for number in range(300)}
     answers = asking.round(fleet(300), seconds=0.25)
     assert len(asking.clients.asked) < 150  # 4 at a time, 0.1 s each: 10 to 12 before the deadline, 300 without one
@@ -207,7 +207,7 @@ def test_a_round_ends_at_its_deadline_although_300_clients_hang_and_says_whom_it
     assert reasons == {"timed_out", "no_time"}
 
 
-def test_who_was_not_reached_is_first_in_the_next_round(asking: Asking) -> None:
+def test_unreached_clients_are_first_in_the_next_round(asking: Asking) -> None:
     asking.clients.answer_seconds = 0.02
     answered: set[tuple[str, str]] = set()
     while len(answered) < 60:  # a round has time for a third of them, on a busy machine for fewer

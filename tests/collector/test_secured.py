@@ -45,7 +45,7 @@ def reader(one: Secured, **settings: Any) -> Iterator[RoundReader]:
 
 
 def is_whole(reading: Reading) -> bool:
-    """Everything was told: groups, members, what the member holds, offsets, routes."""
+    """Return whether the round has groups, members, the member's queues, offsets and routes."""
     return (
         set(reading.brokers) == {BROKER}
         and reading.unheard == ()

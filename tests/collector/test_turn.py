@@ -1,4 +1,4 @@
-"""Whose turn a round is, with a lease of the test's own in place of Kafka's."""
+"""Turns of a collector, with a fake lease."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.collector.rounds import Clock
 
 
 class FakeLease:
-    """A lease whose term the test sets; None: another leads."""
+    """A lease with a term that the test sets; None: another leads."""
 
     refusal = ""
 
@@ -54,7 +54,7 @@ def new_turn(**collector: object) -> Iterator[Turn]:
         yield Turn(settings.kafka, settings.collector, name)
 
 
-def test_what_is_remembered_is_dropped_when_another_led_meanwhile(turn: Turn, lease: FakeLease) -> None:
+def test_memory_is_dropped_after_another_leader(turn: Turn, lease: FakeLease) -> None:
     seen = []
     for term in (None, 5, 5, None, 5, None, 9, 9):
         lease.term = term
@@ -76,7 +76,7 @@ def test_a_round_that_another_may_have_taken_over_is_not_published(
     assert not turn.is_ours
 
 
-def test_a_leader_that_hears_no_broker_offers_its_lease_now_and_then(
+def test_a_leader_without_any_broker_offers_its_lease_at_intervals(
     turn: Turn, lease: FakeLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

@@ -222,7 +222,7 @@ def test_of_many_that_begin_at_once_never_two_lead(settings: Settings) -> None:
 def test_a_leader_that_cannot_do_a_round_lets_the_other_try(settings: Settings) -> None:
     one, other = (KafkaLease(settings.kafka, "offered", name, name, LEASE_SECONDS) for name in ("one", "other"))
     try:
-        wait_for("somebody leads", lambda: one.read_term() is not None or other.read_term() is not None)
+        wait_for("one leads", lambda: one.read_term() is not None or other.read_term() is not None)
         leader, waiter = (one, other) if one.read_term() is not None else (other, one)
         wait_for("the other waits", leader.offer)
         wait_for("the other leads", lambda: waiter.read_term() is not None)

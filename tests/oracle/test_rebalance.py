@@ -73,7 +73,7 @@ def random_offsets(random: Random, queues: Sequence[str], offsets: Sequence[int]
 
 
 def random_rounds(random: Random, release: str) -> Question:
-    """A consumer and what it is told in each round; about one answer in ten is missing, empty or an error."""
+    """A consumer and its answers in each round; about one answer in ten is missing, empty or an error."""
     client_id = random.choice(CLIENTS)
 
     def random_route(topic: str) -> list[str] | None:
@@ -198,7 +198,7 @@ def shown(held: ProcessQueue) -> str:
 
 
 def random_stored(random: Random, release: str, kind: str) -> Question:
-    """A client's offset store: a few queues, moved, told, lost and read."""
+    """A client's offset store: a few queues, moved, updated, lost and read."""
     few = QUEUES[:5]
     verbs = ["update", "update", "update", "persist_all", "persist", "remove", "read_from_memory"]
     verbs += ["freeze"] if kind == "remote" and release == "5.5.0" else []

@@ -1,4 +1,4 @@
-"""The broker's lists: which heartbeats are changes, whom they notify, and how two processes of a group interact."""
+"""The broker's lists: changes by heartbeats, notifications, and two processes of one group."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The modelled consumers: what they hold, lock, pull and commit, and how their heartbeats tell it."""
+"""The modelled consumers: queues, locks, pulls, commits, and the heartbeats that report them."""
 
 from collections import Counter
 from itertools import pairwise
@@ -172,7 +172,7 @@ def test_a_split_view_moves_queues_to_and_fro(cut: Run) -> None:
 
 
 def test_an_orderly_group_is_never_doubled_when_its_members_disagree() -> None:
-    """AVG and AVG_BY_CIRCLE in one group: with locks what two would take is consumed by whoever had it first."""
+    """AVG and AVG_BY_CIRCLE in one group: with locks the first holder of a queue consumes it."""
     members = consumers({"strategy": "AVG"}, {"strategy": "AVG_BY_CIRCLE"}, {"strategy": "AVG_BY_CIRCLE"})
     plain, _ = run(healthy(group_consumers=members))
     locked, _ = run(healthy(group_consumers=members, group_consume_orderly=True))

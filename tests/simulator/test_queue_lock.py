@@ -60,7 +60,7 @@ def test_only_the_holder_releases() -> None:
 
 
 @given(steps)
-def test_whoever_was_granted_a_lock_keeps_it_60_seconds_unless_it_gives_back(
+def test_a_granted_lock_is_kept_60_seconds_unless_released(
     played: list[tuple[str, MessageQueue, str, int]],
 ) -> None:
     locks, now = RebalanceLockManager(), NOW

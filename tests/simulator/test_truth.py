@@ -1,4 +1,4 @@
-"""What the modelled cluster knows of itself: intervals, their causes, and spells of them."""
+"""Ground truth: intervals, their causes, and spells of them."""
 
 from streaming.simulator.truth import Truth
 from udfs.rocketmq.model import MessageQueue
@@ -27,7 +27,7 @@ def test_an_interval_ends_when_the_queue_is_consumed_and_not_before() -> None:
     assert truth.at(99) == []
 
 
-def test_another_cause_is_another_interval_that_remembers_since_when_nobody_consumes() -> None:
+def test_another_cause_is_another_interval_with_the_start_of_starvation() -> None:
     truth = Truth()
     change(truth, "g", {ONE: "rebalance"}, {}, 100)
     change(truth, "g", {ONE: "frozen_client"}, {}, 103)

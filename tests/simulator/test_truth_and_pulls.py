@@ -87,7 +87,7 @@ def full_caches(events: Events) -> set[tuple[Queue, int]]:
 
 
 def silences(times: list[int], end_ms: int, longer_than_ms: int) -> Iterator[tuple[int, int]]:
-    """Where nobody pulled for so long, from the first pull to the end of the run."""
+    """Yield the gaps between pulls that are longer than this, up to the end of the run."""
     for earlier, later in pairwise([*times, end_ms]):
         if later - earlier > longer_than_ms:
             yield earlier, later
@@ -170,7 +170,7 @@ def test_queues_of_a_healthy_group_are_not_pulled_over_two_channels_in_turns(pla
 
 
 def is_settling(play: Play, queue: Queue, now_ms: int) -> bool:
-    """Whether somebody joined or left, or a broker did, within the last 40 s; or two held the queue, a long poll ago.
+    """Return whether a client or broker joined or left within 40 s, or two held the queue within a long poll.
 
     Two hold a queue for a while where an old channel expires at one broker before the other, and where clients learn of
     more queues one after the other.
