@@ -1,13 +1,11 @@
-"""`python -m tests.bench`: throughput, latency, memory and CPU on an embedded Kafka of its own.
+"""`python -m tests.bench`: throughput, latency, memory and CPU on an embedded Kafka.
 
-Each measure runs in processes of its own, one after the other. Compare ratios within a run; absolute figures are the
+Each measure runs in its own processes, one after the other. Compare ratios within a run; absolute figures are the
 machine's. A table goes to stdout, all figures as JSON to a file, progress to stderr.
 """
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,10 +21,9 @@ from tests.bench.drain import add_drain, measure_drain
 from tests.bench.history import add_history, measure_history
 from tests.bench.idle import add_idle, measure_idle
 from tests.bench.latency import add_latency, measure_latency
-from tests.bench.machine import Machine, read_machine
 from tests.bench.rivals.comparison import comparison_table, notes
 from tests.bench.rivals.measure import measure_rivals
-from tests.bench.scratch import say
+from tests.bench.scratch import Machine, read_machine, say, write_report
 
 WIDTH = 100
 
@@ -42,47 +39,48 @@ examples:
 
 @dataclass(frozen=True)
 class Measure:
-    """`sizes` and `quick` are what `measure` is called with; `takes` is in minutes, with `sizes`."""
+    """`sizes` and `quick` are the arguments of `measure`; `minutes` it takes with `sizes`. `add` appends its rows."""
 
     measure: Callable[..., Any]
+    add: Callable[[Table, Any], None] | None
     sizes: tuple[Any, ...]
     quick: tuple[Any, ...]
     what: str
-    takes: float
+    minutes: float
     is_extra: bool = False
 
 
 DRAINED = 1_000_000
 
+AGED = "the same over tables of 10,000 commits"
+UNTOUCHED = "the same over 10,000 small files a table, never compacted; only by --only"
+RIVALS = "the same work by bytewax, quixstreams and a plain loop"
+
 MEASURES = {
-    "drain": Measure(measure_drain, (DRAINED, DRAINED // 4, 3), (200_000, 50_000, 2), "send latencies a second", 2),
-    "latency": Measure(measure_latency, (60, 60, 20), (10, 15, 8), "event to Delta row at 1,000 events/s", 3.5),
-    "latency_aged": Measure(
-        measure_latency, (60, 60, 0, 10_000), (10, 15, 0, 500), "the same over tables of 10,000 commits", 3.5
+    "drain": Measure(
+        measure_drain, add_drain, (DRAINED, DRAINED // 4, 3), (200_000, 50_000, 2), "send latencies a second", 2
     ),
+    "latency": Measure(measure_latency, None, (60, 60, 20), (10, 15, 8), "event to Delta row at 1,000 events/s", 3.5),
+    "latency_aged": Measure(measure_latency, None, (60, 60, 0, 10_000), (10, 15, 0, 500), AGED, 3.5),
     "latency_untouched": Measure(
-        measure_latency,
-        (60, 60, 0, 10_000, False),
-        (10, 15, 0, 500, False),
-        "the same over 10,000 small files a table, kept by nobody; only by --only",
-        3.5,
-        is_extra=True,
+        measure_latency, None, (60, 60, 0, 10_000, False), (10, 15, 0, 500, False), UNTOUCHED, 3.5, is_extra=True
     ),
-    "idle": Measure(measure_idle, (180, 120), (20, 20), "what `run` takes beside a quiet cluster", 5.5),
+    "idle": Measure(measure_idle, add_idle, (180, 120), (20, 20), "what `run` takes beside a quiet cluster", 5.5),
     "assignments": Measure(
-        measure_assignments, (10_000, 3), (1_000, 2), "10,000 groups touched; one of 4,096 queues", 6
+        measure_assignments, add_assignments, (10_000, 3), (1_000, 2), "10,000 groups touched; one of 4,096 queues", 6
     ),
-    "history": Measure(measure_history, (1_000_000, 10, 3_000), (100_000, 10, 300), "questions to a million rows", 3),
+    "history": Measure(
+        measure_history, add_history, (1_000_000, 10, 3_000), (100_000, 10, 300), "questions to a million rows", 3
+    ),
     "collector": Measure(
-        measure_collector, (1_000, 5_000, 120), (50, 200, 15), "1,000 groups and 5,000 clients read round by round", 8
+        measure_collector,
+        add_collector,
+        (1_000, 5_000, 120),
+        (50, 200, 15),
+        "1,000 groups and 5,000 clients read round by round",
+        8,
     ),
-    "rivals": Measure(
-        measure_rivals,
-        (DRAINED, DRAINED // 4, 60, 60),
-        (100_000, 50_000, 10, 15),
-        "the same work by bytewax, quixstreams and a plain loop",
-        11,
-    ),
+    "rivals": Measure(measure_rivals, None, (DRAINED, DRAINED // 4, 60, 60), (100_000, 50_000, 10, 15), RIVALS, 11),
 }
 
 
@@ -92,14 +90,19 @@ def main() -> None:
     results: dict[str, Any] = {}
     failed = False
     try:
-        for name in _chosen(options):
-            say(f"{name}: {MEASURES[name].what}, about {MEASURES[name].takes:g} minutes at full size")
+        for name, measure in MEASURES.items():
+            if (name not in options.only) if options.only else measure.is_extra:
+                continue
+            say(f"{name}: {measure.what}, about {measure.minutes:g} minutes at full size")
+            sizes = measure.quick if options.quick else measure.sizes
+            if name in ("drain", "rivals") and options.events:
+                sizes = (options.events, max(1, options.events // 4), *sizes[2:])
             try:
-                results[name] = run_apart(MEASURES[name].measure, *_sizes(name, options))
+                results[name] = run_apart(measure.measure, *sizes)
             except MeasureError as error:
                 failed = True
                 say(f"{name} failed: {error}")
-            _write(options.json, machine, results)
+            write_report(options.json, machine, **{name: asdict(result) for name, result in results.items()})
     except KeyboardInterrupt:
         failed = True
         say("ended by Ctrl-C")
@@ -110,10 +113,10 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    reported = "\n".join(f"  {name:18} {one.takes:>4g} min  {one.what}" for name, one in MEASURES.items())
+    measures = "\n".join(f"  {name:18} {one.minutes:>4g} min  {one.what}" for name, one in MEASURES.items())
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench",
-        description=f"{(__doc__ or '').split(chr(10) * 2, 1)[1]}\nmeasures:\n{reported}",
+        description=f"{(__doc__ or '').split(chr(10) * 2, 1)[1]}\nmeasures:\n{measures}",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -126,61 +129,22 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _chosen(options: argparse.Namespace) -> list[str]:
-    return [name for name, one in MEASURES.items() if (name in options.only if options.only else not one.is_extra)]
-
-
-def _sizes(name: str, options: argparse.Namespace) -> tuple[Any, ...]:
-    sizes = MEASURES[name].quick if options.quick else MEASURES[name].sizes
-    if name in ("drain", "rivals") and options.events:
-        return options.events, max(1, options.events // 4), *sizes[2:]
-    return sizes
-
-
-def _write(path: Path, machine: Machine, results: dict[str, Any]) -> None:
-    """What there is, after each measure: one that fails takes no figures along."""
-    report = {"machine": asdict(machine), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    report |= {name: asdict(result) for name, result in results.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=2) + "\n")
-
-
 def _print(machine: Machine, results: dict[str, Any]) -> None:
     console = Console(width=WIDTH)
-    console.print(_describe(machine))
-    table = _table(results)
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    console.print(f"{machine}; Python {machine.python}, {versions}")
+    table = Table("measure", "figure", "spread or tail", "beside")
+    for name, result in results.items():
+        if add := MEASURES[name].add:
+            add(table, result)
+        elif name != "rivals":
+            add_latency(table, name, result, results.get("latency"))
     if table.row_count:
         console.print(table)
     if rivals := results.get("rivals"):
         console.print(comparison_table(rivals))
         for note in notes(rivals):
             console.print(note)
-
-
-def _describe(machine: Machine) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    return (
-        f"{machine.cores} cores ({machine.cpu}), {machine.memory_gib} GiB, load {machine.load} before; "
-        f"Python {machine.python}, {versions}"
-    )
-
-
-def _table(results: dict[str, Any]) -> Table:
-    table = Table("measure", "figure", "spread or tail", "beside")
-    if drain := results.get("drain"):
-        add_drain(table, drain)
-    for name in ("latency", "latency_aged", "latency_untouched"):
-        if latency := results.get(name):
-            add_latency(table, name, latency, results.get("latency"))
-    if idle := results.get("idle"):
-        add_idle(table, idle)
-    if touched := results.get("assignments"):
-        add_assignments(table, touched)
-    if history := results.get("history"):
-        add_history(table, history)
-    if collected := results.get("collector"):
-        add_collector(table, collected)
-    return table
 
 
 if __name__ == "__main__":

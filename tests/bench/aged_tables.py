@@ -1,7 +1,7 @@
 """Tables with thousands of commits, made in seconds: their logs are written as text, and only files in use exist.
 
-As `run` keeps a table: a commit a batch, small files taken together by the tiers of `streaming/maintenance`, a
-checkpoint of the log now and then. Or as nobody keeps it: every file that was ever appended is in use.
+Kept as `run` does it: a commit a batch, small files compacted by the tiers of `streaming/maintenance`, a checkpoint of
+the log now and then. Or never compacted: every file that was ever appended is in use.
 """
 
 import os
@@ -36,7 +36,7 @@ SINCE_CHECKPOINT = 50
 
 @dataclass
 class DataFile:
-    """A file of the rows from `first` to `end`. What a removed one held nobody reads."""
+    """A file of the rows from `first` to `end`. A removed one is never read."""
 
     name: str
     first: int
@@ -52,7 +52,7 @@ class Commit:
 
 
 def age_tables(warehouse: Path, commits: int, *, is_kept: bool = True) -> None:
-    """Make all tables, each with so many appends in its past."""
+    """Make all tables, each with `commits` appends in its past."""
     began = time.monotonic()
     create_tables(warehouse)
     active = 0
@@ -65,9 +65,9 @@ def age_tables(warehouse: Path, commits: int, *, is_kept: bool = True) -> None:
 
 
 def age_table(folder: Path, table: Table, commits: int, is_kept: bool) -> int:
-    """One table that is there, without a commit but the one that made it; how many files of it are in use."""
+    """Age a table that has only the commit that made it; return the number of its files in use."""
     small = _write(folder, table, DataFile(_name(), 0, ROWS, 0), commits * ROWS)
-    history = list(kept_history(commits, small.size) if is_kept else untouched_history(commits, small.size))
+    history = list(history_of(commits, small.size, is_kept))
     in_use = files_in_use(history)
     for file in in_use:
         if is_kept:
@@ -85,24 +85,19 @@ def age_table(folder: Path, table: Table, commits: int, is_kept: bool) -> int:
     return len(in_use)
 
 
-def kept_history(commits: int, size: int) -> Iterator[Commit]:
-    """Appends of files of `size` bytes, taken together when a tier is full."""
+def history_of(commits: int, size: int, is_kept: bool) -> Iterator[Commit]:
+    """Yield appends of files of `size` bytes; of a kept table also their compaction when a tier is full."""
     files: list[DataFile] = []
     for number in range(commits):
         file = DataFile(_name(), number * ROWS, (number + 1) * ROWS, size)
         files.append(file)
         yield Commit([file], [])
-        while (tier := due_tier([one.size for one in files])) is not None:
+        while is_kept and (tier := due_tier([one.size for one in files])) is not None:
             taken = [one for one in files if one.size < tier]
             files = [one for one in files if one.size >= tier]
-            made = list(_taken_together(taken, tier, size / ROWS * COMPRESSED))
+            made = list(_compacted(taken, tier, size / ROWS * COMPRESSED))
             files += made
             yield Commit(made, taken)
-
-
-def untouched_history(commits: int, size: int) -> Iterator[Commit]:
-    for number in range(commits):
-        yield Commit([DataFile(_name(), number * ROWS, (number + 1) * ROWS, size)], [])
 
 
 def files_in_use(history: list[Commit]) -> list[DataFile]:
@@ -110,8 +105,8 @@ def files_in_use(history: list[Commit]) -> list[DataFile]:
     return [file for commit in history for file in commit.added if file.name not in gone]
 
 
-def _taken_together(taken: list[DataFile], tier: int, bytes_a_row: float) -> Iterator[DataFile]:
-    """Files of up to `tier` bytes with the rows of those, which follow each other."""
+def _compacted(taken: list[DataFile], tier: int, bytes_a_row: float) -> Iterator[DataFile]:
+    """Yield files of up to `tier` bytes with the rows of the taken ones, which follow each other."""
     first, end = min(one.first for one in taken), max(one.end for one in taken)
     most = max(ROWS, int(tier / bytes_a_row) // ROWS * ROWS)
     for begin in range(first, end, most):
@@ -127,7 +122,7 @@ def _write(folder: Path, table: Table, file: DataFile, rows: int) -> DataFile:
 
 
 def _text(commit: Commit, version: int, at_ms: int) -> bytes:
-    """The actions of a commit, a line each. Taking files together changes no data."""
+    """Return the actions of a commit, a line each. Compaction changes no data."""
     is_append = not commit.removed
     operation = "WRITE" if is_append else "OPTIMIZE"
     actions: list[dict[str, Any]] = [{"commitInfo": {"timestamp": at_ms, "operation": operation}}]

@@ -1,4 +1,4 @@
-"""A measure in a process of its own: no measure warms or fattens the next."""
+"""A measure in its own process: no measure warms or fattens the next."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 END_SECONDS = 120.0
-"""For a measure to let go of its servers after a Ctrl-C, which it hears too."""
+"""For a measure to stop its servers after a Ctrl-C, which reaches it too."""
 
 
 class MeasureError(RuntimeError):
@@ -26,7 +26,7 @@ class _Failure:
 
 
 def run_apart(measure: Callable[..., Result], *sizes: Any) -> Result:
-    """What `measure` returns, out of a fresh interpreter and JVM. Raises MeasureError."""
+    """Return what `measure` returns, from a fresh interpreter and JVM. Raises MeasureError."""
     context = multiprocessing.get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(sending, measure, sizes))
@@ -48,7 +48,7 @@ def run_apart(measure: Callable[..., Result], *sizes: Any) -> Result:
 
 
 def _run(sending: Connection, measure: Callable[..., Any], sizes: tuple[Any, ...]) -> None:
-    """The outcome is sent, and the process ends without the interpreter's last acts, in which libraries are loud.
+    """Send the outcome, and end the process without the interpreter's last acts, in which libraries are loud.
 
     Great Expectations imports Spark's remote client, which ends a thread whose process has no file as its `__main__`:
     it takes it for a doctest, and what validates samples would be missing from the measure.

@@ -1,5 +1,6 @@
 """A batch that touches every group of a large fleet, one that touches one in a hundred, and one very large group."""
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -9,17 +10,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 from rich.table import Table
 
-from conf.settings import Settings
+from conf.settings import Kafka
 from schemas.events import CLOCKS
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
 from streaming.spark.session import start_spark
-from tests.bench.events import BROKERS, CLUSTER, LARGE, SMALL, Shape, heartbeats, pulls, routes, write_messages
-from tests.bench.figures import Spread, phases_of, spread_of, state_of
-from tests.bench.memory import Memory, MemorySampler, add_memory
-from tests.bench.pacer import clock
+from tests.bench.events import BROKERS, CLUSTER, LARGE, SMALL, Shape, clock, touch, write_messages
+from tests.bench.figures import Spread, phases_of, seconds_of, spread_of, state_of
+from tests.bench.latency import publish_idle
+from tests.bench.process_tree import Memory, TreeWatch, add_memory
 from tests.bench.scratch import SPARK_LOG, say, scratch
 
 STEP_MS = 1_000
@@ -51,8 +52,7 @@ class AssignmentsResult:
 
 
 class Gate:
-    """A BatchListener that holds every query at the end of a batch while it is shut, so that all that is written
-    meanwhile is one batch."""
+    """A BatchListener that, while shut, holds every query at the end of a batch: events of that time are one batch."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -84,24 +84,24 @@ class Gate:
 def measure_assignments(groups: int, repetitions: int) -> AssignmentsResult:
     """Make `groups` groups of 16 queues and 5 clients, touch them all, and 1 %, several times; then a large one."""
     few = max(1, groups // 100)
-    with MemorySampler() as sampler:
-        batches = _measure(sampler, SMALL, [groups, *([groups] * repetitions), *([few] * repetitions)])
-        of_large = _measure(sampler, LARGE, [1] * (repetitions + 1))
+    with TreeWatch(os.getpid()) as watch:
+        batches = _measure(watch, SMALL, [groups, *([groups] * repetitions), *([few] * repetitions)])
+        of_large = _measure(watch, LARGE, [1] * (repetitions + 1))
     return AssignmentsResult(
         _touched(groups, batches[:1]),
         _touched(groups, batches[1 : repetitions + 1]),
         _touched(few, batches[repetitions + 1 :]),
         _touched(1, of_large[:1]),
         _touched(1, of_large[1:]),
-        sampler.peak,
+        watch.peak,
     )
 
 
-def _measure(sampler: MemorySampler, shape: Shape, plan: list[int]) -> list[Any]:
-    """A batch a step of the plan, which says how many groups it touches."""
+def _measure(watch: TreeWatch, shape: Shape, plan: list[int]) -> list[Any]:
+    """Run a batch for each step of the plan, which is the number of groups it touches."""
     gate = Gate()
     with scratch(0) as place:
-        sampler.leave_out(place.kafka.pid)
+        watch.left_out.add(place.kafka.pid)
         settings = place.settings_for("assignments", quality={"every_batches": 0}, queries={"rest_ms": 0})
         create_topics(settings.kafka)
         spark = start_spark(settings, SPARK_LOG)
@@ -110,12 +110,11 @@ def _measure(sampler: MemorySampler, shape: Shape, plan: list[int]) -> list[Any]
                 start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
                 batches = []
                 for number, groups in enumerate(plan):
-                    _touch(service, gate, spark, settings, shape, groups, start_ms + number * STEP_MS)
+                    _touch(service, gate, spark, settings.kafka, shape, groups, start_ms + number * STEP_MS)
                     service.wait_until_idle(PATIENCE_SECONDS)
                     batches.append(_newest_batch(service, groups * (shape.queues + shape.clients)))
-                    seconds = batches[-1].durationMs["triggerExecution"] / 1000
                     what = f"{groups:,} groups of {shape.queues:,} queues and {shape.clients} clients"
-                    say(f"assignments {number + 1}/{len(plan)}: {what}: {seconds:.2f} s")
+                    say(f"assignments {number + 1}/{len(plan)}: {what}: {seconds_of(batches[-1]):.2f} s")
                 gate.open()
         finally:
             gate.open()
@@ -124,27 +123,21 @@ def _measure(sampler: MemorySampler, shape: Shape, plan: list[int]) -> list[Any]
 
 
 def _touch(
-    service: Service, gate: Gate, spark: SparkSession, settings: Settings, shape: Shape, groups: int, at_ms: int
+    service: Service, gate: Gate, spark: SparkSession, kafka: Kafka, shape: Shape, groups: int, at_ms: int
 ) -> None:
-    """Hold the queries with a clock event of another cluster, write a whole batch, and let go."""
-    with Publisher(settings.kafka) as publisher:
+    """Hold the queries with a clock event of another cluster, write an entire batch, and release them."""
+    with Publisher(kafka) as publisher:
         gate.shut()
-        publisher.publish(CLOCKS, clock("nobody", (), at_ms))
-        publisher.flush()
+        publish_idle(publisher, at_ms)
         gate.wait_until_held({query.name for query in service.queries})
-        messages = (
-            routes(spark, at_ms, shape)
-            .union(heartbeats(spark, groups, at_ms, shape))
-            .union(pulls(spark, groups, at_ms, shape))
-        )
-        write_messages(messages, settings.kafka)
+        write_messages(touch(spark, groups, at_ms, shape), kafka)
         publisher.publish(CLOCKS, clock(CLUSTER, BROKERS, at_ms + 1))
         publisher.flush()
         gate.open()
 
 
 def _newest_batch(service: Service, rows: int) -> Any:
-    """The newest that read so many rows at the least, of whichever query did."""
+    """The newest that read at least `rows`, of any query."""
     found = [one for query in service.queries for one in query.recentProgress if one.numInputRows >= rows]
     if not found:
         raise RuntimeError(f"no batch had {rows:,} rows: they were not read in one")
@@ -154,7 +147,7 @@ def _newest_batch(service: Service, rows: int) -> Any:
 def _touched(groups: int, batches: Sequence[Any]) -> Touched:
     if len({progress.batchId for progress in batches}) < len(batches):
         raise RuntimeError("a batch was counted twice: one of the steps was not read in one")
-    seconds = [progress.durationMs["triggerExecution"] / 1000 for progress in batches]
+    seconds = list(map(seconds_of, batches))
     rows = [progress.numInputRows for progress in batches]
     return Touched(
         groups,

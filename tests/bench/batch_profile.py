@@ -1,7 +1,7 @@
 """`make profile`: where the Python of one batch goes, without Spark or Kafka.
 
-A fleet of groups is made and then touched whole, or one group in a hundred, as `make bench --only assignments` does;
-the code is the query's own. Prints the CPU time of each step, its trips to the state store, and its costliest
+A fleet of groups is made, then all of it is touched, or one group in a hundred, as `make bench --only assignments`
+does; the code is the query's own. Prints the CPU time of each step, its trips to the state store, and its costliest
 functions.
 """
 
@@ -22,10 +22,10 @@ from streaming.queries.parcel import Parcel, decode_parcel, encode_parcel
 from streaming.queries.shard import work_through
 from streaming.queries.state import StateCache, without_pauses
 from streaming.queries.store import DictShardStore
+from tests.bench.events import BROKERS, CLUSTER, Event, clock, heartbeat, pull, route
 from tests.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 
-BROKERS = ("broker-a", "broker-b", "broker-c", "broker-d")
 QUEUES, CLIENTS = 4, 4
 """Of each broker; of each group."""
 
@@ -78,7 +78,7 @@ def _timed(name: str, work: Any, lines: int) -> Any:
     return result
 
 
-def _arrow(messages: list[tuple[str, int, dict[str, Any]]]) -> Iterator[pa.RecordBatch]:
+def _arrow(messages: list[tuple[str, int, Event]]) -> Iterator[pa.RecordBatch]:
     """As Spark hands them over."""
     names = ["topic", "partition", "offset", "ingest_time_ms", "value"]
     for start in range(0, len(messages), ARROW_ROWS):
@@ -91,49 +91,24 @@ def _arrow(messages: list[tuple[str, int, dict[str, Any]]]) -> Iterator[pa.Recor
         yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _messages(groups: range, at_ms: int) -> list[tuple[str, int, dict[str, Any]]]:
-    """A heartbeat a client and a pull a queue of these groups, all healthy, and the tick behind them."""
-    place = {"cluster": "profiled", "event_time_ms": at_ms}
-    queues = [
-        {"broker_name": name, "read_queue_nums": QUEUES, "write_queue_nums": QUEUES, "perm": 6} for name in BROKERS
-    ]
-    brokers = [{"broker_name": name, "broker_ids": [0]} for name in BROKERS]
-    events = [(ROUTES, place | {"topic": "orders", "queues": queues, "brokers": brokers})]
+def _messages(groups: range, at_ms: int) -> list[tuple[str, int, Event]]:
+    """A heartbeat a client and a pull a queue of these groups, all healthy, and the clock event after them."""
+    events = [(ROUTES, route("orders", BROKERS, QUEUES, at_ms))]
     for group in groups:
-        events += [(HEARTBEATS, place | _heartbeat(group, client)) for client in range(CLIENTS)]
-        events += [(PULLS, place | _pull(group, broker, queue)) for broker in range(4) for queue in range(QUEUES)]
-    asked = {"source": "profile", "brokers_asked": list(BROKERS), "brokers_answered": list(BROKERS)}
-    events.append((CLOCKS, place | asked | {"event_time_ms": at_ms + 1}))
+        members = [
+            (
+                f"group-{group}",
+                "orders",
+                f"10.0.{group % 250}.{client}@{group}",
+                f"10.0.{group // 250}.{group % 250}:{40_000 + client}",
+            )
+            for client in range(CLIENTS)
+        ]
+        events += [(HEARTBEATS, heartbeat(*member, BROKERS[0], at_ms)) for member in members]
+        for member, broker_name in zip(members, BROKERS, strict=True):  # by AVG a broker's queues are one client's
+            events += [(PULLS, pull(*member, broker_name, queue, at_ms)) for queue in range(QUEUES)]
+    events.append((CLOCKS, clock(CLUSTER, BROKERS, at_ms + 1)))
     return [(topic, offset, event) for offset, (topic, event) in enumerate(events)]
-
-
-def _client(group: int, client: int) -> dict[str, str]:
-    return {
-        "client_id": f"10.0.{group % 250}.{client}@{group}",
-        "client_addr": f"10.0.{group // 250}.{group % 250}:{40_000 + client}",
-    }
-
-
-def _heartbeat(group: int, client: int) -> dict[str, Any]:
-    subscription = {"topic": "orders", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
-    consumer = {
-        "consumer_group": f"group-{group}",
-        "consume_type": "CONSUME_PASSIVELY",
-        "message_model": "CLUSTERING",
-        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-        "strategy": "AVG",
-        "subscriptions": [subscription],
-    }
-    reported = {"broker_name": BROKERS[0], "language": "JAVA", "client_version": "4.9.8", "producer_groups": []}
-    return _client(group, client) | reported | {"consumers": [consumer]}
-
-
-def _pull(group: int, broker: int, queue: int) -> dict[str, Any]:
-    """By the AVG strategy: a broker's queues are one client's."""
-    queue_of = {"broker_name": BROKERS[broker], "broker_id": 0, "topic": "orders", "queue_id": queue}
-    offsets = {"pull_offset": 1_000, "commit_offset": 1_000, "max_offset": 1_000, "pull_status": "NO_NEW_MSG"}
-    reported = {"consumer_group": f"group-{group}", "suggest_broker_id": 0}
-    return _client(group, broker) | queue_of | offsets | reported
 
 
 if __name__ == "__main__":

@@ -6,10 +6,8 @@ measured in the same run. Compare within a run; absolute figures are the machine
 """
 
 import argparse
-import json
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,10 +15,9 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.board_warehouse import CLUSTER, GIANT, Size, write_warehouse
-from tests.bench.machine import read_machine
+from tests.bench.board_warehouse import CLUSTER, GIANT, write_warehouse
 from tests.bench.page_loads import PageLoad, measure_pages
-from tests.bench.scratch import say
+from tests.bench.scratch import read_machine, say, scratch_folder, write_report
 from tests.board.conftest import CHROMIUM_ARGS, chromium
 
 GROUP = f"cluster={CLUSTER}&group=group-0007"
@@ -40,36 +37,26 @@ PAGES = (
 )
 
 
-def main() -> None:
-    options = _parse()
+def measure_board(name: str, pages: Sequence[tuple[str, str]], write: Callable[[Path, int], Mapping[str, int]]) -> None:
+    """Load each of (name, path) over a warehouse that `write` makes; print a table and write `.bench/NAME.json`."""
+    parser = argparse.ArgumentParser(prog=f"python -m tests.bench.{name}", description=__doc__.split("\n\n", 1)[1])
+    parser.add_argument("--times", type=int, default=5, help="loads of each page, whose median counts (%(default)s)")
+    parser.add_argument("--json", type=Path, default=Path(f".bench/{name}.json"), help="default: %(default)s")
+    options = parser.parse_args()
     machine = read_machine()
     now_ms = time.time_ns() // 1_000_000
-    with tempfile.TemporaryDirectory(prefix="balancewatch-bench-", ignore_cleanup_errors=True) as folder:
+    with scratch_folder() as folder, sync_playwright() as playwright:
         say("writing the warehouse")
-        rows = write_warehouse(Path(folder), Size(), now_ms)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
-            say("loading each page")
-            loads = measure_pages(browser, Path(folder), now_ms, PAGES, options.times)
-            browser.close()
+        rows = write(folder, now_ms)
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
+        say("loading each page")
+        loads = measure_pages(browser, folder, now_ms, pages, options.times)
+        browser.close()
     console = Console(width=max(Console().width, 124))
-    console.print(f"{machine.cores} cores ({machine.cpu}), {machine.memory_gib} GiB, load {machine.load} before")
-    console.print(", ".join(f"{count:,} {name}" for name, count in rows.items()))
+    console.print(str(machine))
+    console.print(", ".join(f"{count:,} {table}" for table, count in rows.items()))
     console.print(_table(loads))
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(_report(loads, rows), indent=2) + "\n")
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.board", description=__doc__.split("\n\n", 1)[1])
-    parser.add_argument("--times", type=int, default=5, help="loads of each page, whose median counts (%(default)s)")
-    parser.add_argument("--json", type=Path, default=Path(".bench/board.json"), help="default: %(default)s")
-    return parser.parse_args()
-
-
-def _report(loads: list[PageLoad], rows: Mapping[str, int]) -> dict[str, object]:
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"at": at, "machine": asdict(read_machine()), "rows": dict(rows), "pages": [asdict(load) for load in loads]}
+    write_report(options.json, machine, rows=dict(rows), pages=[asdict(load) for load in loads])
 
 
 def _table(loads: list[PageLoad]) -> Table:
@@ -93,4 +80,4 @@ def _table(loads: list[PageLoad]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    measure_board("board", PAGES, write_warehouse)

@@ -1,27 +1,17 @@
 """`python -m tests.bench.board_alerts`: the overview and the alerts page over 10,000 incidents, half of them firing.
 
-The columns are those of tests/bench/board.py; an empty page and an empty figure of the same run stand beside.
+The columns are those of tests/bench/board.py.
 """
 
-import argparse
-import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from deltalake import write_deltalake
-from playwright.sync_api import sync_playwright
-from rich.console import Console
-from rich.table import Table
 
 from schemas.tables import TABLES
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import create_tables, table_path
-from tests.bench.machine import read_machine
-from tests.bench.page_loads import PageLoad, measure_pages
-from tests.bench.scratch import say
-from tests.board.conftest import CHROMIUM_ARGS, chromium
+from tests.bench.board import measure_board
 
 INCIDENTS = 10_000
 KINDS = (
@@ -45,54 +35,13 @@ PAGES = (
 )
 
 
-def main() -> None:
-    options = _parse()
-    now_ms = time.time_ns() // 1_000_000
-    with tempfile.TemporaryDirectory(prefix="balancewatch-bench-", ignore_cleanup_errors=True) as folder:
-        say("writing the warehouse")
-        write_incidents(Path(folder), now_ms)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
-            say("loading each page")
-            loads = measure_pages(browser, Path(folder), now_ms, PAGES, options.times)
-            browser.close()
-    machine = read_machine()
-    console = Console(width=max(Console().width, 124))
-    console.print(f"{machine.cores} cores ({machine.cpu}), {machine.memory_gib} GiB, load {machine.load}")
-    console.print(_table(loads))
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.board_alerts")
-    parser.add_argument("--times", type=int, default=5, help="loads of each page, whose median counts (%(default)s)")
-    return parser.parse_args()
-
-
-def _table(loads: list[PageLoad]) -> Table:
-    table = Table("page", title=f"{INCIDENTS:,} incidents, medians")
-    for heading in ("server", "answer", "from nothing", "within", "longest task", "nodes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for load in loads:
-        table.add_row(
-            load.name,
-            f"{load.server_ms:,.0f} ms",
-            f"{load.answer_bytes / 1024:,.0f} KiB",
-            f"{load.stands_ms:,.0f} ms",
-            f"{load.reached_ms:,.0f} ms",
-            f"{load.longest_task_ms:,.0f} ms",
-            f"{load.nodes:,}",
-            end_section=load.name == "empty figure",
-        )
-    return table
-
-
-def write_incidents(root: Path, end_ms: int) -> None:
-    """Four rows an incident over a day, every second one open, every sixth an effect of the first; and quarantine."""
+def write_incidents(root: Path, end_ms: int) -> dict[str, int]:
+    """Write four rows an incident over a day, every second one open, every sixth an effect of the first; and
+    quarantine. Return the rows of each table."""
     create_tables(root)
     rng = np.random.default_rng(1)
     starts = np.sort(rng.integers(end_ms - DAY_MS, end_ms - 60_000, INCIDENTS))
     rows = [row for number in range(INCIDENTS) for row in _steps(number, int(starts[number]), end_ms)]
-    _append(root, "alerts", rows)
     quarantine = [
         {
             "topic": "rocketmq.pulls",
@@ -104,13 +53,12 @@ def write_incidents(root: Path, end_ms: int) -> None:
         }
         for number, time_ms in enumerate(rng.integers(end_ms - DAY_MS, end_ms, 50_000))
     ]
-    _append(root, "quarantine", quarantine)
-
-
-def _append(root: Path, name: str, rows: list[dict[str, object]]) -> None:
-    table: pa.Table = arrow_table(rows, TABLES[name], 0)
-    for start in range(0, len(table), 4_000):
-        write_deltalake(table_path(root, name), table.slice(start, 4_000), mode="append")
+    tables = {"alerts": rows, "quarantine": quarantine}
+    for name, of_table in tables.items():
+        for start in range(0, len(of_table), 4_000):
+            part = arrow_table(of_table[start : start + 4_000], TABLES[name], 0)
+            write_deltalake(table_path(root, name), part, mode="append")
+    return {name: len(of_table) for name, of_table in tables.items()}
 
 
 def _steps(number: int, start_ms: int, end_ms: int) -> list[dict[str, object]]:
@@ -146,4 +94,4 @@ def _steps(number: int, start_ms: int, end_ms: int) -> list[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    main()
+    measure_board("board_alerts", PAGES, write_incidents)

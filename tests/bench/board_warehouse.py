@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from schemas.tables import TABLES
-from streaming.warehouse.rows import arrow_schema
+from streaming.warehouse.rows import arrow_schema, arrow_table
 from streaming.warehouse.tables import create_tables, table_path
 
 CLUSTER = "prod-1"
@@ -39,8 +39,9 @@ class Size:
     files: int = 100
 
 
-def write_warehouse(root: Path, size: Size, end_ms: int) -> Mapping[str, int]:
-    """Write every table; the rows of each. History ends at `end_ms`."""
+def write_warehouse(root: Path, end_ms: int, size: Size | None = None) -> Mapping[str, int]:
+    """Write every table; return the rows of each. History ends at `end_ms`."""
+    size = size or Size()
     create_tables(root)
     rng = np.random.default_rng(1)
     tables = {
@@ -107,7 +108,8 @@ def _assignments(size: Size, end_ms: int, rng: Any) -> pa.Table:
             row = (CLUSTER, group, topic, broker_name, queue_id, planned, observed, verdict, 1.0, time_us, time_us)
             for values, value in zip(columns.values(), (*row, None, move), strict=True):
                 values.append(value)
-    return _table("assignments", columns).sort_by("changed_at")
+    schema = arrow_schema(TABLES["assignments"])
+    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema).sort_by("changed_at")
 
 
 def _memberships(size: Size, end_ms: int) -> pa.Table:
@@ -129,22 +131,21 @@ def _memberships(size: Size, end_ms: int) -> pa.Table:
                         "topics": [topic],
                         "strategy": "AVG",
                         "change": "JOINED",
-                        "last_heartbeat": (end_ms - 20_000) * 1000,
-                        "changed_at": (end_ms - DAY_MS + member * 1000) * 1000,
-                        "batch_id": 0,
+                        "last_heartbeat": end_ms - 20_000,
+                        "changed_at": end_ms - DAY_MS + member * 1000,
                     }
                 )
-    return _from_rows("memberships", rows)
+    return arrow_table(rows, TABLES["memberships"], 0)
 
 
 def _alerts(size: Size, end_ms: int) -> pa.Table:
     rows = []
     for group in range(7, size.groups, 50):
-        started_us = (end_ms - 3_000_000 - group * 1000) * 1000
+        started_ms = end_ms - 3_000_000 - group * 1000
         rows.append(
             {
                 "alert_id": f"{group:016x}",
-                "incident_id": f"{group:016x}-{started_us // 1000}",
+                "incident_id": f"{group:016x}-{started_ms}",
                 "kind": "starved_queue",
                 "severity": "critical",
                 "state": "FIRING",
@@ -157,13 +158,12 @@ def _alerts(size: Size, end_ms: int) -> pa.Table:
                 "summary": f"Nobody consumes 1 queue of topic topic-{group % 400:03}.",
                 "advice": "Restart it.",
                 "evidence": "{}",
-                "started_at": started_us,
-                "fired_at": started_us + 10_000_000,
-                "changed_at": started_us + 10_000_000,
-                "batch_id": 0,
+                "started_at": started_ms,
+                "fired_at": started_ms + 10_000,
+                "changed_at": started_ms + 10_000,
             }
         )
-    return _from_rows("alerts", rows)
+    return arrow_table(rows, TABLES["alerts"], 0)
 
 
 def _broker_health(size: Size, end_ms: int, rng: Any) -> pa.Table:
@@ -179,12 +179,11 @@ def _broker_health(size: Size, end_ms: int, rng: Any) -> pa.Table:
                 "broker_name": broker(number),
                 "unavailable_producers": k_now,
                 "producers": size.producers,
-                "unavailable_until": (moment + 30_000) * 1000 if k_now else None,
-                "changed_at": moment * 1000,
-                "batch_id": 0,
+                "unavailable_until": moment + 30_000 if k_now else None,
+                "changed_at": moment,
             }
         )
-    return _from_rows("broker_health", rows)
+    return arrow_table(rows, TABLES["broker_health"], 0)
 
 
 def _fault_items(size: Size, end_ms: int, rng: Any) -> pa.Table:
@@ -203,19 +202,9 @@ def _fault_items(size: Size, end_ms: int, rng: Any) -> pa.Table:
                         "client_version": "V4_9_8" if producer % 4 else "V5_1_4",
                         "current_latency_ms": int(rng.integers(550, 4000)),
                         "isolation": producer % 7 == 0,
-                        "start_timestamp": (end_ms + 30_000) * 1000,
+                        "start_timestamp": end_ms + 30_000,
                         "available": is_available,
-                        "changed_at": at_ms * 1000,
-                        "batch_id": 0,
+                        "changed_at": at_ms,
                     }
                 )
-    return _from_rows("fault_items", rows)
-
-
-def _from_rows(name: str, rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=arrow_schema(TABLES[name]))
-
-
-def _table(name: str, columns: Mapping[str, list[Any]]) -> pa.Table:
-    schema = arrow_schema(TABLES[name])
-    return pa.table([pa.array(columns[field.name], type=field.type) for field in schema], schema=schema)
+    return arrow_table(rows, TABLES["fault_items"], 0)

@@ -1,6 +1,6 @@
-"""What a collector costs the brokers it reads: requests and seconds a round, CPU of a broker with and without it.
+"""What a collector costs the brokers it polls: requests and seconds a round, CPU of a broker with and without it.
 
-Real brokers, a real Kafka, `balancewatch collect` in a process of its own; the clients are java/WireClients.java, which
+Real brokers, a real Kafka, `balancewatch collect` in its own process; the clients are java/WireClients.java, which
 heartbeat and answer and do not pull. So a broker is nearly idle without the collector, and a hundredth of a core shows.
 """
 
@@ -9,12 +9,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from rich.table import Table
 
@@ -24,7 +24,7 @@ from streaming.kafka_io.embedded_kafka import scratch_kafka
 from streaming.kafka_io.topics import create_topics
 from streaming.spark.jars import class_path, java
 from tests.bench.process_tree import cpu_of, read_tree
-from tests.bench.scratch import say
+from tests.bench.scratch import say, scratch_folder
 from tests.java_sources import compile_sources
 from tests.rocketmq import RocketMQ, rocketmq
 from tests.rocketmq_clocks import Clocks
@@ -90,11 +90,10 @@ def _clients(cluster: RocketMQ, groups: int, clients: int) -> Iterator[None]:
     addresses = [broker.address for broker in cluster.brokers.values()]
     for number in range(-(-groups // GROUPS_OF_A_TOPIC)):
         cluster.operator.put_topic(addresses, f"topic_{number}", QUEUES, QUEUES)
-    with tempfile.TemporaryDirectory(prefix="balancewatch-bench-") as folder:
-        jars = class_path("rocketmq", cluster.jars)
-        compile_sources([SOURCE], jars, Path(folder))
+    with scratch_folder() as folder:
+        compile_sources([SOURCE], class_path("rocketmq", cluster.jars), folder)
         brokers = [f"{name}={broker.address}" for name, broker in cluster.brokers.items()]
-        command = [java(), *jvm_options(cluster.jars, Path(folder), "512m"), "WireClients"]
+        command = [java(), *jvm_options(cluster.jars, folder, "512m"), "WireClients"]
         sizes = [str(groups), str(clients), str(QUEUES)]
         with subprocess.Popen(
             [*command, *sizes, *brokers], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -110,9 +109,9 @@ def _clients(cluster: RocketMQ, groups: int, clients: int) -> Iterator[None]:
 
 
 def _measure(cluster: RocketMQ, bootstrap_servers: str, per_second: int, seconds: float) -> Rounds:
-    """Of `balancewatch collect`, bounded so."""
-    with tempfile.TemporaryDirectory(prefix="balancewatch-bench-") as folder, contextlib.ExitStack() as stack:
-        path = Path(folder) / "collect.log"
+    """Measure `balancewatch collect` with this bound."""
+    with scratch_folder() as folder, contextlib.ExitStack() as stack:
+        path = folder / "collect.log"
         log = stack.enter_context(path.open("wb"))
         process = subprocess.Popen(
             [sys.executable, "-m", "streaming.cli", "collect"],
@@ -136,7 +135,7 @@ def _measure(cluster: RocketMQ, bootstrap_servers: str, per_second: int, seconds
         pids = {"collector": process.pid} | {name: broker.pid for name, broker in cluster.brokers.items()}
         cores = _cores(pids, seconds, lambda: len(read_rounds(path)) >= settled + LEAST_ROUNDS)
         broker_cores = max(cores[name] for name in cluster.brokers)
-        found = sum_up(per_second, read_rounds(path)[settled:], broker_cores, cores["collector"])
+        found = _sum_up(per_second, read_rounds(path)[settled:], broker_cores, cores["collector"])
         say(f"collector: {found}")
         return found
 
@@ -152,26 +151,23 @@ def _cores(pids: Mapping[str, int], seconds: float, is_enough: Callable[[], bool
     return {name: (cpu_of(read_tree(pid)) - before[name]) / took for name, pid in pids.items()}
 
 
-def read_rounds(log: Path) -> list[dict[str, object]]:
-    """The collector's own lines on its rounds."""
+def read_rounds(log: Path) -> list[dict[str, Any]]:
+    """Return the collector's log lines of its rounds."""
     lines = (json.loads(line) for line in log.read_text().splitlines() if line.startswith("{") and line.endswith("}"))
     return [line for line in lines if line.get("event") == "round"]
 
 
-def sum_up(per_second: int, rounds: list[dict[str, object]], broker_cores: float, collector_cores: float) -> Rounds:
-    """Of what `read_rounds` found."""
+def _sum_up(per_second: int, rounds: list[dict[str, Any]], broker_cores: float, collector_cores: float) -> Rounds:
     assert rounds, "no round ended"
-    requests = [one["requests"] for one in rounds]
-    seconds = [float(str(one["seconds"])) for one in rounds]
-    busiest = [max(each.values()) / took for each, took in zip(requests, seconds, strict=True)]  # type: ignore[attr-defined]
+    seconds = [line["seconds"] for line in rounds]
     return Rounds(
         per_second,
         len(rounds),
-        round(median(sum(each.values()) for each in requests)),  # type: ignore[attr-defined]
-        max(busiest),
+        round(median(sum(line["requests"].values()) for line in rounds)),
+        max(max(line["requests"].values()) / line["seconds"] for line in rounds),
         median(seconds),
         max(seconds),
-        round(median(int(str(one["unheard"])) for one in rounds)),
+        round(median(line["unheard"] for line in rounds)),
         broker_cores,
         collector_cores,
     )
@@ -180,8 +176,10 @@ def sum_up(per_second: int, rounds: list[dict[str, object]], broker_cores: float
 def add_collector(table: Table, result: CollectorResult) -> None:
     """Rows of the bench's table."""
     what = f"{result.groups:,} groups, {result.clients:,} clients, {result.queues} queues a topic"
-    for name, rounds in (("bounded", result.bounded), ("unbounded", result.unbounded)):
-        bound = f"at most {rounds.per_second} a second" if name == "bounded" else "no bound"
+    for rounds, bound in (
+        (result.bounded, f"at most {result.bounded.per_second} a second"),
+        (result.unbounded, "no bound"),
+    ):
         table.add_row(
             f"collector, {bound}: a round",
             f"{rounds.requests:,} requests, {rounds.seconds:.1f} s",

@@ -1,6 +1,9 @@
 """Events a second of draining send latencies through the service to Delta, beside only reading them from Kafka."""
 
+import os
 import threading
+import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,27 +12,35 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.table import Table
 
-from conf.settings import Settings
-from schemas.events import CLOCKS, SEND_LATENCIES
+from conf.settings import Kafka, Settings
 from streaming.kafka_io.topics import create_topics
 from streaming.queries.balance import read_messages
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
 from streaming.spark.session import start_spark
-from tests.bench.figures import Spread, busiest, ended_at, phases_of, spread_of, started_at, state_of
-from tests.bench.latency import add_phases
-from tests.bench.memory import Memory, MemorySampler, add_memory
-from tests.bench.preload import write_sends
+from tests.bench.events import SENDS_PER_SECOND, clocks, send_latencies, write_messages
+from tests.bench.figures import (
+    Spread,
+    add_phases,
+    busiest,
+    ended_at,
+    phases_of,
+    seconds_of,
+    spread_of,
+    started_at,
+    state_of,
+)
+from tests.bench.process_tree import Memory, TreeWatch, add_memory
 from tests.bench.scratch import SPARK_LOG, Scratch, say, scratch
 from tests.calling import Calling
 
 
 @dataclass(frozen=True)
 class Run:
-    """One drain under a fresh checkpoint, its first batch and a cut last one apart.
+    """One drain under a fresh checkpoint, without its first batch and a cut last one.
 
     `events_per_second` is of the batches' own time (triggerExecution), `wall_events_per_second` from the start of
-    the first to the end of the last. `rows` counts what went to Delta in all batches, a table.
+    the first to the end of the last. `rows` counts what went to Delta in all batches, by table.
     """
 
     events: int
@@ -56,12 +67,12 @@ class DrainResult:
 
 def measure_drain(events: int, batch: int, repetitions: int) -> DrainResult:
     """Preload `events` and a batch of warm-up, then read and drain them in turns."""
-    with scratch(batch) as place, MemorySampler(place.kafka.pid) as sampler:
+    with scratch(batch) as place, TreeWatch(os.getpid(), place.kafka.pid) as watch:
         settings = place.settings_for("session")
         create_topics(settings.kafka)
         spark = start_spark(settings, SPARK_LOG)
         try:
-            write_sends(spark, settings.kafka, events + batch)
+            _write_sends(spark, settings.kafka, events + batch)
             reads, drains = [], []
             for number in range(1, repetitions + 1):
                 reads.append(_read(spark, place, number))
@@ -79,16 +90,35 @@ def measure_drain(events: int, batch: int, repetitions: int) -> DrainResult:
         spread_of([d.events_per_second / r.events_per_second for d, r in zip(drains, reads, strict=True)]),
         drains,
         reads,
-        sampler.peak,
+        watch.peak,
     )
 
 
+def preload(bootstrap_servers: str, count: int) -> None:
+    """Write send latencies and clock events into Kafka, in a Spark session of this process."""
+    settings = Settings.load(kafka={"bootstrap_servers": bootstrap_servers, "options": {}})
+    create_topics(settings.kafka)
+    spark = start_spark(settings, SPARK_LOG)
+    try:
+        _write_sends(spark, settings.kafka, count)
+    finally:
+        spark.stop()
+
+
+def _write_sends(spark: SparkSession, kafka: Kafka, count: int) -> None:
+    span_ms = count * 1000 // SENDS_PER_SECOND
+    start_ms = time.time_ns() // 1_000_000 - span_ms
+    began = time.monotonic()
+    write_messages(send_latencies(spark, start_ms, count), kafka)
+    write_messages(clocks(spark, start_ms, start_ms + span_ms), kafka)
+    say(f"{count:,} send latencies in Kafka after {time.monotonic() - began:.0f} s")
+
+
 def _drain(spark: SparkSession, place: Scratch, number: int) -> Run:
-    rows: dict[str, int] = {}
+    rows = Counter[str]()
 
     def count(batch: WrittenBatch) -> None:
-        for table, of_table in batch.rows.items():
-            rows[table] = rows.get(table, 0) + len(of_table)
+        rows.update({table: len(of_table) for table, of_table in batch.rows.items()})
 
     settings = place.settings_for(f"drain-{number}", quality={"every_batches": 0})
     with Service(settings, available_now=True, listeners=(Calling(count),), spark=spark) as service:
@@ -99,13 +129,13 @@ def _drain(spark: SparkSession, place: Scratch, number: int) -> Run:
 
 def _read(spark: SparkSession, place: Scratch, number: int) -> Run:
     """The same topics and options, each value only measured for its length."""
-    settings: Settings = place.settings_for(f"read-{number}")
+    settings = place.settings_for(f"read-{number}")
 
     def measure(messages: DataFrame, _: int) -> None:
         messages.select(F.sum(F.length("value"))).collect()
 
     query = (
-        read_messages(spark, settings, (SEND_LATENCIES, CLOCKS))
+        read_messages(spark, settings)
         .writeStream.option("checkpointLocation", str(settings.paths.checkpoints / "read"))
         .foreachBatch(measure)
         .trigger(availableNow=True)
@@ -120,24 +150,19 @@ def _run_of(progresses: Sequence[Any], batch: int, rows: dict[str, int]) -> Run:
     if not steady:
         raise ValueError(f"no batch of {batch} events after the first; give more --events")
     events = sum(progress.numInputRows for progress in steady)
-    spent = sum(progress.durationMs["triggerExecution"] / 1000 for progress in steady)
+    spent = sum(map(seconds_of, steady))
     wall = ended_at(steady[-1]) - started_at(steady[0])
-    return Run(events, len(steady), events / spent, events / wall, phases_of(steady), state_of(steady), rows)
+    return Run(events, len(steady), events / spent, events / wall, phases_of(steady), state_of(steady), dict(rows))
 
 
 def add_drain(table: Table, result: DrainResult) -> None:
     """Rows of the bench's table."""
-    table.add_row("drain to Delta", _rate(result.drained), _between(result.drained), f"{result.batch:,} a batch")
-    table.add_row("drain, reading only", _rate(result.read), _between(result.read))
+    for name, rate, beside in (
+        ("drain to Delta", result.drained, f"{result.batch:,} a batch"),
+        ("drain, reading only", result.read, ""),
+    ):
+        table.add_row(name, f"{rate.median:,.0f} events/s", f"{rate.low:,.0f} to {rate.high:,.0f}", beside)
     ratio = result.ratio
     table.add_row("drain / reading", f"{ratio.median:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}")
     add_phases(table, "drain", result.drains[-1].phases_ms)
     add_memory(table, "drain", result.memory)
-
-
-def _rate(spread: Spread) -> str:
-    return f"{spread.median:,.0f} events/s"
-
-
-def _between(spread: Spread) -> str:
-    return f"{spread.low:,.0f} to {spread.high:,.0f}"

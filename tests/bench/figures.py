@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from rich.table import Table
+
 Sample = TypeVar("Sample")
 
 
@@ -27,6 +29,11 @@ class Percentiles:
     p50: float
     p95: float
     max: float
+
+    @property
+    def cells(self) -> tuple[str, str]:
+        """Figure and tail, of ms."""
+        return f"{self.p50:,.0f} ms", f"p95 {self.p95:,.0f} ms, {self.count} samples"
 
 
 def spread_of(samples: Sequence[float]) -> Spread:
@@ -54,12 +61,11 @@ class Span:
     ended: float
 
     def samples(self, timed: Iterable[tuple[float, Sample]]) -> list[Sample]:
-        """Of (time, sample), those of the span."""
+        """Return the samples of the span, given (time, sample)."""
         return [sample for at, sample in timed if self.began <= at <= self.ended]
 
 
 def first_and_last_tenth(began: float, ended: float) -> tuple[Span, Span]:
-    """Of the time between."""
     tenth = (ended - began) / 10
     return Span(began, began + tenth), Span(ended - tenth, ended)
 
@@ -75,13 +81,18 @@ def ratio_of(last: float, first: float) -> float | None:
 
 
 def phases_of(progresses: Iterable[Any]) -> dict[str, int]:
-    """Median ms of each phase in StreamingQueryProgress.durationMs, longest first; triggerExecution is the whole."""
+    """Median ms of each phase in StreamingQueryProgress.durationMs, longest first; triggerExecution is the total."""
     samples: dict[str, list[int]] = {}
     for progress in progresses:
         for phase, ms in progress.durationMs.items():
             samples.setdefault(phase, []).append(ms)
     medians = {phase: round(statistics.median(of_phase)) for phase, of_phase in samples.items()}
     return dict(sorted(medians.items(), key=lambda item: -item[1]))
+
+
+def add_phases(table: Table, name: str, phases_ms: dict[str, int]) -> None:
+    longest = [f"{phase} {ms}" for phase, ms in phases_ms.items() if phase != "triggerExecution" and ms][:4]
+    table.add_row(f"phases, {name}", f"{phases_ms.get('triggerExecution', 0):,} ms", "median batch", ", ".join(longest))
 
 
 def state_of(progresses: Sequence[Any]) -> dict[str, int]:
@@ -96,8 +107,12 @@ def state_of(progresses: Sequence[Any]) -> dict[str, int]:
 
 
 def busiest(of_queries: Iterable[Sequence[Any]]) -> list[Any]:
-    """The progresses of the query that read most, whatever queries there are."""
+    """The progresses of the query that read most."""
     return list(max(of_queries, key=lambda progresses: sum(one.numInputRows for one in progresses), default=[]))
+
+
+def seconds_of(progress: Any) -> float:
+    return float(progress.durationMs["triggerExecution"]) / 1000
 
 
 def started_at(progress: Any) -> float:
@@ -106,4 +121,4 @@ def started_at(progress: Any) -> float:
 
 
 def ended_at(progress: Any) -> float:
-    return started_at(progress) + float(progress.durationMs["triggerExecution"]) / 1000
+    return started_at(progress) + seconds_of(progress)

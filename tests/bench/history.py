@@ -5,13 +5,11 @@ same of a table in thousands of small files, before compaction and after it.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -29,10 +27,11 @@ from streaming.store.store import History
 from streaming.warehouse.tables import table_path
 from tests.bench.figures import Spread, spread_of
 from tests.bench.history_rows import end_ms, write_history, write_small_files
-from tests.bench.scratch import say
+from tests.bench.scratch import read_machine, say, scratch_folder, write_report
 
 ROUNDS = 5
 HOUR_MS = 3_600_000
+ONE_GROUP = "SELECT * FROM assignments_now WHERE consumer_group = 'group-0007'"
 
 COMMANDS = {
     "--help": "--help",
@@ -69,8 +68,8 @@ class HistoryResult:
 
 def measure_history(rows: int = 1_000_000, files: int = 10, small_files: int = 10_000) -> HistoryResult:
     """Make the tables, and ask."""
-    with tempfile.TemporaryDirectory(prefix="balancewatch-bench-", ignore_cleanup_errors=True) as folder:
-        few, many = Path(folder) / "few", Path(folder) / "many"
+    with scratch_folder() as folder:
+        few, many = folder / "few", folder / "many"
         say(f"history: writing {rows:,} rows")
         counts = write_history(few, rows, files)
         say("history: asking")
@@ -85,9 +84,8 @@ def measure_history(rows: int = 1_000_000, files: int = 10, small_files: int = 1
 
 def _asked_open(warehouse: Path) -> list[Question]:
     history = History(warehouse)
-    (one,) = history.rows("SELECT incident_id FROM firing LIMIT 1") or history.rows(
-        "SELECT incident_id FROM alerts LIMIT 1"
-    )
+    firing = history.rows("SELECT incident_id FROM firing LIMIT 1")
+    (incident,) = firing or history.rows("SELECT incident_id FROM alerts LIMIT 1")
     queue = Queue("topic-007", "broker-a", 0, "group-0007", None)
     since_ms = end_ms() - HOUR_MS
     asked: dict[str, Callable[[], object]] = {
@@ -95,45 +93,46 @@ def _asked_open(warehouse: Path) -> list[Question]:
         "every alert that fires now": lambda: history.query("SELECT * FROM firing"),
         "verdicts of all queues now": lambda: history.query("SELECT verdict, count(*) FROM assignments_now GROUP BY 1"),
         "all queues now, every column": lambda: history.query("SELECT * FROM assignments_now"),
-        "one group's queues now": lambda: history.query(
-            "SELECT * FROM assignments_now WHERE consumer_group = 'group-0007'"
-        ),
+        "one group's queues now": lambda: history.query(ONE_GROUP),
         "the last hour's changes": lambda: _ask_since(history, since_ms),
         "owner of a queue then": lambda: read_owners(history, queue, since_ms),
-        "an incident's story": lambda: read_story(history, one["incident_id"]),
+        "an incident's story": lambda: read_story(history, incident["incident_id"]),
     }
-    floor = _floor(warehouse, ASSIGNMENTS.name) + _floor(warehouse, ALERTS.name)
-    return [Question(name, _files(warehouse), *_timed(ask), floor) for name, ask in asked.items()]
+    return _questions(warehouse, asked, _floor(warehouse, ASSIGNMENTS.name) + _floor(warehouse, ALERTS.name))
 
 
 def _asked_by_commands(warehouse: Path) -> list[Question]:
-    since = f"{end_ms() - HOUR_MS}"
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(since) / 1000))
-    questions = []
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime((end_ms() - HOUR_MS) / 1000))
+    asked: dict[str, Callable[[], object]] = {}
     for name, text in COMMANDS.items():
         where = [] if "--help" in text else ["--warehouse", str(warehouse)]
-        command = [sys.executable, "-m", "streaming.cli", *text.format(since=moment).split(), *where]
-        run = partial(subprocess.run, command, check=True, capture_output=True)
-        questions.append(Question(f"$ balancewatch {name}", _files(warehouse), *_timed(run), 0.0))
-    return questions
+        command = [sys.executable, "-m", "streaming.cli", *text.format(since=since).split(), *where]
+        asked[f"$ balancewatch {name}"] = partial(subprocess.run, command, check=True, capture_output=True)
+    return _questions(warehouse, asked, 0.0)
 
 
 def _asked_of_small_files(warehouse: Path, what: str) -> list[Question]:
     history, since_ms = History(warehouse, [ASSIGNMENTS]), end_ms() - HOUR_MS
     asked: dict[str, Callable[[], object]] = {
-        "open": lambda: History(warehouse, [ASSIGNMENTS]),
-        "the last hour": lambda: _ask_since(history, since_ms),
-        "one group now": lambda: history.query("SELECT * FROM assignments_now WHERE consumer_group = 'group-0007'"),
+        f"{what}: open": lambda: History(warehouse, [ASSIGNMENTS]),
+        f"{what}: the last hour": lambda: _ask_since(history, since_ms),
+        f"{what}: one group now": lambda: history.query(ONE_GROUP),
     }
-    floor = _floor(warehouse, ASSIGNMENTS.name)
-    return [Question(f"{what}: {name}", _files(warehouse), *_timed(ask, 3), floor) for name, ask in asked.items()]
+    return _questions(warehouse, asked, _floor(warehouse, ASSIGNMENTS.name), 3)
 
 
 def _ask_since(history: History, since_ms: int) -> pa.Table:
     return history.query(f"SELECT * FROM {history.between(ASSIGNMENTS, since_ms)}")  # our own text
 
 
-def _timed(ask: Callable[[], object], rounds: int = ROUNDS) -> tuple[Spread, float]:
+def _questions(
+    warehouse: Path, asked: Mapping[str, Callable[[], object]], floor: float, rounds: int = ROUNDS
+) -> list[Question]:
+    files = sum(len(DeltaTable(str(log.parent)).file_uris()) for log in warehouse.glob("*/_delta_log"))
+    return [Question(name, files, *_timed(ask, rounds), floor) for name, ask in asked.items()]
+
+
+def _timed(ask: Callable[[], object], rounds: int) -> tuple[Spread, float]:
     """Seconds, and the median of the CPU's, children included; without the first round, which warms the caches."""
     seconds, cpu = list[float](), list[float]()
     for _ in range(rounds + 1):
@@ -150,12 +149,8 @@ def _floor(warehouse: Path, name: str) -> float:
     return _timed(lambda: engine.read_parquet(paths).count("*").fetchall(), 3)[0].median
 
 
-def _files(warehouse: Path) -> int:
-    return sum(len(DeltaTable(str(log.parent)).file_uris()) for log in warehouse.glob("*/_delta_log"))
-
-
 def add_history(table: Table, result: HistoryResult) -> None:
-    """Rows of the bench's table: figure, spread, and what it stands beside."""
+    """Rows of the bench's table: figure, spread, and the floor beside it."""
     for one in result.questions:
         beside = f"{one.files:,} files" + (f"; counting their rows {one.floor:.3f} s" if one.floor else "")
         spread = f"{one.seconds.low:.3f} to {one.seconds.high:.3f} s, CPU {one.cpu:.2f} s"
@@ -170,12 +165,12 @@ def main() -> None:
     parser.add_argument("--small-files", type=int, default=10_000, help="of 100 rows (default: %(default)s)")
     parser.add_argument("--json", type=Path, default=Path(".bench/history.json"), help="default: %(default)s")
     options = parser.parse_args()
+    machine = read_machine()
     result = measure_history(options.rows, options.files, options.small_files)
     table = Table("question", "median", "spread", "beside")
     add_history(table, result)
     Console().print(table)
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(asdict(result), indent=2) + "\n")
+    write_report(options.json, machine, **asdict(result))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A history as a cluster of a thousand groups leaves it: whole columns of rows, in few files or in many."""
+"""A history as a cluster of a thousand groups leaves it: its rows made by columns, in few files or in many."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ SHARES: Mapping[str, float] = {
     ALERTS.name: 0.05,
     ALERT_DELIVERIES.name: 0.05,
 }
-"""Of all rows, a table's."""
+"""Share of each table in all rows."""
 
 
 def end_ms() -> int:
@@ -36,7 +36,7 @@ def end_ms() -> int:
 
 
 def write_history(warehouse: Path, rows: int, files: int) -> dict[str, int]:
-    """Make the tables, each in so many files of one commit each; the rows of each."""
+    """Make the tables, each in `files` files of one commit each; return the rows of each."""
     create_tables(warehouse)
     counts = {name: int(rows * share) for name, share in SHARES.items()}
     for name, count in counts.items():
@@ -46,7 +46,7 @@ def write_history(warehouse: Path, rows: int, files: int) -> dict[str, int]:
 
 
 def write_small_files(warehouse: Path, table: Table, rows: int, files: int) -> None:
-    """The table in many small files, as many micro-batches leave them; a commit has COMMIT_FILES of them."""
+    """Write the table in many small files, as micro-batches leave them; a commit has COMMIT_FILES of them."""
     handle, schema = open_table(warehouse, table), Schema.from_arrow(arrow_schema(table))
     folder, actions = Path(table_path(warehouse, table.name)), list[AddAction]()
     for number, part in enumerate(_parts(table, rows, files), 1):
@@ -72,15 +72,14 @@ def _write_file(folder: Path, number: int, part: pa.Table) -> AddAction:
 
 
 def _parts(table: Table, rows: int, files: int) -> Iterator[pa.Table]:
-    """In the order of time, which goes evenly over the days."""
+    """Yield the parts in order of time, evenly over the days."""
     rng = np.random.default_rng(7)
-    ends = [rows * number // files for number in range(files + 1)]
-    for begin, end in pairwise(ends):
+    for begin, end in pairwise(rows * number // files for number in range(files + 1)):
         yield rows_of(table, np.arange(begin, end), rows, rng)
 
 
 def rows_of(table: Table, numbers: np.ndarray, rows: int, rng: np.random.Generator) -> pa.Table:
-    """Those of the numbers, of so many in all."""
+    """Return the rows with these numbers, of `rows` in all."""
     count = len(numbers)
     groups, queues = rng.integers(0, GROUPS, count), rng.integers(0, QUEUES, count)
     clients = [
@@ -108,9 +107,7 @@ def rows_of(table: Table, numbers: np.ndarray, rows: int, rng: np.random.Generat
         "kind": ["starved_queue"] * count,
         "state": [states[number % 4] for number in numbers],
         "queues": [[f"broker-a:{queue}"] for queue in queues],
-        "summary": [
-            f"Nobody consumes 1 queue of topic topic-{group % 300:03} in group group-{group:04}." for group in groups
-        ],
+        "summary": [f"Group group-{group:04} does not consume 1 queue of topic-{group % 300:03}." for group in groups],
         "evidence": [
             json.dumps({"client_addr": f"10.0.0.{queue}:5", "max_offset": int(group)})
             for group, queue in zip(groups, queues, strict=True)
@@ -124,17 +121,9 @@ def rows_of(table: Table, numbers: np.ndarray, rows: int, rng: np.random.Generat
     for field in arrow_schema(table):
         if pa.types.is_timestamp(field.type):
             columns.append(at)
-        elif field.name in given:
-            columns.append(pa.array(given[field.name], field.type))
+        elif field.name in given or not field.nullable:
+            filling = 0 if pa.types.is_integer(field.type) else False if pa.types.is_boolean(field.type) else "x"
+            columns.append(pa.array(given.get(field.name, [filling] * count), field.type))
         else:
-            columns.append(_filled(field, count))
+            columns.append(pa.nulls(count, field.type))
     return pa.table(columns, schema=arrow_schema(table))
-
-
-def _filled(field: pa.Field, count: int) -> pa.Array:
-    if field.nullable:
-        return pa.nulls(count, field.type)
-    return pa.array(
-        [False if pa.types.is_boolean(field.type) else 0 if pa.types.is_integer(field.type) else "x"] * count,
-        field.type,
-    )

@@ -1,4 +1,4 @@
-"""`balancewatch run` as a user starts it: a process of its own, its log beside the bench's results."""
+"""`balancewatch run` as a user starts it: its own process, its log beside the bench's results."""
 
 import os
 import signal
@@ -28,66 +28,54 @@ class LiveRun:
         self._process = process
         self.pid = process.pid
 
-    def check(self) -> None:
-        """Raises RunEndedError unless it runs."""
-        if self._process.poll() is not None:
-            reported = LOG.read_text(errors="replace")[-1_000:]
-            raise RunEndedError(f"run ended with code {self._process.returncode}:\n{reported}")
-
     def sleep(self, seconds: float) -> None:
         """Raises RunEndedError when it ends meanwhile."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            self.check()
+            if self._process.poll() is not None:
+                tail = LOG.read_text(errors="replace")[-1_000:]
+                raise RunEndedError(f"run ended with code {self._process.returncode}:\n{tail}")
             time.sleep(min(0.5, left))
 
     def wait_until_written(self, checkpoints: Path) -> None:
         """Return when a first batch is done. Raises RunEndedError, TimeoutError."""
         deadline = time.monotonic() + START_SECONDS
         while not any(checkpoints.glob("*/commits/[0-9]*")):
-            self.check()
+            self.sleep(0.1)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"run did no batch in {START_SECONDS:.0f} s; see {LOG}")
-            time.sleep(0.1)
 
 
 @contextmanager
 def live_run(settings: Settings, **more: str) -> Iterator[LiveRun]:
-    """Started on Kafka, warehouse and checkpoints of `settings`, as it comes otherwise; `more` are other settings,
+    """Started on Kafka, warehouse and checkpoints of `settings`, with defaults otherwise; `more` are other settings,
     `ONCALL__ENABLED` for `oncall.enabled`. At the end it is asked to stop.
 
     It serves its metrics at free ports: another `run` may be on this machine.
     """
-    reported = {
+    given = {
         "KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
         "PATHS__WAREHOUSE": str(settings.paths.warehouse),
         "PATHS__CHECKPOINTS": str(settings.paths.checkpoints),
         "METRICS__PORT": "0",
         "METRICS__HEALTH_PORT": "0",
     }
-    environment = os.environ | {f"BALANCEWATCH_{name}": value for name, value in (reported | more).items()}
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "streaming.cli", "run"],
-            env=environment,
+            env=os.environ | {f"BALANCEWATCH_{name}": value for name, value in (given | more).items()},
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C is ours, and reaches it as our request to end
+            start_new_session=True,  # Ctrl-C reaches the bench, which asks it to stop
         )
     try:
         yield LiveRun(process)
     finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        say(f"run did not end in {END_SECONDS:.0f} s and is killed; see {LOG}")
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.terminate()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            say(f"run did not end in {END_SECONDS:.0f} s and is killed; see {LOG}")
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -1,108 +1,198 @@
-"""Live events at a steady rate from a process of its own, so that neither side waits for the other's interpreter.
+"""Live events from a process of their own, so that neither side waits for the other's interpreter.
 
-A second of it: 700 send latencies, 250 pulls, 43 heartbeats, 5 routes, 2 clock events, and the life of one pair of
-twins, whose duplicate ClientId makes an alert fire and resolve.
+`pace`: 1,000 events/s. A second has 700 send latencies, 250 pulls, 43 heartbeats, 5 routes, 2 clock events, and the
+life of one pair of twins, whose duplicate ClientId makes an alert fire and resolve.
+
+`pace_quiet`: 22 events/s of a healthy cluster. 16 groups of 2 clients at 2 brokers, 64 channels with a heartbeat each
+30 s; 16 queues a group, each pulled every 15 s, as a long poll without messages is; a route each 30 s; 2 sends a
+second; a clock event every 5 s.
 """
 
 import heapq
+import multiprocessing
 import random
 import signal
 import time
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.process import BaseProcess
 
 from conf.settings import Kafka
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.kafka_io.publisher import Publisher
-from tests.bench.events import BROKERS, CLUSTER, PRODUCERS, QUEUES, QUEUES_PER_BROKER
+from tests.bench.events import (
+    BROKERS,
+    CLUSTER,
+    PRODUCERS,
+    QUEUES_PER_BROKER,
+    Event,
+    clock,
+    heartbeat,
+    pull,
+    route,
+    send,
+)
 from udfs.rocketmq.fault import compute_not_available_duration
 from udfs.rocketmq.version import parse_client_version
 
-KINDS = {SEND_LATENCIES: 700, PULLS: 250, HEARTBEATS: 43, ROUTES: 5}
-"""Events a second, 2 clock events apart."""
-
-GROUPS, CLIENTS = 16, 4
+GROUPS = 16
 SLOW_ONE_IN = 150
-TICK_SECONDS = 0.5
 TWIN_GROUPS = 8
+TWIN_BEATS = (
+    (0.0, 40_001, False),
+    (0.1, 40_002, False),
+    (0.2, 40_001, False),
+    (3.0, 40_001, True),
+    (3.0, 40_002, True),
+)
+"""Seconds, port and whether it leaves: three heartbeats prove two channels with one ClientId, 3 s later both leave."""
 
-Publish = Callable[[str, dict[str, Any]], None]
+Message = tuple[str, Event]
+Make = Callable[[int, int], Message]
+"""The message of a number, which counts up, at a time in epoch ms."""
+
+Plan = Iterator[tuple[float, float, Make]]
+"""(first, every, message), seconds."""
 
 
-def pace(kafka: Kafka, seconds: float, seed: int = 1) -> None:
-    """Publish for `seconds`, each event at its own moment. A Ctrl-C is whoever started us to decide on."""
+@contextmanager
+def publishing(pace: Callable[[Kafka, float], None], kafka: Kafka, seconds: float) -> Iterator[BaseProcess]:
+    """A process that publishes for `seconds`, at most until the context ends."""
+    process = multiprocessing.get_context("spawn").Process(target=pace, args=(kafka, seconds), daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.terminate()
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """GROUPS healthy groups, one topic each, whose `clients` push consumers pull by AVG; `is_busy`: with messages."""
+
+    group: str
+    topic: str
+    network: str
+    brokers: tuple[str, ...]
+    queues_per_broker: int
+    clients: int
+    is_busy: bool
+
+    @property
+    def channels(self) -> int:
+        return GROUPS * self.clients * len(self.brokers)
+
+    @property
+    def queues(self) -> int:
+        return self.queues_per_broker * len(self.brokers)
+
+    def route(self, number: int, now_ms: int) -> Message:
+        return ROUTES, route(f"{self.topic}-{number % GROUPS}", self.brokers, self.queues_per_broker, now_ms)
+
+    def heartbeat(self, number: int, now_ms: int) -> Message:
+        """Each client of each group at each broker in turn."""
+        broker_name = self.brokers[number % len(self.brokers)]
+        number //= len(self.brokers)
+        return HEARTBEATS, heartbeat(*self._member(number // self.clients, number % self.clients), broker_name, now_ms)
+
+    def pull(self, number: int, now_ms: int) -> Message:
+        """Each queue of each group in turn, by its owner."""
+        queue = number % self.queues
+        member = self._member(number // self.queues, queue * self.clients // self.queues)
+        broker_name, queue_id = self.brokers[queue // self.queues_per_broker], queue % self.queues_per_broker
+        return PULLS, pull(*member, broker_name, queue_id, now_ms, found_offset=number if self.is_busy else None)
+
+    def clock(self, _: int, now_ms: int) -> Message:
+        return CLOCKS, clock(CLUSTER, self.brokers, now_ms)
+
+    def _member(self, group: int, client: int) -> tuple[str, str, str, str]:
+        """Group, topic, ClientId, address."""
+        group %= GROUPS
+        host = f"{self.network}.{group}.{client}"
+        return f"{self.group}-{group}", f"{self.topic}-{group}", f"{host}@{4000 + client}", f"{host}:{40_000 + client}"
+
+
+LIVE = Fleet("group", "orders", "10.1", BROKERS, QUEUES_PER_BROKER, 4, is_busy=True)
+QUIET = Fleet("quiet", "quiet", "10.2", BROKERS[:2], 8, 2, is_busy=False)
+
+
+def pace(kafka: Kafka, seconds: float) -> None:
+    _publish(kafka, LIVE, _live_plan(), seconds)
+
+
+def pace_quiet(kafka: Kafka, seconds: float) -> None:
+    _publish(kafka, QUIET, _quiet_plan(), seconds)
+
+
+def quiet_events_per_second() -> float:
+    return sum(1 / every for _, every, _ in _quiet_plan())
+
+
+def _live_plan() -> Plan:
+    rng = random.Random(1)
+    sender = Sender(rng)
+    second = [sender.send] * 700 + [LIVE.pull] * 250 + [LIVE.heartbeat] * 43 + [LIVE.route] * 5
+    rng.shuffle(second)
+    yield from _spread([LIVE.clock] * 2, 1.0)
+    yield from _spread(second, 1.0)
+    for delay, port, is_leaving in TWIN_BEATS:
+        yield delay, 1.0, partial(_twin, port, is_leaving)
+
+
+def _quiet_plan() -> Plan:
+    yield from _spread([QUIET.clock], 5.0)
+    yield from _spread([_quiet_send], 0.5)
+    yield from _spread([QUIET.heartbeat] * QUIET.channels, 30.0)
+    yield from _spread([QUIET.route] * GROUPS, 30.0)
+    yield from _spread([QUIET.pull] * GROUPS * QUIET.queues, 15.0)
+
+
+def _spread(makes: Sequence[Make], every: float) -> Plan:
+    """Messages at even distances, all again after `every` seconds; those of one maker are numbered through."""
+    total, seen = Counter(makes), Counter[Make]()
+    for index, make in enumerate(makes):
+        yield index / len(makes) * every, every, partial(_numbered, make, seen[make], total[make])
+        seen[make] += 1
+
+
+def _numbered(make: Make, first: int, step: int, number: int, now_ms: int) -> Message:
+    return make(first + number * step, now_ms)
+
+
+def _publish(kafka: Kafka, fleet: Fleet, plan: Plan, seconds: float) -> None:
+    """Publish the fleet's routes and heartbeats, then each message of the plan when it is due.
+
+    Ctrl-C is left to the parent process.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Publisher(kafka, max_unconfirmed=1 << 30) as publisher:
-        Pacer(publisher.publish, seed).run(seconds)
+        for number in range(GROUPS):
+            publisher.publish(*fleet.route(number, now_ms()))
+        for number in range(fleet.channels):
+            publisher.publish(*fleet.heartbeat(number, now_ms()))
+        due = [(first, order, 0, every, make) for order, (first, every, make) in enumerate(plan)]
+        heapq.heapify(due)
+        began = time.monotonic()
+        while (elapsed := time.monotonic() - began) < seconds:
+            while due[0][0] <= elapsed:
+                at, order, number, every, make = due[0]
+                publisher.publish(*make(number, now_ms()))
+                heapq.heapreplace(due, (at + every, order, number + 1, every, make))
+            time.sleep(0.002)
         publisher.flush()
 
 
-class Pacer:
-    """The modelled cluster: producers that avoid slow brokers, groups that are well, and twins that come and go."""
+class Sender:
+    """Producers that avoid a broker after a slow send."""
 
-    def __init__(self, publish: Publish, seed: int) -> None:
-        self._publish = publish
-        self._rng = random.Random(seed)
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self._avoided_until: dict[tuple[int, str], int] = {}
-        self._counts = dict.fromkeys(KINDS, 0)
-        self._shard_index: list[tuple[float, int, Callable[[int], None]]] = []
-        self._order = 0
 
-    def run(self, seconds: float) -> None:
-        second = [kind for kind, count in KINDS.items() for _ in range(count)]
-        self._rng.shuffle(second)
-        for number in range(GROUPS):
-            self._send_route(number, _now_ms())
-        for number in range(GROUPS * CLIENTS * len(BROKERS)):
-            self._send_heartbeat(number, _now_ms())
-        began, sent = time.monotonic(), 0
-        self._at(0.0, lambda now_ms: self._tick(0.0, now_ms))
-        self._at(0.0, lambda now_ms: self._start_twins(0, now_ms))
-        while (elapsed := time.monotonic() - began) < seconds:
-            while self._shard_index and self._shard_index[0][0] <= elapsed:
-                heapq.heappop(self._shard_index)[2](_now_ms())
-            while sent < elapsed * len(second):
-                self._send(second[sent % len(second)], _now_ms())
-                sent += 1
-            time.sleep(0.002)
-
-    def _at(self, seconds: float, act: Callable[[int], None]) -> None:
-        self._order += 1
-        heapq.heappush(self._shard_index, (seconds, self._order, act))
-
-    def _tick(self, at: float, now_ms: int) -> None:
-        self._publish(CLOCKS, clock(CLUSTER, BROKERS, now_ms))
-        self._at(at + TICK_SECONDS, lambda later_ms: self._tick(at + TICK_SECONDS, later_ms))
-
-    def _start_twins(self, number: int, now_ms: int) -> None:
-        """Each second two channels with one ClientId: three heartbeats prove them, and 3 s later both are gone."""
-        group, at = f"twins-{number % TWIN_GROUPS}", float(number)
-        self._publish(HEARTBEATS, heartbeat(group, "orders-0", "10.9.0.1@DEFAULT", 40_001, BROKERS[0], now_ms))
-        for delay, port, is_leaving in ((0.1, 40_002, False), (0.2, 40_001, False), (3.0, 40_001, True)):
-            self._at(at + delay, self._twin(group, port, is_leaving))
-        self._at(at + 3.0, self._twin(group, 40_002, True))
-        self._at(at + 1.0, lambda later_ms: self._start_twins(number + 1, later_ms))
-
-    def _twin(self, group: str, port: int, is_leaving: bool) -> Callable[[int], None]:
-        def act(now_ms: int) -> None:
-            event = heartbeat(group, "orders-0", "10.9.0.1@DEFAULT", port, BROKERS[0], now_ms)
-            self._publish(HEARTBEATS, event | {"leaving": is_leaving})
-
-        return act
-
-    def _send(self, kind: str, now_ms: int) -> None:
-        number = self._counts[kind]
-        self._counts[kind] += 1
-        if kind == SEND_LATENCIES:
-            self._send_latency(number, now_ms)
-        elif kind == PULLS:
-            self._send_pull(number, now_ms)
-        elif kind == HEARTBEATS:
-            self._send_heartbeat(number, now_ms)
-        else:
-            self._send_route(number, now_ms)
-
-    def _send_latency(self, number: int, now_ms: int) -> None:
+    def send(self, number: int, now_ms: int) -> Message:
         producer = number % PRODUCERS
         client_version = "4.9.8" if producer % 2 == 0 else "5.5.0"
         willing = [name for name in BROKERS if self._avoided_until.get((producer, name), 0) <= now_ms]
@@ -112,106 +202,22 @@ class Pacer:
         if is_slow:
             away_ms = compute_not_available_duration(latency_ms, parse_client_version(client_version))
             self._avoided_until[producer, broker_name] = now_ms + away_ms + 200
-        event = {
-            "cluster": CLUSTER,
-            "client_id": f"10.0.{producer % 4}.{producer}@{7000 + producer}",
-            "client_version": client_version,
-            "topic": f"orders-{producer % GROUPS}",
-            "broker_name": broker_name,
-            "queue_id": number % QUEUES_PER_BROKER,
-            "latency_ms": latency_ms,
-            "isolation": False,
-            "send_status": "SEND_OK",
-            "event_time_ms": now_ms,
-        }
-        self._publish(SEND_LATENCIES, event)
-
-    def _send_pull(self, number: int, now_ms: int) -> None:
-        """Each queue of each group in turn, by its owner under AVG."""
-        queue, group = number % QUEUES, number // QUEUES % GROUPS
-        client = queue * CLIENTS // QUEUES
-        event = {
-            "cluster": CLUSTER,
-            "broker_name": BROKERS[queue // QUEUES_PER_BROKER],
-            "broker_id": 0,
-            "topic": f"orders-{group}",
-            "queue_id": queue % QUEUES_PER_BROKER,
-            "consumer_group": f"group-{group}",
-            "client_addr": f"10.1.{group}.{client}:{40_000 + client}",
-            "client_id": f"10.1.{group}.{client}@{4000 + client}",
-            "pull_offset": number,
-            "commit_offset": number,
-            "max_offset": number,
-            "pull_status": "FOUND",
-            "event_time_ms": now_ms,
-        }
-        self._publish(PULLS, event)
-
-    def _send_heartbeat(self, number: int, now_ms: int) -> None:
-        """Each client of each group at each broker in turn."""
-        broker_name = BROKERS[number % len(BROKERS)]
-        client, group = number // len(BROKERS) % CLIENTS, number // len(BROKERS) // CLIENTS % GROUPS
-        event = heartbeat(
-            f"group-{group}",
-            f"orders-{group}",
-            f"10.1.{group}.{client}@{4000 + client}",
-            40_000 + client,
-            broker_name,
-            now_ms,
-        )
-        self._publish(HEARTBEATS, event)
-
-    def _send_route(self, number: int, now_ms: int) -> None:
-        queues = [
-            {"broker_name": name, "read_queue_nums": nums, "write_queue_nums": nums, "perm": 6}
-            for name, nums in zip(BROKERS, [QUEUES_PER_BROKER] * len(BROKERS), strict=True)
-        ]
-        event = {
-            "cluster": CLUSTER,
-            "topic": f"orders-{number % GROUPS}",
-            "queues": queues,
-            "brokers": [{"broker_name": name, "broker_ids": [0]} for name in BROKERS],
-            "event_time_ms": now_ms,
-        }
-        self._publish(ROUTES, event)
+        client_id, topic = f"10.0.{producer % 4}.{producer}@{7000 + producer}", f"orders-{producer % GROUPS}"
+        queue_id = number % QUEUES_PER_BROKER
+        return SEND_LATENCIES, send(client_id, client_version, topic, broker_name, queue_id, latency_ms, now_ms)
 
 
-def clock(cluster: str, brokers: tuple[str, ...], now_ms: int) -> dict[str, Any]:
-    """A tick of the bench, so that the service sends none itself."""
-    return {
-        "cluster": cluster,
-        "source": "bench",
-        "brokers_asked": list(brokers),
-        "brokers_answered": list(brokers),
-        "event_time_ms": now_ms,
-    }
+def _quiet_send(number: int, now_ms: int) -> Message:
+    broker_name = QUIET.brokers[number % len(QUIET.brokers)]
+    return SEND_LATENCIES, send("10.3.0.1@7000", "5.5.0", "quiet-0", broker_name, 0, 5, now_ms)
 
 
-def heartbeat(
-    consumer_group: str, topic: str, client_id: str, port: int, broker_name: str, now_ms: int
-) -> dict[str, Any]:
-    """What a broker received of a push consumer of one topic."""
-    subscription = {"topic": topic, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
-    consumer = {
-        "consumer_group": consumer_group,
-        "consume_type": "CONSUME_PASSIVELY",
-        "message_model": "CLUSTERING",
-        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-        "strategy": "AVG",
-        "subscriptions": [subscription],
-    }
-    return {
-        "cluster": CLUSTER,
-        "broker_name": broker_name,
-        "client_id": client_id,
-        "client_addr": f"{client_id.partition('@')[0]}:{port}",
-        "language": "JAVA",
-        "client_version": "5.5.0",
-        "producer_groups": [],
-        "consumers": [consumer],
-        "event_time_ms": now_ms,
-    }
+def _twin(port: int, is_leaving: bool, number: int, now_ms: int) -> Message:
+    """A channel of the pair that starts in second `number`."""
+    group = f"twins-{number % TWIN_GROUPS}"
+    event = heartbeat(group, "orders-0", "10.9.0.1@DEFAULT", f"10.9.0.1:{port}", BROKERS[0], now_ms)
+    return HEARTBEATS, event | {"leaving": is_leaving}
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
     return time.time_ns() // 1_000_000

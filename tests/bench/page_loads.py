@@ -1,8 +1,8 @@
-"""What a page of the board costs: the server's time and bytes; in Chromium the time until it is shown and its tasks.
+"""Cost of a page of the board: the server's time and bytes; in Chromium the time until it is shown and its tasks.
 
 Each load is a new browser context without a cache, and the clock is a minute later, so that nothing is kept of the load
-before. A task is what keeps the browser from answering: Chromium reports those over 50 ms. Tasks are counted when the
-page is reached from another one.
+before. A task keeps the browser from answering: Chromium reports those over 50 ms. Tasks are counted when the page is
+reached from another one.
 """
 
 import socket
@@ -51,7 +51,7 @@ ARRIVED = """
 """
 
 SETTLE_MS = 400
-"""After the page stands, tasks that it still causes are waited for so long."""
+"""Time after the page is shown in which its tasks still count."""
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,20 @@ class PageLoad:
 
 
 class Bare(Page[None]):
-    """An empty page: what the frame costs by itself."""
+    """An empty page: the cost of the frame alone."""
 
     def body(self, view: View) -> str:
         return f'<h1 id="title" tabindex="-1">{self.title}</h1>'
 
 
-def _read_nothing(_: View) -> None:
-    return None
-
-
 FLOOR: tuple[Page[Any], ...] = (
-    Bare("bare", "/bare", "Bare", _read_nothing),
-    Bare("bare_too", "/bare-too", "Bare too", _read_nothing),
+    Bare("bare", "/bare", "Bare", lambda _: None),
+    Bare("bare_too", "/bare-too", "Bare too", lambda _: None),
 )
 
 
 class Measured:
-    """A served board over one warehouse, whose clock is moved on for each load."""
+    """A served board over one warehouse, whose clock advances with each load."""
 
     def __init__(self, warehouse: Path, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -108,7 +104,7 @@ class Measured:
         self._thread.join(10)
 
     def load(self, browser: Browser, name: str, path: str, times: int) -> PageLoad:
-        """The page, loaded so many times."""
+        """Load the page `times` times."""
         loads = [self._load(browser, path) for _ in range(times)]
         medians = [statistics.median(values) for values in zip(*loads, strict=True)]
         return PageLoad(name, *medians[:2], round(medians[2]), *medians[3:7], nodes=round(medians[7]))
@@ -129,7 +125,7 @@ class Measured:
 
     @contextmanager
     def _tab(self, browser: Browser, path: str) -> Iterator[Tab]:
-        """The page in a context of its own, shown and quiet."""
+        """Yield the page in its own context, shown and quiet."""
         context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
         try:
             tab = context.new_page()
@@ -147,7 +143,7 @@ class Measured:
         tab.wait_for_timeout(SETTLE_MS)
 
     def _render(self, path: str) -> tuple[float, float, int]:
-        """The server's time for the answer and its CPU, ms, and the answer's size."""
+        """Return the server's time for the answer and its CPU, ms, and the answer's size."""
         self._now_ms += MINUTE
         where, _, search = path.partition("?")
         started, cpu = time.perf_counter(), time.process_time()
@@ -161,19 +157,12 @@ def _cpu_ms(session: CDPSession) -> float:
     return next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration") * 1000
 
 
-@contextmanager
-def measured(warehouse: Path, now_ms: int) -> Iterator[Measured]:
-    board = Measured(warehouse, now_ms)
-    try:
-        yield board
-    finally:
-        board.close()
-
-
 def measure_pages(
     browser: Browser, warehouse: Path, now_ms: int, pages: Sequence[tuple[str, str]], times: int
 ) -> list[PageLoad]:
-    """The floor first, then each (name, path), from a board of its own."""
-    with measured(warehouse, now_ms) as board:
-        floor = [("empty page", "/bare-too")]
-        return [board.load(browser, name, path, times) for name, path in [*floor, *pages]]
+    """Measure the floor first, then each (name, path), from their own board."""
+    board = Measured(warehouse, now_ms)
+    try:
+        return [board.load(browser, name, path, times) for name, path in [("empty page", "/bare-too"), *pages]]
+    finally:
+        board.close()

@@ -1,15 +1,26 @@
-"""A process and all that it started, read from /proc: which is the driver, the JVM, a Python worker; CPU and memory."""
+"""A process and its descendants, read from /proc: CPU and memory of the driver, the JVM and each Python worker."""
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+
+from rich.table import Table
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_MIB = 1 << 20
 
 DRIVER, JVM, DAEMON, WORKER, OTHER = "driver", "JVM", "Python daemon", "Python worker", "other"
 ENDED = "ended"
+CHILDREN = {JVM: DAEMON, DAEMON: WORKER, WORKER: WORKER}
+"""Spark's JVM starts one Python daemon, and the daemon forks the workers."""
+
+EVERY_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -28,23 +39,12 @@ class Process:
     resident: int
 
 
-@dataclass(frozen=True)
-class _Stat:
-    pid: int
-    command: str
-    parent: int
-    cpu_seconds: float
-    ended_seconds: float
-    resident: int
-    is_ended: bool
-
-
 def read_tree(root: int, left_out: frozenset[int] | set[int] = frozenset()) -> list[Process]:
-    """`root` first, then its descendants; without those left out and what they started. Empty once it has ended."""
-    stats = {stat.pid: stat for stat in _read_stats()}
+    """`root` first, then its descendants; without those left out and their descendants. Empty once it has ended."""
+    stats = {int(folder.name): stat for folder in Path("/proc").iterdir() if (stat := _read_stat(folder)) is not None}
     children: dict[int, list[int]] = {}
-    for stat in stats.values():
-        children.setdefault(stat.parent, []).append(stat.pid)
+    for pid, (_, fields) in stats.items():
+        children.setdefault(int(fields[1]), []).append(pid)
     kinds: dict[int, str] = {}
     numbers: dict[str, int] = {}
     tree: list[Process] = []
@@ -53,23 +53,29 @@ def read_tree(root: int, left_out: frozenset[int] | set[int] = frozenset()) -> l
         pid = waiting.pop(0)
         if pid in left_out or pid not in stats:
             continue
-        stat = stats[pid]
-        if stat.is_ended:
-            tree.append(Process(pid, ENDED, stat.cpu_seconds, stat.ended_seconds, 0))
+        command, fields = stats[pid]
+        user, system, ended_user, ended_system = (int(ticks) / _TICKS for ticks in fields[11:15])
+        if fields[0] == "Z":
+            tree.append(Process(pid, ENDED, user + system, ended_user + ended_system, 0))
             continue
-        kind = kinds[pid] = DRIVER if pid == root else _kind(stat, kinds.get(stat.parent, OTHER))
+        of_parent = CHILDREN.get(kinds.get(int(fields[1]), OTHER), OTHER)
+        kind = kinds[pid] = DRIVER if pid == root else JVM if command == "java" else of_parent
         numbers[kind] = numbers.get(kind, 0) + 1
         name = kind if kind == DRIVER or (kind in (JVM, DAEMON) and numbers[kind] == 1) else f"{kind} {numbers[kind]}"
-        tree.append(Process(pid, name, stat.cpu_seconds, stat.ended_seconds, stat.resident))
+        tree.append(Process(pid, name, user + system, ended_user + ended_system, int(fields[21]) * _PAGE))
         waiting += sorted(children.get(pid, []))
     return tree
 
 
-def _kind(stat: _Stat, of_parent: str) -> str:
-    """Spark's JVM starts one Python daemon, and that forks the workers."""
-    if stat.command == "java":
-        return JVM
-    return {JVM: DAEMON, DAEMON: WORKER, WORKER: WORKER}.get(of_parent, OTHER)
+def _read_stat(folder: Path) -> tuple[str, list[str]] | None:
+    """Command and the fields after it, from the state on; None unless it is a process."""
+    if not folder.name.isdigit():
+        return None
+    try:
+        head, _, tail = (folder / "stat").read_text().rpartition(")")  # a name may hold blanks and brackets
+    except OSError:
+        return None
+    return head.partition("(")[2], tail.split()
 
 
 def cpu_of(tree: list[Process]) -> float:
@@ -86,40 +92,100 @@ def resident_by_name(tree: list[Process]) -> dict[str, int]:
 
 
 def cores_by_name(before: list[Process], after: list[Process], seconds: float) -> dict[str, float]:
-    """Cores that each used in the span; what processes used that ended in it is ENDED."""
-    known: Mapping[int, Process] = {process.pid: process for process in before}
+    """Cores that each used in the span; ENDED is of processes that ended in it."""
+    known = {process.pid: process.cpu_seconds for process in before}
     spent: dict[str, float] = {}
     for process in after:
-        earlier = known.get(process.pid)
-        spent[process.name] = (
-            spent.get(process.name, 0.0) + process.cpu_seconds - (earlier.cpu_seconds if earlier else 0)
-        )
+        spent[process.name] = spent.get(process.name, 0.0) + process.cpu_seconds - known.get(process.pid, 0)
     ended = cpu_of(after) - cpu_of(before) - sum(spent.values())
     spent[ENDED] = spent.get(ENDED, 0.0) + max(0.0, ended)
     return {name: cpu / seconds for name, cpu in sorted(spent.items(), key=lambda item: -item[1]) if cpu > 0}
 
 
-def _read_stats() -> Iterator[_Stat]:
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (stat := _read_stat(folder)) is not None:
-            yield stat
+@dataclass(frozen=True)
+class Memory:
+    """Resident MiB when the tree was at its peak. Pages that forked workers share count once a worker."""
+
+    peak_mib: int
+    driver_mib: int
+    jvm_mib: int
+    workers_mib: int
+    processes_mib: dict[str, int] = field(default_factory=dict)
 
 
-def _read_stat(folder: Path) -> _Stat | None:
-    """None once the process is gone."""
-    try:
-        text = (folder / "stat").read_text()
-    except OSError:
-        return None
-    head, _, tail = text.rpartition(")")  # a name may hold blanks and brackets
-    fields = tail.split()
-    user, system, ended_user, ended_system = (int(field) / _TICKS for field in fields[11:15])
-    return _Stat(
-        int(folder.name),
-        head.partition("(")[2],
-        int(fields[1]),
-        user + system,
-        ended_user + ended_system,
-        int(fields[21]) * _PAGE,
-        fields[0] == "Z",
-    )
+def memory_of(resident: Mapping[str, int]) -> Memory:
+    """Out of bytes by name."""
+    driver, jvm, total = resident.get(DRIVER, 0), resident.get(JVM, 0), sum(resident.values())
+    by_name = {name: size // _MIB for name, size in resident.items()}
+    return Memory(total // _MIB, driver // _MIB, jvm // _MIB, (total - driver - jvm) // _MIB, by_name)
+
+
+def peak_of(samples: Sequence[Mapping[str, int]]) -> Memory:
+    """The largest of the samples, bytes by name, that the sample before it or after it confirms.
+
+    A process that has just been forked counts as large as its parent for a moment; a peak is what lasts.
+    """
+    lasting = [min(two, key=lambda sample: sum(sample.values())) for two in pairwise(samples)] or samples
+    return memory_of(max(lasting, key=lambda sample: sum(sample.values()), default={}))
+
+
+class TreeWatch:
+    """A thread that samples a process and its descendants, without `left_out`. Leaving the context ends it."""
+
+    def __init__(self, pid: int, *left_out: int) -> None:
+        self.left_out = set(left_out)
+        self._pid = pid
+        self._times: list[float] = []
+        self._cpu: list[float] = []
+        self._resident: list[dict[str, int]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="tree", daemon=True)
+
+    def __enter__(self) -> "TreeWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def peak(self) -> Memory:
+        return peak_of(self._resident)
+
+    def cpu_between(self, began: float, ended: float) -> float:
+        """CPU seconds that the tree used between two times, epoch seconds."""
+        return value_at(self._times, self._cpu, ended) - value_at(self._times, self._cpu, began)
+
+    def peak_between(self, began: float, ended: float) -> Memory:
+        samples = zip(self._times, self._resident, strict=True)
+        return peak_of([resident for at, resident in samples if began <= at <= ended] or self._resident[-1:])
+
+    def _follow(self) -> None:
+        while not self._stop.wait(EVERY_SECONDS):
+            if tree := read_tree(self._pid, self.left_out):
+                self._times.append(time.time())
+                self._cpu.append(max(cpu_of(tree), self._cpu[-1] if self._cpu else 0.0))
+                self._resident.append(resident_by_name(tree))
+
+
+def value_at(times: list[float], values: list[float], moment: float) -> float:
+    """Between two samples in a straight line; the first or the last beyond them, 0 without any."""
+    if not times:
+        return 0.0
+    after = bisect_left(times, moment)
+    if after in (0, len(times)):
+        return values[0 if after == 0 else -1]
+    share = (moment - times[after - 1]) / (times[after] - times[after - 1])
+    return values[after - 1] + share * (values[after] - values[after - 1])
+
+
+def add_memory(table: Table, name: str, memory: Memory, when: str = "at its peak") -> None:
+    """Append a row to the bench's table: the total, and what each process had of it."""
+    parts = parts_of(memory.processes_mib)
+    table.add_row(f"memory, {name}", f"{memory.peak_mib:,} MiB", when, parts, end_section=True)
+
+
+def parts_of(by_name: Mapping[str, float], digits: int = 0) -> str:
+    """Name and figure of each process, for a cell; none of those that round to nothing."""
+    return ", ".join(f"{name} {figure:,.{digits}f}" for name, figure in by_name.items() if round(figure, digits))

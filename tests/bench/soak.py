@@ -1,29 +1,25 @@
 """`python -m tests.bench.soak`: does anything grow? An hour of 1,000 events/s, and its first tenth against its last.
 
-`run` in a process of its own, on an embedded Kafka of its own, its relay off; the events of the latency bench, with
+`balancewatch run` as it comes but without on-call, on an embedded Kafka; the events of the latency bench, with
 twins that come and go each second. A table goes to stdout, all samples as JSON to a file, a line a minute to stderr.
-Ctrl-C ends it with what it has. An hour takes about 2 GB in the folder for temporary files.
+Ctrl-C ends it with the samples so far. An hour takes about 2 GB in the folder for temporary files.
 """
 
 import argparse
-import json
-import multiprocessing
 import signal
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from streaming.kafka_io.topics import create_topics
 from tests.bench.figures import first_and_last_tenth, percentiles_of
 from tests.bench.live_run import RunEndedError, live_run
-from tests.bench.machine import read_machine
-from tests.bench.pacer import pace
-from tests.bench.scratch import say, scratch
-from tests.bench.soak_samples import Sample, Sampler, most_of
+from tests.bench.pacer import pace, publishing
+from tests.bench.scratch import read_machine, say, scratch, write_report
+from tests.bench.soak_samples import Sample, Sampler
 from tests.bench.soak_tenths import Tenth, tenth_of, tenths_table
 
 WIDTH = 100
@@ -65,9 +61,7 @@ def main() -> None:
         sys.exit(1)
     title = f"{result.minutes:.1f} minutes of 1,000 events/s, after {result.warm_up_seconds:.0f} s of warm-up"
     Console(width=WIDTH).print(tenths_table(result.first, result.last, title))
-    report: dict[str, Any] = {"machine": asdict(machine), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report | {"soak": asdict(result)}, indent=2) + "\n")
+    write_report(options.json, machine, soak=asdict(result))
     say(f"written: {options.json}")
     if result.ended and result.ended != INTERRUPTED:
         sys.exit(1)
@@ -80,24 +74,21 @@ def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
         create_topics(settings.kafka.model_copy(update={"retention_hours": KAFKA_HOURS}))
         ended, sampler, began = "", None, time.time()
         try:
-            with live_run(settings, ONCALL__ENABLED="false") as run:
-                pacer = multiprocessing.get_context("spawn").Process(
-                    target=pace, args=(settings.kafka, 2 * minutes * MINUTE + warm_up_seconds + 600), daemon=True
-                )
-                pacer.start()
-                try:
-                    run.wait_until_written(settings.paths.checkpoints)
-                    say(f"soak: warming up for {warm_up_seconds:.0f} s")
-                    run.sleep(warm_up_seconds)
-                    sampler, began = Sampler(settings, run.pid), time.time()
-                    every = min(MOST_SECONDS_A_SAMPLE, minutes * MINUTE / 10 / SAMPLES_A_TENTH)
-                    while (left := began + minutes * MINUTE - time.time()) > 0:
-                        run.sleep(min(every, left))
-                        if not pacer.is_alive():
-                            raise RunEndedError("what publishes the events ended by itself")
-                        _describe(sampler, sampler.look(), began, minutes)
-                finally:
-                    pacer.terminate()
+            with (
+                live_run(settings, ONCALL__ENABLED="false") as run,
+                publishing(pace, settings.kafka, 2 * minutes * MINUTE + warm_up_seconds + 600) as pacer,
+            ):
+                run.wait_until_written(settings.paths.checkpoints)
+                say(f"soak: warming up for {warm_up_seconds:.0f} s")
+                run.sleep(warm_up_seconds)
+                sampler, began = Sampler(settings, run.pid), time.time()
+                every = min(MOST_SECONDS_A_SAMPLE, minutes * MINUTE / 10 / SAMPLES_A_TENTH)
+                while (left := began + minutes * MINUTE - time.time()) > 0:
+                    run.sleep(min(every, left))
+                    if not pacer.is_alive():
+                        raise RunEndedError("the process that publishes the events ended by itself")
+                    sampler.sample()
+                    _report(sampler, began, minutes)
         except KeyboardInterrupt:
             ended = INTERRUPTED
             say("soak: ended by Ctrl-C")
@@ -107,15 +98,16 @@ def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
         if sampler is None or len(sampler.samples) < 2:
             return None
         last = sampler.samples[-1].at
-        tenths = [
+        first_tenth, last_tenth = (
             tenth_of(span, sampler.samples, sampler.flips_ms, sampler.alerts_ms)
             for span in first_and_last_tenth(began, last)
-        ]
-        return SoakResult((last - began) / MINUTE, warm_up_seconds, ended, tenths[0], tenths[1], sampler.samples)
+        )
+        return SoakResult((last - began) / MINUTE, warm_up_seconds, ended, first_tenth, last_tenth, sampler.samples)
 
 
-def _describe(sampler: Sampler, sample: Sample, began: float, minutes: float) -> None:
-    """A line when a minute is full: the latency of its rows, and what there is now."""
+def _report(sampler: Sampler, began: float, minutes: float) -> None:
+    """Print a line when a minute is full: the latency of its rows, and the newest sample."""
+    sample = sampler.samples[-1]
     before = sampler.samples[-2].at if len(sampler.samples) > 1 else began
     minute = int((sample.at - began) / MINUTE)
     if minute == int((before - began) / MINUTE):
@@ -124,7 +116,7 @@ def _describe(sampler: Sampler, sample: Sample, began: float, minutes: float) ->
     say(
         f"soak {minute}/{minutes:g} min: p50 {recent.p50:,.0f} ms, p95 {recent.p95:,.0f} ms; "
         f"{sum(sample.cores.values()):.2f} cores, {sum(sample.memory_mib.values()):,.0f} MiB, "
-        f"{most_of(sample.small_files)} small files in a table at the most, "
+        f"{max(sample.small_files.values(), default=0)} small files in a table at most, "
         f"state {sample.state.bytes / 1e6:,.1f} MB in {sample.state.files:,} files"
     )
 

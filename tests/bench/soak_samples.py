@@ -1,8 +1,8 @@
-"""What a soak looks at every few seconds: CPU and memory of each process, files of each table, sizes on the disk."""
+"""The samples of a soak, every few seconds: CPU and memory of each process, files of each table, sizes on the disk."""
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Sample:
 
 
 class Sampler:
-    """Looks at a `run` whose process is `pid`, and gathers what its rows tell of latency."""
+    """Samples a `run` whose process is `pid`, and keeps the latencies of its rows."""
 
     def __init__(self, settings: Settings, pid: int) -> None:
         self._settings, self._pid = settings, pid
@@ -55,8 +55,7 @@ class Sampler:
         self.alerts_ms: Timed = []
         self.samples: list[Sample] = []
 
-    def look(self) -> Sample:
-        """A sample more."""
+    def sample(self) -> None:
         for name, log in self._logs.items():
             appended = list(log.follow())
             if name == FAULT_ITEMS.name:
@@ -77,11 +76,10 @@ class Sampler:
         )
         self._tree, self._at = tree, now
         self.samples.append(sample)
-        return sample
 
 
 def stock_of(*folders: Path) -> Stock:
-    """Of all that is in them now; what goes meanwhile does not count."""
+    """Of all files in them now; files deleted meanwhile do not count."""
     sizes = [size for folder in folders for size in _sizes(folder)]
     return Stock(len(sizes), sum(sizes))
 
@@ -103,7 +101,3 @@ def _sizes(folder: Path) -> Iterator[int]:
 
 def _in_seconds(latencies: Timed) -> Timed:
     return [(committed_ms / 1000, ms) for committed_ms, ms in latencies]
-
-
-def most_of(by_name: Mapping[str, int]) -> int:
-    return max(by_name.values(), default=0)

@@ -1,6 +1,6 @@
-"""The first against the last tenth of a soak: what grows in the time between grows for ever."""
+"""The first against the last tenth of a soak: a figure that grows in the time between grows for ever."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -34,16 +34,14 @@ def tenth_of(span: Span, samples: Sequence[Sample], flips_ms: Timed, alerts_ms: 
     inside = span.samples((sample.at, sample) for sample in samples) or nearest
     ends = [sum(sample.commits.values()) for sample in (*inside[:1], *inside[-1:])]
     seconds = inside[-1].at - inside[0].at if inside else 0.0
+    tables = inside[0].small_files if inside else ()
     return Tenth(
         len(inside),
         percentiles_of(span.samples(flips_ms)),
         percentiles_of(span.samples(alerts_ms)),
         _means([sample.cores for sample in inside]),
         _means([sample.memory_mib for sample in inside]),
-        {
-            name: max(sample.small_files[name] for sample in inside)
-            for name in (inside[0].small_files if inside else ())
-        },
+        {name: max(sample.small_files[name] for sample in inside) for name in tables},
         (ends[-1] - ends[0]) / seconds if seconds else 0.0,
         mean_of([sample.state.bytes for sample in inside]),
         mean_of([sample.state.files for sample in inside]),
@@ -65,48 +63,37 @@ def tenths_table(first: Tenth, last: Tenth, title: str) -> Table:
     table = Table("", "first tenth", "last tenth", "last / first", title=title)
     for column in table.columns[1:]:
         column.justify = "right"
+
+    def add(name: str, early: float, late: float, unit: str = "", digits: int = 0) -> None:
+        ratio = ratio_of(late, early)
+        figures = (f"{figure:,.{digits}f}{unit}" for figure in (early, late))
+        table.add_row(name, *figures, f"{ratio:.2f}" if ratio is not None else "")
+
+    def add_each(
+        prefix: str, early: Mapping[str, float], late: Mapping[str, float], unit: str = "", digits: int = 0
+    ) -> None:
+        """Of both, without those that are 0 in both."""
+        for name in dict.fromkeys((*early, *late)):
+            if early.get(name) or late.get(name):
+                add(f"{prefix}{name}", early.get(name, 0), late.get(name, 0), unit, digits)
+
     for name, soon, then in (("FaultItem", first.flips, last.flips), ("alert", first.alerts, last.alerts)):
-        _add(table, f"{name}, event to Delta row, p50", soon.p50, then.p50, " ms")
-        _add(table, f"{name}, event to Delta row, p95", soon.p95, then.p95, " ms")
+        add(f"{name}, event to Delta row, p50", soon.p50, then.p50, " ms")
+        add(f"{name}, event to Delta row, p95", soon.p95, then.p95, " ms")
     table.add_section()
-    _add(table, "CPU", sum(first.cores.values()), sum(last.cores.values()), " cores", 2)
-    for name in _names(first.cores, last.cores):
-        _add(table, f"  {name}", first.cores.get(name, 0), last.cores.get(name, 0), " cores", 2)
+    add("CPU", sum(first.cores.values()), sum(last.cores.values()), " cores", 2)
+    add_each("  ", first.cores, last.cores, " cores", 2)
     table.add_section()
-    _add(table, "memory", sum(first.memory_mib.values()), sum(last.memory_mib.values()), " MiB")
-    for name in _names(first.memory_mib, last.memory_mib):
-        _add(table, f"  {name}", first.memory_mib.get(name, 0), last.memory_mib.get(name, 0), " MiB")
+    add("memory", sum(first.memory_mib.values()), sum(last.memory_mib.values()), " MiB")
+    add_each("  ", first.memory_mib, last.memory_mib, " MiB")
     table.add_section()
-    _add(table, "commits a second, all tables", first.commits_per_second, last.commits_per_second, "", 2)
-    for name in _names(first.small_files, last.small_files):
-        _add(table, f"small files, {name}", first.small_files.get(name, 0), last.small_files.get(name, 0))
+    add("commits a second, all tables", first.commits_per_second, last.commits_per_second, "", 2)
+    add_each("small files, ", first.small_files, last.small_files)
     table.add_section()
-    for name, early, late, early_files, late_files in (
-        ("state", first.state_bytes, last.state_bytes, first.state_files, last.state_files),
-        ("checkpoints", first.checkpoint_bytes, last.checkpoint_bytes, first.checkpoint_files, last.checkpoint_files),
-        (
-            "warehouse before `maintain`",
-            first.warehouse_bytes,
-            last.warehouse_bytes,
-            first.warehouse_files,
-            last.warehouse_files,
-        ),
-    ):
-        _add(table, f"{name}, size", early / 1e6, late / 1e6, " MB", 1)
-        _add(table, f"{name}, files", early_files, late_files)
+    add("state, size", first.state_bytes / 1e6, last.state_bytes / 1e6, " MB", 1)
+    add("state, files", first.state_files, last.state_files)
+    add("checkpoints, size", first.checkpoint_bytes / 1e6, last.checkpoint_bytes / 1e6, " MB", 1)
+    add("checkpoints, files", first.checkpoint_files, last.checkpoint_files)
+    add("warehouse before `maintain`, size", first.warehouse_bytes / 1e6, last.warehouse_bytes / 1e6, " MB", 1)
+    add("warehouse before `maintain`, files", first.warehouse_files, last.warehouse_files)
     return table
-
-
-def _names(first: dict[str, float] | dict[str, int], last: dict[str, float] | dict[str, int]) -> Iterable[str]:
-    """Of both, as far as either has more than nothing."""
-    return [name for name in dict.fromkeys((*first, *last)) if first.get(name) or last.get(name)]
-
-
-def _add(table: Table, name: str, first: float, last: float, unit: str = "", digits: int = 0) -> None:
-    ratio = ratio_of(last, first)
-    table.add_row(
-        name,
-        f"{first:,.{digits}f}{unit}",
-        f"{last:,.{digits}f}{unit}",
-        f"{ratio:.2f}" if ratio is not None else "",
-    )

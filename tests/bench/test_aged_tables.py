@@ -1,4 +1,4 @@
-"""Tables made old are tables as any: each row once, open to readers and writers; and their logs can be followed."""
+"""Aged tables: each row once, open to readers and writers; and their logs can be followed."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ from streaming.maintenance.table_keeper import TIERS, due_tier
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
-from tests.bench.aged_tables import ROWS, age_table, files_in_use, kept_history, untouched_history
+from tests.bench.aged_tables import ROWS, age_table, files_in_use, history_of
 from tests.bench.table_log import TableLog, latencies_ms
 
 KB = 1 << 10
 
 
 def test_a_kept_history_has_every_row_once_and_few_small_files() -> None:
-    history = list(kept_history(10_000, 5 * KB))
+    history = list(history_of(10_000, 5 * KB, is_kept=True))
     assert sum(not commit.removed for commit in history) == 10_000
     files = sorted(files_in_use(history), key=lambda file: file.first)
     assert [file.first for file in files] == [0, *(file.end for file in files[:-1])]
@@ -26,12 +26,12 @@ def test_a_kept_history_has_every_row_once_and_few_small_files() -> None:
     assert len(files) < sum(files_of for _, files_of in TIERS) * 2
 
 
-def test_an_untouched_history_has_every_file_in_use() -> None:
-    assert len(files_in_use(list(untouched_history(70, 5 * KB)))) == 70
+def test_a_history_without_compaction_has_every_file_in_use() -> None:
+    assert len(files_in_use(list(history_of(70, 5 * KB, is_kept=False)))) == 70
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_an_aged_table_is_read_and_appended_to_as_any(tmp_path: Path, is_kept: bool) -> None:
+def test_an_aged_table_is_read_and_appended_to_as_any_other(tmp_path: Path, is_kept: bool) -> None:
     folder = Path(table_path(tmp_path, FAULT_ITEMS.name))
     open_table(tmp_path, FAULT_ITEMS)
     in_use = age_table(folder, FAULT_ITEMS, 130, is_kept)

@@ -17,8 +17,7 @@ from tests.bench.figures import (
     ratio_of,
     spread_of,
 )
-from tests.bench.process_tree import ENDED, Process, cores_by_name, cpu_of, resident_by_name
-from tests.bench.rivals.tree_watch import value_at
+from tests.bench.process_tree import ENDED, Process, cores_by_name, cpu_of, resident_by_name, value_at
 from tests.bench.soak_samples import Sample, Stock
 from tests.bench.soak_tenths import tenth_of, tenths_table
 

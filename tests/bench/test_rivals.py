@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.bench.figures import Percentiles
-from tests.bench.memory import Memory
+from tests.bench.process_tree import Memory, peak_of
 from tests.bench.rivals.agreement import Agreement, Flips, compare
 from tests.bench.rivals.broker_items import Attempt, apply_attempt
 from tests.bench.rivals.comparison import comparison_table, notes
 from tests.bench.rivals.environments import reason_of
 from tests.bench.rivals.measure import Contender, Drain, Live, RivalsResult
-from tests.bench.rivals.tree_watch import TreeWatch
 from tests.bench.rivals.work import Clock, Work, mark_ready, note_flips, read_flips, read_report
 from tests.bench.test_figures import printed
 from udfs.producers.attempts import AttemptsBuilder
@@ -106,9 +105,8 @@ def test_the_contenders_stand_side_by_side_in_100_columns_and_who_is_absent_is_s
 
 
 def test_a_process_that_has_just_been_forked_is_no_peak() -> None:
-    """For a moment it counts as large as its parent: two looks, one after the other, must both see it."""
-    watch = TreeWatch(0)
-    watch._times = [0.0, 1.0, 2.0]
-    watch._resident = [{"JVM": 700 << 20}, {"JVM": 700 << 20, "chmod": 700 << 20}, {"JVM": 720 << 20}]
-    assert watch.peak_between(0, 2).peak_mib == 720
-    assert watch.peak_between(0, 0).peak_mib == 700
+    """For a moment it counts as large as its parent: two samples, one after the other, must both have it."""
+    samples = [{"JVM": 700 << 20}, {"JVM": 700 << 20, "chmod": 700 << 20}, {"JVM": 720 << 20}]
+    assert peak_of(samples).peak_mib == 720
+    assert peak_of(samples[:1]).peak_mib == 700
+    assert peak_of([]).peak_mib == 0

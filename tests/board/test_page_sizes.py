@@ -22,7 +22,7 @@ MOST_MARKS = 1_000
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """20,000 queues with one row each, and brokers that were avoided 4,000 times."""
     warehouse = tmp_path_factory.mktemp("large")
-    write_warehouse(warehouse, Size(assignment_rows=20_000, broker_rows=4_000, files=4), NOW_MS)
+    write_warehouse(warehouse, NOW_MS, Size(assignment_rows=20_000, broker_rows=4_000, files=4))
     return warehouse
 
 

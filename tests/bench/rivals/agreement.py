@@ -1,4 +1,4 @@
-"""Whether two contenders wrote the same flips: every row's content, and how often it stands there."""
+"""Whether two contenders wrote the same flips: every row's content and count."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -19,21 +19,19 @@ COLUMNS = (
     "available",
     "changed_at",
 )
-LATENCY, START, AVAILABLE, CHANGED = map(
-    COLUMNS.index, ("current_latency_ms", "start_timestamp", "available", "changed_at")
-)
+LATENCY, START, AVAILABLE, CHANGED = 3, 5, 6, 7
 
 Flips = Counter[tuple[object, ...]]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Rows beside those of the plain loop, which hears of an item at its next attempt only.
+    """Rows beside those of the plain loop, which evaluates an item at its next attempt only.
 
-    latency     rows that are alike but for current_latency_ms
-    by_clock    further rows that say an item is available again, at its time: nobody sent there since
-    missing     rows of the loop's that are not there
-    other       further rows of any other content, rows that stand there twice included
+    latency     rows that differ in current_latency_ms only
+    by_clock    further rows that say an item is available again, at its time: without an attempt since
+    missing     rows of the loop that are absent
+    other       further rows of any other content, duplicates included
     """
 
     rows: int
@@ -44,17 +42,13 @@ class Agreement:
 
     @property
     def text(self) -> str:
-        reported = [
-            f"{count:,} {what}"
-            for count, what in (
-                (self.missing, "missing"),
-                (self.other, "other"),
-                (self.latency, "with another latency"),
-                (self.by_clock, "more, by the clock"),
-            )
-            if count
-        ]
-        return ", ".join(reported) or "the same"
+        counts = {
+            "missing": self.missing,
+            "other": self.other,
+            "with another latency": self.latency,
+            "more, by the clock": self.by_clock,
+        }
+        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "the same"
 
 
 def compare(flips: Flips, of_loop: Flips) -> Agreement:

@@ -1,4 +1,4 @@
-"""balancewatch itself as a contender: the service of `run`, without what tells people."""
+"""balancewatch itself as a contender: the service of `run`, without notifications."""
 
 import signal
 import threading
@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from conf.settings import Settings
-from schemas.events import CLOCKS
-from streaming.kafka_io.publisher import Publisher
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
 from tests.bench.figures import busiest, ended_at
-from tests.bench.pacer import clock
+from tests.bench.latency import make_ready
 from tests.bench.rivals.work import Drained, Work, mark_ready, note_flips, read_work, write_report
 from tests.bench.scratch import SPARK_LOG
 from tests.calling import Calling
@@ -23,31 +21,24 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
-    def hear(batch: WrittenBatch) -> None:
+    def note(batch: WrittenBatch) -> None:
         note_flips(work, batch.rows.get("fault_items", []))
 
+    settings = settings_of(work)
     with Service(
-        settings_of(work),
+        settings,
         available_now=not work.is_live,
-        listeners=(Calling(hear),),
+        listeners=(Calling(note),),
         jvm_log=Path(SPARK_LOG).resolve(),
         stop=stop,
     ) as service:
         if work.is_live:
-            _make_ready(service, work)
+            make_ready(service, settings.kafka)
+            mark_ready(work)
         service.wait(stop)
         progresses = [list(query.recentProgress) for query in service.queries]
     if not work.is_live:
         write_report(work, _drained(work, busiest(progresses)))
-
-
-def _make_ready(service: Service, work: Work) -> None:
-    """The first batch starts Python workers and makes state schemas."""
-    with Publisher(settings_of(work).kafka) as publisher:
-        publisher.publish(CLOCKS, clock("nobody", (), time.time_ns() // 1_000_000))
-        publisher.flush()
-    service.wait_until_idle()
-    mark_ready(work)
 
 
 def settings_of(work: Work) -> Settings:

@@ -1,13 +1,13 @@
-"""A broker's FaultItems by the rule of `udfs/`, an attempt at a time: what every rival keeps, in its own kind of state.
+"""A broker's FaultItems by the rule of `udfs/`, an attempt at a time: every rival keeps them in its own kind of state.
 
-A quick attempt at an available item, which nearly all are, moves three fields and is not made a step of.
+A quick attempt at an available item, which nearly all are, only moves three fields.
 """
 
 from functools import cache
-from typing import Any
 
 import msgspec
 
+from tests.bench.rivals.work import Row
 from udfs.producers.attempts import AttemptsBuilder
 from udfs.producers.item import Item, Turn
 from udfs.rocketmq.fault import only_extends
@@ -27,9 +27,6 @@ class Attempt(msgspec.Struct, gc=False):
 
 
 decode_attempt = msgspec.json.Decoder(Attempt).decode
-
-Row = dict[str, Any]
-"""A row of fault_items, without its batch; times are epoch ms."""
 
 
 @cache

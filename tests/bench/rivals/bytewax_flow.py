@@ -13,9 +13,8 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
 from bytewax.run import cli_main
 
-from tests.bench.rivals.broker_items import Row, apply_attempt, decode_attempt
-from tests.bench.rivals.delta_rows import DeltaRows
-from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, Work, mark_ready, read_work
+from tests.bench.rivals.broker_items import apply_attempt, decode_attempt
+from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, DeltaRows, Row, Work, mark_ready, read_work
 from udfs.producers.item import Item
 
 BATCH = 10_000

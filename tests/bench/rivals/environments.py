@@ -11,18 +11,18 @@ from pathlib import Path
 CACHE = Path("~/.cache/balancewatch/rivals").expanduser()
 
 SHARED = ("deltalake==1.6.6", "msgspec==0.22.0", "pyarrow==26.0.1")
-"""What each needs for the work, in our own versions."""
+"""Packages that each needs for the work, in the versions of balancewatch."""
 
 UNREACHABLE = ("connection", "temporary failure", "timed out", "max retries", "proxyerror")
 
 
 class NoEnvironmentError(RuntimeError):
-    """A rival cannot be had here. The message is the reason, for the table."""
+    """A rival cannot be installed here. The message is the reason, for the table."""
 
 
 @dataclass(frozen=True)
 class Rival:
-    """`packages` are pinned. Ours has none: it runs in the environment of this process."""
+    """`packages` are pinned. Without any it runs in the environment of this process."""
 
     name: str
     module: str
@@ -39,21 +39,17 @@ class Rival:
         if not (folder / ".ready").exists():
             shutil.rmtree(folder, ignore_errors=True)
             venv.create(folder, with_pip=True)
-            _install(python, wanted)
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            command = [*pip, "--only-binary", ":all:", *wanted]  # wheels only: nothing is built here
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise NoEnvironmentError(reason_of(done.stderr, wanted[0]))
             (folder / ".ready").touch()
         return python
 
 
-def _install(python: Path, packages: tuple[str, ...]) -> None:
-    """Wheels only: what would have to be built is not to be had."""
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
-    done = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NoEnvironmentError(reason_of(done.stderr, packages[0]))
-
-
 def reason_of(stderr: str, package: str) -> str:
-    """What pip told, in a sentence."""
+    """Return the reason of pip's failure as a sentence."""
     text = stderr.lower()
     if any(word in text for word in UNREACHABLE):
         return "the package index cannot be reached"

@@ -1,13 +1,12 @@
 """The contenders one after the other: a drain of one topic of one Kafka, then live events, each with a fresh Kafka."""
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafka import KafkaConsumer, TopicPartition
@@ -15,13 +14,12 @@ from kafka import KafkaConsumer, TopicPartition
 from schemas.events import SEND_LATENCIES
 from streaming.kafka_io.topics import create_topics
 from tests.bench.apart import run_apart
+from tests.bench.drain import preload
 from tests.bench.figures import Percentiles, latencies_of
-from tests.bench.memory import Memory
-from tests.bench.pacer import pace
-from tests.bench.preload import preload
+from tests.bench.pacer import pace, publishing
+from tests.bench.process_tree import Memory, TreeWatch
 from tests.bench.rivals.agreement import Agreement, compare, read_rows
 from tests.bench.rivals.environments import LOOP, RIVALS, NoEnvironmentError, Rival
-from tests.bench.rivals.tree_watch import TreeWatch
 from tests.bench.rivals.work import Work, read_flips, read_report
 from tests.bench.scratch import Scratch, say, scratch
 
@@ -29,9 +27,10 @@ ROOT = Path(__file__).parents[3]
 LOGS = Path(".bench/rivals")
 
 DRAIN_COMMIT_SECONDS, LIVE_COMMIT_SECONDS = 1.0, 0.2
-"""Between two Delta commits of a rival's; ours commits each batch."""
+"""Between two Delta commits of a rival; balancewatch commits each batch."""
 
 PATIENCE_SECONDS = 600.0
+READY_SECONDS = 120.0
 LAST_ROWS_SECONDS = 3.0
 
 
@@ -61,7 +60,7 @@ class Live:
 
 @dataclass(frozen=True)
 class Contender:
-    """`absent` says why there are no figures of it."""
+    """`absent` is the reason why figures are missing."""
 
     name: str
     packages: tuple[str, ...]
@@ -79,56 +78,45 @@ class RivalsResult:
 
 
 def measure_rivals(events: int, batch: int, warm_up_seconds: float, seconds: float) -> RivalsResult:
-    """Ours first. What cannot be installed, or fails, is said and left out."""
-    absent: dict[str, str] = {}
+    """Measure balancewatch first. A rival that cannot be installed, or fails, is reported as absent."""
+    contenders = {rival.name: Contender(rival.name, rival.packages) for rival in RIVALS}
     pythons: dict[str, Path] = {}
     for rival in RIVALS:
         try:
             say(f"rivals: {rival.name}: its environment")
             pythons[rival.name] = rival.python()
         except NoEnvironmentError as error:
-            absent[rival.name] = str(error)
+            contenders[rival.name] = replace(contenders[rival.name], absent=str(error))
             say(f"rivals: {rival.name} is left out: {error}")
     present = [rival for rival in RIVALS if rival.name in pythons]
-    drains = _measure_drains(present, pythons, absent, events, batch)
-    lives: dict[str, Live] = {}
-    for rival in present:
-        if rival.name in absent:
-            continue
-        try:
-            lives[rival.name] = _measure_live(rival, pythons, warm_up_seconds, seconds)
-        except ContenderError as error:
-            absent[rival.name] = str(error)
-    contenders = [
-        Contender(rival.name, rival.packages, drains.get(rival.name), lives.get(rival.name), absent.get(rival.name, ""))
-        for rival in RIVALS
-    ]
-    return RivalsResult(events, batch, warm_up_seconds, contenders)
-
-
-def _measure_drains(
-    present: list[Rival], pythons: dict[str, Path], absent: dict[str, str], events: int, batch: int
-) -> dict[str, Drain]:
-    drains: dict[str, tuple[Drain, Work]] = {}
     with scratch(batch) as place:
         run_apart(preload, place.kafka.bootstrap_servers, events + batch)
+        tables: dict[str, Path] = {}
         for rival in present:
             work = _work(place, rival, events + batch, batch)
             try:
-                drains[rival.name] = _drain(rival, pythons[rival.name], work), work
+                drain = _drain(rival, pythons[rival.name], work)
             except ContenderError as error:
-                absent[rival.name] = str(error)
+                contenders[rival.name] = replace(contenders[rival.name], absent=str(error))
                 continue
-            say(f"rivals: {rival.name}: {drains[rival.name][0].events_per_second:,.0f} events/s")
-        if LOOP.name not in drains:
-            return {name: drain for name, (drain, _) in drains.items()}
-        of_loop = read_rows(drains[LOOP.name][1].table)
-        return {
-            name: Drain(
-                drain.events_per_second, drain.cpu_seconds, drain.memory, compare(read_rows(work.table), of_loop)
-            )
-            for name, (drain, work) in drains.items()
-        }
+            contenders[rival.name] = replace(contenders[rival.name], drain=drain)
+            tables[rival.name] = work.table
+            say(f"rivals: {rival.name}: {drain.events_per_second:,.0f} events/s")
+        if LOOP.name in tables:
+            of_loop = read_rows(tables[LOOP.name])
+            for name, table in tables.items():
+                if drained := contenders[name].drain:
+                    agreement = compare(read_rows(table), of_loop)
+                    contenders[name] = replace(contenders[name], drain=replace(drained, flips=agreement))
+    for rival in present:
+        if contenders[rival.name].absent:
+            continue
+        try:
+            live = _measure_live(rival, pythons, warm_up_seconds, seconds)
+            contenders[rival.name] = replace(contenders[rival.name], live=live)
+        except ContenderError as error:
+            contenders[rival.name] = replace(contenders[rival.name], absent=str(error))
+    return RivalsResult(events, batch, warm_up_seconds, list(contenders.values()))
 
 
 def _drain(rival: Rival, python: Path, work: Work) -> Drain:
@@ -149,32 +137,33 @@ def _drain(rival: Rival, python: Path, work: Work) -> Drain:
 
 
 def _measure_live(rival: Rival, pythons: dict[str, Path], warm_up_seconds: float, seconds: float) -> Live:
-    """Events at the pacer's rate, measured after the warm-up; then the loop says which flips are due."""
+    """Measure events at the pacer's rate, after the warm-up; then compare the flips with those of the loop."""
     with scratch(0) as place:
         settings = place.settings_for("live")
         create_topics(settings.kafka)
         work = _work(place, rival, 0, 0)
         with _started(rival, pythons[rival.name], work) as process, TreeWatch(process.pid) as watch:
-            _wait_until_ready(rival, process, work)
-            pacer = multiprocessing.get_context("spawn").Process(
-                target=pace, args=(settings.kafka, warm_up_seconds + seconds), daemon=True
-            )
-            pacer.start()
-            say(f"rivals: {rival.name}: warming up for {warm_up_seconds:.0f} s, then measuring for {seconds:.0f} s")
-            began = time.time() + warm_up_seconds
-            pacer.join(warm_up_seconds + seconds + 60)
+            deadline = time.monotonic() + READY_SECONDS
+            while not (work.folder / "ready").exists():
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise ContenderError(f"{rival.name} did not get ready; see {_log(rival)}")
+                time.sleep(0.1)
+            with publishing(pace, settings.kafka, warm_up_seconds + seconds) as pacer:
+                say(f"rivals: {rival.name}: warming up for {warm_up_seconds:.0f} s, then measuring for {seconds:.0f} s")
+                began = time.time() + warm_up_seconds
+                pacer.join(warm_up_seconds + seconds + 60)
             time.sleep(LAST_ROWS_SECONDS)
             if process.poll() is not None:
                 raise ContenderError(f"{rival.name} ended by itself; see {_log(rival)}")
         ended = began + seconds
         flips_ms = latencies_of(read_flips(work), int(began * 1000), int(ended * 1000))
         say(f"rivals: {rival.name}: p50 {flips_ms.p50:,.0f} ms, p95 {flips_ms.p95:,.0f} ms")
-        agreement, is_done = None, False
+        agreement = None
         if LOOP.name in pythons:
             again = _work(place, LOOP, _count_sends(settings.kafka.bootstrap_servers), 0, "again")
             with _started(LOOP, pythons[LOOP.name], again) as process:
-                is_done = process.wait(PATIENCE_SECONDS) == 0
-            agreement = compare(read_rows(work.table), read_rows(again.table)) if is_done else None
+                if process.wait(PATIENCE_SECONDS) == 0:
+                    agreement = compare(read_rows(work.table), read_rows(again.table))
         return Live(flips_ms, watch.cpu_between(began, ended) / seconds, watch.peak_between(began, ended), agreement)
 
 
@@ -187,7 +176,7 @@ def _work(place: Scratch, rival: Rival, events: int, warm_events: int, label: st
 
 @contextmanager
 def _started(rival: Rival, python: Path, work: Work) -> Iterator[subprocess.Popen[bytes]]:
-    """The contender in a session of its own; asked to end, and killed with all it started if it does not."""
+    """The contender in its own session; asked to end, and killed with its descendants if it does not."""
     _log(rival).parent.mkdir(parents=True, exist_ok=True)
     with _log(rival).open("ab") as log:
         process = subprocess.Popen(
@@ -209,14 +198,6 @@ def _started(rival: Rival, python: Path, work: Work) -> Iterator[subprocess.Pope
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def _wait_until_ready(rival: Rival, process: subprocess.Popen[bytes], work: Work) -> None:
-    deadline = time.monotonic() + 120
-    while not (work.folder / "ready").exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise ContenderError(f"{rival.name} did not get ready; see {_log(rival)}")
-        time.sleep(0.1)
 
 
 def _log(rival: Rival) -> Path:

@@ -6,8 +6,7 @@ import time
 from confluent_kafka import Consumer
 
 from tests.bench.rivals.broker_items import apply_attempt, decode_attempt
-from tests.bench.rivals.delta_rows import DeltaRows
-from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, Work, mark_ready, read_work
+from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, DeltaRows, Work, mark_ready, read_work
 from udfs.producers.item import Item
 
 BATCH = 10_000

@@ -7,9 +7,8 @@ from typing import Any
 from quixstreams import Application
 from quixstreams.sinks.base import BaseSink
 
-from tests.bench.rivals.broker_items import Row, apply_attempt, decode_attempt
-from tests.bench.rivals.delta_rows import DeltaRows
-from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, mark_ready, read_work
+from tests.bench.rivals.broker_items import apply_attempt, decode_attempt
+from tests.bench.rivals.work import CONSUMER, TOPIC, Clock, DeltaRows, Row, mark_ready, read_work
 from udfs.producers.item import Item
 
 _values = attrgetter(*(field.name for field in fields(Item)))

@@ -1,6 +1,6 @@
-"""What a contender is asked to do, and what it leaves in its folder: a Delta table, when each flip was in it, a report.
+"""The work of a contender, and the files in its folder: a Delta table, the commit time of each flip, a report.
 
-Imported by the rivals in environments of their own: the standard library, pyarrow and deltalake only.
+Imported by the rivals in their own environments: the standard library, pyarrow and deltalake only.
 """
 
 import argparse
@@ -11,13 +11,36 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from deltalake import write_deltalake
+
 TOPIC = "rocketmq.send_latencies"
 
 CONSUMER = {"fetch.queue.backoff.ms": "20"}
-"""For librdkafka, by which the rivals read: its queue when full otherwise rests for a second, which halves a drain."""
+"""For librdkafka, with which the rivals read: its full queue otherwise pauses for a second, which halves a drain."""
 
 COMMITTED = "committed"
 """Touched at each commit."""
+
+
+_TIME = pa.timestamp("us", "UTC")
+
+SCHEMA = pa.schema(
+    [
+        ("cluster", pa.string()),
+        ("broker_name", pa.string()),
+        ("client_id", pa.string()),
+        ("client_version", pa.string()),
+        ("current_latency_ms", pa.int64()),
+        ("isolation", pa.bool_()),
+        ("start_timestamp", _TIME),
+        ("available", pa.bool_()),
+        ("changed_at", _TIME),
+    ]
+)
+
+Row = dict[str, Any]
+"""A row of fault_items, without its batch; times are epoch ms."""
 
 
 @dataclass(frozen=True)
@@ -69,19 +92,19 @@ def read_work(prog: str) -> Work:
 
 
 def mark_ready(work: Work) -> None:
-    """From now on events are read as they come."""
+    """Report that events are read from now on."""
     (work.folder / "ready").touch()
 
 
 class Clock:
-    """Counts events, and knows when the warm ones were done."""
+    """A counter of events, with the time when the warm ones were done."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self.events, self._warm, self._began, self._ended = 0, 0, 0.0, 0.0
 
     def count(self, events: int) -> bool:
-        """True once all events that are due have come."""
+        """Return True once all events have been read."""
         self.events += events
         if not self._began and self.events >= self._work.warm_events:
             self._warm, self._began = self.events, time.time()
@@ -91,7 +114,7 @@ class Clock:
         return True
 
     def report(self) -> None:
-        """To be called when the last row is in; what a contender does to end is not part of it."""
+        """Write the report; call it when the last row is in, before the contender's own clean-up."""
         committed = self._work.folder / COMMITTED
         ended = max(self._ended, committed.stat().st_mtime if committed.exists() else 0.0)
         write_report(self._work, Drained(self.events - self._warm, self._began, ended))
@@ -107,7 +130,7 @@ def read_report(work: Work) -> Drained:
 
 
 def note_flips(work: Work, rows: Sequence[dict[str, Any]]) -> None:
-    """These rows are in Delta now: the event's time and ours of each that tells a broker unavailable, a line each."""
+    """Append the event's time and the current time of each row that says a broker is unavailable, a line each."""
     now_ms = time.time_ns() // 1_000_000
     (work.folder / COMMITTED).touch()
     with (work.folder / "flips.txt").open("a") as file:
@@ -119,3 +142,26 @@ def read_flips(work: Work) -> list[tuple[int, int]]:
     path = work.folder / "flips.txt"
     lines = path.read_text().splitlines() if path.exists() else []
     return [(int(event_ms), int(done_ms)) for event_ms, done_ms in map(str.split, lines)]
+
+
+class DeltaRows:
+    """Rows that wait for a commit. No rows make no commit."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._rows: list[Row] = []
+
+    def add(self, rows: list[Row]) -> None:
+        self._rows += rows
+
+    def commit(self) -> None:
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        columns = [
+            pa.array([row[field.name] * 1000 if field.type == _TIME else row[field.name] for row in rows], field.type)
+            for field in SCHEMA
+        ]
+        self._work.table.parent.mkdir(parents=True, exist_ok=True)
+        write_deltalake(str(self._work.table), pa.table(columns, schema=SCHEMA), mode="append")
+        note_flips(self._work, rows)
