@@ -54,7 +54,7 @@ CODES = (
 
 
 def find_reasons(value: bytes | None, schema: T.StructType, ingest_time_ms: int) -> list[str]:
-    """Why `value` is not an event of `schema`, the first MAX_REASONS and how many more; empty for a good one.
+    """Return why `value` is no event of `schema`, the first MAX_REASONS and the number of others; empty for a good one.
 
     `ingest_time_ms` is the Kafka record's timestamp: a replay then judges as the first run did.
     """
@@ -75,24 +75,24 @@ def find_reasons(value: bytes | None, schema: T.StructType, ingest_time_ms: int)
 
 
 def has_many_nodes(value: bytes) -> bool:
-    """More braces and brackets than any event has; what stands in texts counts too."""
+    """Return whether there are more braces and brackets than any event has; those in texts count too."""
     return len(value) > MAX_NODES and value.count(b"{") + value.count(b"[") > MAX_NODES
 
 
 def max_ahead_ms(schema: T.StructType) -> int:
-    """By how much an event may be later than Kafka's time of it."""
+    """Return by how much an event may be later than Kafka's time of it."""
     return int(schema["event_time_ms"].metadata["max_ahead_ms"])
 
 
 def totals_of(schema: T.StructType) -> list[tuple[str, str, int]]:
-    """(list of objects, number field of them, what its sum may be at most)."""
+    """Return (list of objects, number field of them, the largest sum of it)."""
     return [
         (field.name, name, most) for field in schema.fields for name, most in field.metadata.get("totals", {}).items()
     ]
 
 
 def parse_object(value: bytes) -> "_Object":
-    """One JSON object by RFC 8259, at most MAX_DEPTH deep. Raises ValueError for anything else."""
+    """Parse one JSON object by RFC 8259, at most MAX_DEPTH deep. Raises ValueError for anything else."""
     try:
         event = json.loads(
             value.decode(), parse_constant=_refuse_constant, parse_int=_read_integer, object_pairs_hook=_Object

@@ -49,35 +49,33 @@ ENUMERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     (PULLS, "pull_status"): ("FOUND", "NO_NEW_MSG", "NO_MATCHED_MSG", "OFFSET_ILLEGAL", "NO_PERMISSION"),
     (SEND_LATENCIES, "send_status"): ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"),
 }
-"""(suite, field) to the words known for it: RocketMQ's own, which of ConsumeFromWhere are three deprecated ones, and
-NO_PERMISSION, which is ours beside its PullStatus: a broker that refuses a pull gives an error code.
+"""(suite, field) to the words known for it. They are RocketMQ's, with three deprecated ones of ConsumeFromWhere.
+NO_PERMISSION is not in its PullStatus: a broker that refuses a pull gives an error code.
 
-The contract lets others pass: a later release may have more.
+The contract allows others: a later release may have more.
 """
 
-_CONTRACT = InSet(
-    column="contract",
-    values=(KEPT,),
-    why="A message that breaks its contract goes to quarantine; its data is missing.",
-)
-
-_AHEAD = Between(
-    column="ahead_ms",
-    maximum=AHEAD_MS,
+_BEHIND = Between(
+    column="behind_ms",
+    maximum=BEHIND_MS,
     mostly=0.99,
-    why="An event from the future advances its cluster's time, so clients look silent for longer than they are.",
+    severity=Severity.WARNING,
+    why="Late events count at the next clock event. Cause: an agent's backlog, or a slow clock.",
 )
 
 _OF_EVERY_TOPIC = (
-    _CONTRACT,
-    _AHEAD,
-    Between(
-        column="behind_ms",
-        maximum=BEHIND_MS,
-        mostly=0.99,
-        severity=Severity.WARNING,
-        why="Late events count at the next clock event. Cause: an agent's backlog, or a slow clock.",
+    InSet(
+        column="contract",
+        values=(KEPT,),
+        why="A message that breaks its contract goes to quarantine; its data is missing.",
     ),
+    Between(
+        column="ahead_ms",
+        maximum=AHEAD_MS,
+        mostly=0.99,
+        why="An event from the future advances its cluster's time, so clients look silent for longer than they are.",
+    ),
+    _BEHIND,
 )
 
 _COPIES = Between(
@@ -142,7 +140,7 @@ _WORDS: Mapping[type[T.DataType], str] = {
 
 
 def word_of(type_: T.DataType) -> str:
-    """What the reading calls a value that the contract takes for this type."""
+    """Return the reading's word for a value that the contract accepts for this type."""
     return _WORDS[type(type_)]
 
 
@@ -186,12 +184,11 @@ SUITES: Mapping[str, Suite] = {
 
 def suites_of(topic: str, past_ms: int = 0) -> tuple[Suite, ...]:
     """Return a topic's suites, that of the events first. Their bound on late events is raised by `past_ms`."""
-    return tuple(_raise_lateness(suite, past_ms) for suite in SUITES.values() if suite.topic == topic)
-
-
-def _raise_lateness(suite: Suite, past_ms: int) -> Suite:
-    expectations = tuple(
-        replace(one, maximum=BEHIND_MS + past_ms) if isinstance(one, Between) and one.column == "behind_ms" else one
-        for one in suite.expectations
+    suites = tuple(suite for suite in SUITES.values() if suite.topic == topic)
+    if not past_ms:
+        return suites
+    raised = replace(_BEHIND, maximum=BEHIND_MS + past_ms)
+    return tuple(
+        replace(suite, expectations=tuple(raised if one is _BEHIND else one for one in suite.expectations))
+        for suite in suites
     )
-    return replace(suite, expectations=expectations) if past_ms else suite

@@ -327,7 +327,7 @@ def test_a_collector_without_name_server_says_which_key_to_set() -> None:
 
 @pytest.mark.parametrize("groups", [[""], ["x" * 256], [f"g{number}" for number in range(10_001)]])
 def test_groups_that_no_clock_event_may_name_are_refused_at_the_start(groups: list[str]) -> None:
-    """schemas/clock.py bounds `groups`."""
+    """schemas/events.py bounds `groups`."""
     with pytest.raises(SettingsError, match=r"collector\.groups"):
         Settings.load(collector={"name_server": "ns:9876", "groups": groups})
 

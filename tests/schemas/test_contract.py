@@ -1,13 +1,19 @@
-"""What makes a message bad: every reason, by its code and its field."""
+"""The contract of messages: every reason by its code and its field, alike in the decoder and the walking contract."""
 
 import json
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.contract import CODES, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_REASONS, find_reasons, max_ahead_ms
+from schemas.decode import DECODERS, decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.fields import FIRST_MS, MOST_QUEUES
+from tests.examples import examples
+from tests.schemas.messages import RAW_JSON, events_of, messages, text_of
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS, Sample
 
 NOW_MS = 1_788_999_999_999
@@ -21,24 +27,30 @@ def named(samples: list[Sample]) -> Any:
 
 
 def reasons_of(topic: str, event: Any) -> list[str]:
+    """The reasons against a message. Both ways must give the same, and a good message must decode again."""
     value = event if isinstance(event, bytes | None) else json.dumps(event).encode()
-    return find_reasons(value, EVENTS[topic], INGEST_TIME_MS)
+    decoded, reasons = decode(topic, value, INGEST_TIME_MS)
+    assert reasons == find_reasons(value, EVENTS[topic], INGEST_TIME_MS)
+    assert (decoded is None) == bool(reasons)
+    assert all(reason.partition(":")[0] in CODES for reason in reasons)
+    if value is not None and decoded is not None:
+        again = DECODERS[topic].decode(value)  # the shards read the bytes again
+        assert msgspec.to_builtins(again) == msgspec.to_builtins(decoded)
+    return reasons
 
 
 def good(name: str) -> Any:
-    """The event of a good sample, to be spoilt."""
     return json.loads(next(sample.value for sample in GOOD if sample.name == f"good.{name}"))
 
 
 @named(GOOD)
 def test_a_good_sample_has_no_reason(sample: Sample) -> None:
-    assert find_reasons(sample.value, EVENTS[sample.topic], INGEST_TIME_MS) == []
+    assert reasons_of(sample.topic, sample.value) == []
 
 
 @named(BAD)
 def test_a_bad_sample_has_exactly_the_reason_in_its_name(sample: Sample) -> None:
-    codes = [reason.partition(":")[0] for reason in find_reasons(sample.value, EVENTS[sample.topic], INGEST_TIME_MS)]
-    assert codes == [sample.reason]
+    assert [reason.partition(":")[0] for reason in reasons_of(sample.topic, sample.value)] == [sample.reason]
 
 
 def test_every_event_has_a_good_sample_and_every_stored_reason_a_bad_one() -> None:
@@ -145,7 +157,9 @@ def test_a_route_has_no_more_queues_than_can_be_judged_on_one_broker_or_on_all()
         "over_maximum: queues[].read_queue_nums",
     ]
     halves = [{**most, "broker_name": name, "read_queue_nums": MOST_QUEUES // 2 + 1} for name in "ab"]
-    assert reasons_of(ROUTES, {**route, "queues": halves}) == ["over_maximum: queues[].read_queue_nums"]
+    for unlisted in ({}, {"unlisted": 1}):
+        reasons = reasons_of(ROUTES, {**route, "queues": halves, **unlisted})
+        assert reasons == ["over_maximum: queues[].read_queue_nums"]
 
 
 def test_a_list_has_a_length_and_is_not_looked_into_beyond_it() -> None:
@@ -184,3 +198,54 @@ def test_nesting_counts_from_the_event_itself() -> None:
     assert reasons_of(CLOCKS, nested(MAX_DEPTH - 1)) == []
     assert reasons_of(CLOCKS, nested(MAX_DEPTH)) == ["not_json"]
     assert reasons_of(CLOCKS, nested(10_000)) == ["not_json"]
+
+
+@examples(400)
+@given(messages())
+def test_msgspec_and_the_walking_contract_accept_exactly_the_same_messages(message: tuple[str, bytes]) -> None:
+    reasons_of(*message)
+
+
+@examples(100)
+@given(st.data())
+def test_a_message_made_by_the_contract_is_good_and_keeps_its_values(data: st.DataObject) -> None:
+    topic = data.draw(st.sampled_from(sorted(EVENTS)))
+    event = data.draw(events_of(EVENTS[topic]))
+    assert reasons_of(topic, text_of(event)) == []
+    decoded = msgspec.to_builtins(decode(topic, text_of(event), INGEST_TIME_MS)[0])
+    assert {name: decoded[name] for name in event if not isinstance(event[name], list)} == {
+        name: value for name, value in event.items() if not isinstance(value, list)
+    }
+
+
+@examples(100)
+@given(st.sampled_from(sorted(EVENTS)), st.binary(max_size=40))
+def test_no_bytes_raise(topic: str, value: bytes) -> None:
+    assert reasons_of(topic, value)
+
+
+PLACES = ('"x":%s,"cluster"', f'"x":%s,"event_time_ms":{NOW_MS},"cluster"', '"cluster":%s,"cluster"')
+
+
+def test_odd_json_is_judged_alike_in_an_unlisted_field_and_under_a_repeated_key(subtests: pytest.Subtests) -> None:
+    for number, text in enumerate(RAW_JSON):
+        for place in PLACES:
+            with subtests.test(place, raw_json=number):
+                odd = (place % text).encode("utf-8", "surrogateescape")
+                reasons_of(CLOCKS, json.dumps(CLOCK).encode().replace(b'"cluster"', odd, 1))
+
+
+def test_absent_and_null_optional_fields_are_none_and_unlisted_ones_are_kept_out() -> None:
+    pull = good("pulls.unlisted_fields")
+    del pull["commit_offset"]
+    pull["client_id"] = None
+    event, reasons = decode(PULLS, json.dumps(pull).encode(), INGEST_TIME_MS)
+    assert reasons == []
+    assert (event.commit_offset, event.client_id) == (None, None)
+    assert set(event.__struct_fields__) == set(EVENTS[PULLS].fieldNames())
+
+
+def test_nested_structs_are_read_by_name() -> None:
+    event, _ = decode(HEARTBEATS, json.dumps(good("heartbeats")).encode(), INGEST_TIME_MS)
+    assert event.consumers[0].subscriptions[1].topic == "orders"
+    assert event.consumers[0].client_rebalance is None

@@ -9,7 +9,16 @@ from schemas.fields import NEVER
 from tests.offenders import assert_none
 
 METADATA = {"comment", "unit", "null"}
-BOUNDS = {"minimum", "maximum", "is_name", "max_length", "max_items", "totals", "max_ahead_ms"}
+BOUNDS = {
+    "minimum": T.IntegralType,
+    "maximum": T.IntegralType,
+    "max_ahead_ms": T.LongType,
+    "is_name": T.StringType,
+    "max_length": T.StringType,
+    "max_items": T.ArrayType,
+    "totals": T.ArrayType,
+}
+"""Bound to the type that it bounds."""
 
 
 def fields_of(type_: T.DataType, path: str) -> Iterator[tuple[str, T.StructField]]:
@@ -26,64 +35,27 @@ def fields_of(type_: T.DataType, path: str) -> Iterator[tuple[str, T.StructField
 FIELDS = [pair for topic, schema in EVENTS.items() for pair in fields_of(schema, topic)]
 
 
-def test_a_field_has_a_comment_a_unit_and_what_null_means() -> None:
-    assert_none(
-        f"{name}: {field.metadata}"
-        for name, field in FIELDS
-        if not METADATA <= field.metadata.keys() <= METADATA | BOUNDS
-        or not field.metadata["comment"]
-        or not field.metadata["null"]
-    )
+def faults_of(field: T.StructField) -> Iterator[str]:
+    """What is wrong with a field's metadata. Texts have a bound that needs no word: NAME_CHARACTERS."""
+    type_, metadata = field.dataType, field.metadata
+    is_list = isinstance(type_, T.ArrayType)
+    if not METADATA <= metadata.keys() <= METADATA | BOUNDS.keys() or not metadata["comment"] or not metadata["null"]:
+        yield f"metadata {metadata}"
+    if field.nullable != (metadata["null"] != NEVER):
+        yield f"nullable is {field.nullable}, null means {metadata['null']}"
+    for bound in metadata.keys() & BOUNDS.keys():
+        if not isinstance(type_, BOUNDS[bound]):
+            yield f"{bound} of {type_}"
+    if (is_list and "max_items" not in metadata) or (isinstance(type_, T.IntegerType) and "maximum" not in metadata):
+        yield "no upper bound"
+    if is_list and type_.containsNull:
+        yield "a list of nulls"
+    if field.name.endswith("_ms") and not metadata["unit"].startswith("ms"):
+        yield f"unit {metadata['unit']}"
 
 
-def test_a_field_is_nullable_exactly_when_null_means_something() -> None:
-    assert_none(
-        f"{name}: nullable is {field.nullable}, null means {field.metadata['null']}"
-        for name, field in FIELDS
-        if field.nullable != (field.metadata["null"] != NEVER)
-    )
-
-
-def test_a_bound_is_of_the_type_it_bounds() -> None:
-    kinds = {
-        "minimum": T.IntegralType,
-        "maximum": T.IntegralType,
-        "max_ahead_ms": T.LongType,
-        "is_name": T.StringType,
-        "max_length": T.StringType,
-        "max_items": T.ArrayType,
-        "totals": T.ArrayType,
-    }
-    assert_none(
-        f"{name}: {bound} of {field.dataType}"
-        for name, field in FIELDS
-        for bound in field.metadata.keys() & BOUNDS
-        if not isinstance(field.dataType, kinds[bound])
-    )
-
-
-def test_every_list_and_every_count_has_an_upper_bound() -> None:
-    """Texts have one that needs no word: NAME_CHARACTERS."""
-    assert_none(
-        name
-        for name, field in FIELDS
-        if (isinstance(field.dataType, T.ArrayType) and "max_items" not in field.metadata)
-        or (isinstance(field.dataType, T.IntegerType) and "maximum" not in field.metadata)
-    )
-
-
-def test_a_list_holds_no_nulls() -> None:
-    assert_none(
-        name for name, field in FIELDS if isinstance(field.dataType, T.ArrayType) and field.dataType.containsNull
-    )
-
-
-def test_times_and_durations_name_their_unit() -> None:
-    assert_none(
-        f"{name}: {field.metadata['unit']}"
-        for name, field in FIELDS
-        if field.name.endswith("_ms") and not field.metadata["unit"].startswith("ms")
-    )
+def test_a_field_has_a_comment_a_unit_the_meaning_of_null_and_bounds_of_its_type() -> None:
+    assert_none(f"{name}: {fault}" for name, field in FIELDS for fault in faults_of(field))
 
 
 def test_every_event_has_a_cluster_a_time_and_required_key_fields() -> None:

@@ -40,9 +40,5 @@ def test_times_are_timestamps_and_durations_are_longs() -> None:
     )
 
 
-def test_tables_are_found_by_their_own_names() -> None:
-    assert all(name == table.name for name, table in TABLES.items())
-
-
 def test_any_delta_reader_can_open_the_tables() -> None:
     assert (PROPERTIES["delta.minReaderVersion"], PROPERTIES["delta.minWriterVersion"]) == ("1", "2")
