@@ -19,17 +19,15 @@ from rich.table import Table
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import scratch_kafka
-from streaming.kafka_io.topics import create_topics
 from streaming.spark.session import start_spark
 from tests.chaos.deliveries import deliveries
 from tests.chaos.full_disk import CannotMountError, full_disk
+from tests.chaos.history import COLUMNS, Outcome
 from tests.chaos.kill_points import QUERY_POINTS, RELAY_POINTS
-from tests.chaos.kills import killed_at
-from tests.chaos.modelled_log import modelled_log, publish_all
+from tests.chaos.kills import killed_at, kills_under_load
+from tests.chaos.modelled_log import modelled_log
 from tests.chaos.outage import kafka_away
-from tests.chaos.outcome import COLUMNS, Outcome
 from tests.chaos.place import Place
-from tests.chaos.under_load import kills_under_load
 
 PARTS = ("points", "random", "sigkill", "full_disk", "deliveries", "kafka_away")
 WARM_PARTS = ("points", "random")
@@ -77,11 +75,8 @@ def _play(part: str, place: Place, options: argparse.Namespace) -> Iterator[Outc
     if part == "kafka_away":
         yield kafka_away(place, options.away, options.seed, say)
         return
-    settings = place.settings("reference")
-    create_topics(settings.kafka)
-    publish_all(settings, modelled_log(LOG_SECONDS, options.seed))
     say(f"{part}: the reference, a run without faults")
-    reference = place.drain("reference")
+    reference = place.reference(modelled_log(LOG_SECONDS, options.seed))
     if part == "points":
         for point in QUERY_POINTS:
             yield killed_at(place, point, PASSES, reference, say)

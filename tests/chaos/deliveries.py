@@ -1,34 +1,32 @@
 """The relay killed around its calls: nothing is left unreported, and only a call in flight is made twice.
 
-No JVM and no Kafka: the alerts of a modelled log are put into Delta, and `balancewatch relay --once` tells a webhook.
+No JVM and no Kafka: the alerts of a modelled log are put into Delta, and `balancewatch relay --once` calls a webhook.
 """
 
 import contextlib
 import itertools
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.chaos.history import Comparison
+from tests.chaos.history import Comparison, Outcome
 from tests.chaos.kills import Say
 from tests.chaos.modelled_log import modelled_log
-from tests.chaos.outcome import Outcome
 from tests.chaos.place import ChaosError
 from tests.chaos.victim import Victim
 from tests.engine import Stream
+from tests.relay.fakes import FakeServer
 
-TELL = ("relay", "--once")
+RELAY = ("relay", "--once")
 
 LOG_SECONDS = 300
-"""A longer log has fewer alerts that still fire at its end, and only those are told."""
+"""A longer log has fewer alerts that still fire at its end, and only those are reported."""
 
 CONFIG = """\
 [[oncall.receivers]]
@@ -47,53 +45,21 @@ receivers = ["hook"]
 """
 
 
-class Hook:
-    """A webhook that answers 200 and keeps the key of each request, in order."""
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-        keys = self.keys
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # http.server's name
-                self.rfile.read(int(self.headers["Content-Length"]))
-                keys.append(self.headers["Idempotency-Key"])
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:  # http.server's name
-                """Nothing on stderr."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @contextlib.contextmanager
-def _relay(folder: Path, sites: int, seed: int) -> Iterator[tuple[Settings, Hook, dict[str, str]]]:
-    """A warehouse with the alerts of some sites, a hook, and the environment that sends the first to the second."""
+def _relay(folder: Path, sites: int, seed: int) -> Iterator[tuple[Settings, FakeServer, dict[str, str]]]:
+    """A warehouse with the alerts of some sites, a webhook, and the environment that sends the first to the second."""
     settings = Settings.load(paths={"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"})
     folder.mkdir(parents=True)
-    hook = Hook()
-    try:
+    with FakeServer() as hook:
         config = folder / "oncall.toml"
         config.write_text(CONFIG.format(url=hook.url))
         extra = {"BALANCEWATCH_CONFIG": str(config)}
-        first = Victim(settings, folder / "relay.log", TELL, extra=extra)  # what is over before it is left alone
+        first = Victim(settings, folder / "relay.log", RELAY, extra=extra)  # what is over before it is left alone
         if code := first.wait():
             raise ChaosError(f"the relay ended with {code}: {first.printed()[-600:]}")
         rows = {ALERTS.name: list(_alerts(sites, seed))}
         append_rows(DeltalakeWriter(settings.paths.warehouse), rows, "chaos", 0)
         yield settings, hook, extra
-    finally:
-        hook.close()
 
 
 def _alerts(sites: int, seed: int) -> Iterator[dict[str, Any]]:
@@ -110,19 +76,19 @@ def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: 
     began = time.monotonic()
     with _relay(folder / f"{point}_reference", sites, seed) as (settings, hook, extra):
         _describe(settings, folder, extra)
-        reference = list(hook.keys)
+        reference = _keys(hook)
     with _relay(folder / point, sites, seed) as (settings, hook, extra):
         for number, nth in enumerate(passes, 1):
-            victim = Victim(settings, folder / point / "relay.log", TELL, trap=(point, nth), extra=extra)
+            victim = Victim(settings, folder / point / "relay.log", RELAY, trap=(point, nth), extra=extra)
             if (code := victim.wait()) != -signal.SIGKILL:
                 raise ChaosError(f"pass {nth} of {point} was not met, the relay ended with {code}")
-            say(f"{point}: kill {number} of {len(passes)}, {len(hook.keys)} of {len(reference)} told")
+            say(f"{point}: kill {number} of {len(passes)}, {len(hook.received)} of {len(reference)} delivered")
         _describe(settings, folder, extra)
-        reported = list(hook.keys)
+        reported = _keys(hook)
     allowed = len(passes) if point == "after_post" else 0
     twice = Counter(reported) - Counter(set(reported))
     lost, extra_keys = Counter(reference) - Counter(reported), Counter(set(reported) - set(reference))
-    remark = "" if twice.total() <= allowed else f"{twice.total()} told twice, {allowed} were in flight"
+    remark = "" if twice.total() <= allowed else f"{twice.total()} delivered twice, {allowed} were in flight"
     if _order(reported) != _order(reference):
         remark = f"{remark} an incident's notices came in another order".strip()
     comparison = Comparison(len(reported), lost, extra_keys)
@@ -131,9 +97,14 @@ def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: 
 
 
 def _describe(settings: Settings, folder: Path, extra: dict[str, str]) -> None:
-    victim = Victim(settings, folder / "relay.log", TELL, extra=extra)
+    victim = Victim(settings, folder / "relay.log", RELAY, extra=extra)
     if code := victim.wait():
         raise ChaosError(f"the relay ended with {code}: {' '.join(victim.errors())}")
+
+
+def _keys(hook: FakeServer) -> list[str]:
+    """Of each request, in order."""
+    return [request.headers["idempotency-key"] for request in hook.received]
 
 
 def _order(keys: Sequence[str]) -> dict[str, list[str]]:

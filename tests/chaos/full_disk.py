@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from tests.chaos.history import History
+from tests.chaos.history import History, Outcome
 from tests.chaos.kills import Say
-from tests.chaos.outcome import Outcome
 from tests.chaos.place import Place
 
 DISK_BYTES = 64 << 20

@@ -1,4 +1,4 @@
-"""What a run has written, as multisets of rows, and how two runs differ."""
+"""What a run has written, as multisets of rows, how two runs differ, and a line of the harness's table."""
 
 import json
 from collections import Counter
@@ -28,7 +28,7 @@ def _rows(path: Path) -> Counter[str]:
 def newest_health(history: History) -> History:
     """The same with the newest `broker_health` row of each broker alone.
 
-    Those in between tell each batch's attempts as they come: two runs that cut a live log into other batches write
+    Those in between have each batch's attempts as they come: two runs that cut a live log into other batches write
     others, killed or not, and end in the same.
     """
     newest: dict[tuple[str, str], str] = {}
@@ -66,3 +66,40 @@ def compare(reference: History, history: History) -> Comparison:
         lost += Counter({f"{table} {row}": count for row, count in (rows - history[table]).items()})
         extra += Counter({f"{table} {row}": count for row, count in (history[table] - rows).items()})
     return Comparison(sum(rows.total() for rows in history.values()), lost, extra)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`kills` were done, `restarts` are the starts after the first. `remark` says what else is wrong.
+
+    `repeated` are deliveries made twice that were in flight at a kill, as they may.
+    """
+
+    name: str
+    kills: int
+    restarts: int
+    comparison: Comparison
+    seconds: float
+    remark: str = ""
+    repeated: int = 0
+
+    @property
+    def is_good(self) -> bool:
+        return self.comparison.is_equal and not self.remark
+
+    def cells(self) -> list[str]:
+        compared = self.comparison
+        return [
+            self.name,
+            str(self.kills),
+            str(self.restarts),
+            f"{compared.rows:,}",
+            "yes" if compared.is_equal else "NO",
+            str(compared.extra.total() + self.repeated),
+            str(compared.lost.total()),
+            f"{self.seconds:.0f}",
+            self.remark,
+        ]
+
+
+COLUMNS = ("scenario", "kills", "restarts", "rows", "equal", "twice", "lost", "seconds", "remark")

@@ -5,7 +5,7 @@ after_action    its state is committed, nothing is in Delta
 before_commit   the file of a table's rows is written, and no commit names it
 between_tables  some of its tables are in Delta
 after_tables    all its tables are in Delta, Spark has not written that the batch is done
-before_post     the relay is about to tell a receiver
+before_post     the relay is about to call a receiver
 after_post      the receiver has it, the relay has not written so
 """
 
@@ -28,7 +28,7 @@ POINTS = (*QUERY_POINTS, *RELAY_POINTS)
 _of_batch = threading.local()
 
 Passed = Callable[[str], None]
-"""Told of a point, in the thread that passes it; what it raises goes on from there."""
+"""Called with a point, in the thread that passes it; what it raises goes on from there."""
 
 
 class Trap:
@@ -50,7 +50,7 @@ class Trap:
 
 @contextlib.contextmanager
 def watched(passed: Passed) -> Iterator[None]:
-    """Tell `passed` of every point until this is left."""
+    """Call `passed` at every point until this is left."""
     around = functools.partial(_around, passed)
     with contextlib.ExitStack() as stack:
         for owner, name, wrapped in (

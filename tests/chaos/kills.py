@@ -1,19 +1,28 @@
-"""Lives that end by SIGKILL: at a named point of a batch, or at random while the service works."""
+"""Lives that end by SIGKILL: at a named point of a batch, or at random while the service works.
+
+Under load the log is still being written meanwhile: the reference reads the same Kafka afterwards.
+"""
 
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tests.chaos.history import History
+from tests.chaos.history import History, Outcome
 from tests.chaos.life import LIFE_SECONDS, Life
-from tests.chaos.outcome import Outcome
-from tests.chaos.place import DRAIN, STARTS, ChaosError, Place
+from tests.chaos.modelled_log import Source, modelled_log
+from tests.chaos.place import DRAIN, SERVE, STARTS, ChaosError, Place
 
 Say = Callable[[str], None]
 
 AT_START_SHARE = 0.2
 """Of the random kills, those that hit a service which is still starting."""
+
+SECONDS_A_LIFE = 240
+"""No life takes longer, so the log does not run out before the last kill."""
+
+SPEED = 3.0
 
 
 def at_points(place: Place, run: str, traps: Sequence[tuple[str, int]], say: Say) -> int:
@@ -78,3 +87,19 @@ def _wait_for_work(victim: Life, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while victim.is_alive() and not victim.has_written() and time.monotonic() < deadline:
         time.sleep(0.02)
+
+
+def kills_under_load(place: Place, name: str, count: int, seed: int, say: Say) -> Outcome:
+    """The log is played, three times as fast as life, until the last kill."""
+    began = time.monotonic()
+    source = Source(place.settings("under_load"))
+    log = modelled_log(int(count * SECONDS_A_LIFE * SPEED), seed)
+    player = threading.Thread(target=source.play, args=(log, SPEED), daemon=True)
+    player.start()
+    try:
+        kills = at_random(place, "under_load", count, random.Random(seed), say, SERVE)
+    finally:
+        source.stop.set()
+        player.join()
+        source.close()
+    return Outcome(name, kills, kills, place.compare_live("under_load"), time.monotonic() - began)

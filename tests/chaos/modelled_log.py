@@ -9,6 +9,7 @@ from typing import Any
 from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
 from streaming.kafka_io.publisher import Publisher
+from streaming.kafka_io.topics import create_topics
 from streaming.simulator import load_scenario, simulate
 from streaming.simulator.play import play
 
@@ -16,19 +17,16 @@ START_MS = 1_750_000_000_000
 SCENARIOS = ("twins", "lost_host", "frozen_client", "slow_broker", "demo")
 BAD_EVERY = 97
 
+_KEYS = ("consumer_group", "broker_name")
+"""What the two topics of the bad messages are keyed by."""
+
 Event = tuple[str, dict[str, Any]]
-Log = list[Event]
 
 
-def modelled_events(seconds: int, seed: int, scenarios: Sequence[str] = SCENARIOS) -> Iterator[Event]:
+def modelled_log(seconds: int, seed: int, scenarios: Sequence[str] = SCENARIOS) -> Iterator[Event]:
     """Each scenario as a cluster of its own name, by event time; a clock event stays behind what it covers."""
     logs = [_renamed(name, seed + number, seconds) for number, name in enumerate(scenarios)]
     return heapq.merge(*logs, key=lambda event: event[1]["event_time_ms"])
-
-
-def modelled_log(seconds: int, seed: int, scenarios: Sequence[str] = SCENARIOS) -> Log:
-    """The same, whole."""
-    return list(modelled_events(seconds, seed, scenarios))
 
 
 def _renamed(name: str, seed: int, seconds: int) -> Iterator[Event]:
@@ -40,6 +38,8 @@ class Source:
     """Publishes a log, with a bad message now and then. `held` keeps it back for as long as Kafka is away."""
 
     def __init__(self, settings: Settings) -> None:
+        """Create the topics."""
+        create_topics(settings.kafka)
         self.stop = threading.Event()
         self._gate = threading.Lock()
         self._publisher = Publisher(settings.kafka)
@@ -69,14 +69,3 @@ class Source:
 
     def close(self) -> None:
         self._publisher.close()
-
-
-_KEYS = ("consumer_group", "broker_name")
-"""What the two topics are keyed by."""
-
-
-def publish_all(settings: Settings, log: Log) -> None:
-    """As fast as it goes."""
-    source = Source(settings)
-    source.play(log, None)
-    source.close()

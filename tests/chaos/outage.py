@@ -7,12 +7,10 @@ import time
 from collections.abc import Callable
 
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.kafka_io.topics import create_topics
-from tests.chaos.history import compare, newest_health
+from tests.chaos.history import Outcome
 from tests.chaos.kills import Say
 from tests.chaos.life import LIFE_SECONDS
 from tests.chaos.modelled_log import Source, modelled_log
-from tests.chaos.outcome import Outcome
 from tests.chaos.place import SERVE, ChaosError, Place
 from tests.chaos.victim import Victim
 from tests.freezing import freeze
@@ -71,9 +69,7 @@ def kafka_away(place: Place, seconds: float, seed: int, say: Say) -> Outcome:
     """Two outages of `seconds` each under load. Afterwards `place.kafka` is another process on the same port."""
     began = time.monotonic()
     run = "kafka_away"
-    settings = place.settings(run)
-    create_topics(settings.kafka)
-    source = Source(settings)
+    source = Source(place.settings(run))
     log = modelled_log(int((3 * WORK_SECONDS + 60) * SPEED), seed, SCENARIOS)
     player = threading.Thread(target=source.play, args=(log, SPEED), daemon=True)
     outage = Outage(place, run, say)
@@ -95,9 +91,7 @@ def kafka_away(place: Place, seconds: float, seed: int, say: Say) -> Outcome:
     finally:
         source.stop.set()
         source.close()
-    history = place.drain(run)
-    reference = place.drain(f"{run}_reference")
-    comparison = compare(newest_health(reference), newest_health(history))
+    comparison = place.compare_live(run)
     return Outcome("Kafka away twice", 0, outage.restarts, comparison, time.monotonic() - began, outage.remark)
 
 

@@ -1,5 +1,6 @@
 """Where a scenario runs: a Kafka that holds the log, a folder for each run, and the history of an uninterrupted one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from tests.chaos.history import Comparison, History, compare, read_history
+from tests.chaos.history import Comparison, History, compare, newest_health, read_history
 from tests.chaos.life import Life
+from tests.chaos.modelled_log import Event, Source
 from tests.chaos.victim import Victim
 from tests.chaos.warm_life import WarmLife
 
@@ -65,6 +67,18 @@ class Place:
             if code == 0:
                 return read_history(self.settings(run).paths.warehouse)
         raise ChaosError(f"{run} ended with {code}: {' '.join(victim.errors()) or victim.printed()[-600:]}")
+
+    def reference(self, log: Iterable[Event]) -> History:
+        """Put the log into Kafka, as fast as it goes; what a run without faults makes of it."""
+        source = Source(self.settings("reference"))
+        source.play(log, None)
+        source.close()
+        return self.drain("reference")
+
+    def compare_live(self, run: str) -> Comparison:
+        """Drain what is left of a run whose log was written meanwhile; the reference reads the same Kafka now."""
+        history = self.drain(run)
+        return compare(newest_health(self.drain(f"{run}_reference")), newest_health(history))
 
     def finish(self, run: str, reference: History) -> Comparison:
         """Drain what is left of the run and hold it against the reference."""

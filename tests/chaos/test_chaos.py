@@ -7,12 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.kafka_io.topics import create_topics
 from tests.chaos.deliveries import deliveries
 from tests.chaos.full_disk import CannotMountError, full_disk
 from tests.chaos.kill_points import QUERY_POINTS, RELAY_POINTS
 from tests.chaos.kills import at_points, at_random
-from tests.chaos.modelled_log import modelled_log, publish_all
+from tests.chaos.modelled_log import modelled_log
 from tests.chaos.place import Place
 
 LOG_SECONDS = 300
@@ -27,14 +26,11 @@ def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
 ) -> None:
     """With part of a batch in Delta, with none of it, with all of it and not yet marked as done, and at random.
 
-    Every row of every table is the same, once: no incident is lost, none is told twice, no pending time is counted
+    Every row of every table is the same, once: no incident is lost, none is reported twice, no pending time is counted
     while nobody looked.
     """
     place = Place(empty_kafka, tmp_path, warm_spark)
-    settings = place.settings("reference")
-    create_topics(settings.kafka)
-    publish_all(settings, modelled_log(LOG_SECONDS, 1, SCENARIOS))
-    reference = place.drain("reference")
+    reference = place.reference(modelled_log(LOG_SECONDS, 1, SCENARIOS))
     assert {"alerts", "assignments", "memberships", "fault_items", "quarantine"} <= {
         table for table, rows in reference.items() if rows
     }
@@ -50,10 +46,7 @@ def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(
     empty_kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path: Path
 ) -> None:
     place = Place(empty_kafka, tmp_path, warm_spark)
-    settings = place.settings("reference")
-    create_topics(settings.kafka)
-    publish_all(settings, modelled_log(LOG_SECONDS, 2, SCENARIOS[:1]))
-    reference = place.drain("reference")
+    reference = place.reference(modelled_log(LOG_SECONDS, 2, SCENARIOS[:1]))
     try:
         filled = full_disk(place, "warehouse", reference, print)
     except CannotMountError as error:
@@ -64,6 +57,6 @@ def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(
 @pytest.mark.real
 @pytest.mark.parametrize("point", RELAY_POINTS)
 def test_a_relay_killed_around_a_call_leaves_nothing_unreported(tmp_path: Path, point: str) -> None:
-    """Only the call that was in flight may be made twice, and each incident is told in its order."""
+    """Only the call that was in flight may be made twice, and each incident's calls keep their order."""
     reported = deliveries(tmp_path, point, (1, 2), 1, print)
     assert reported.is_good, f"{reported.remark}\n{reported.comparison.describe()}"

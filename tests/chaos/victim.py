@@ -108,7 +108,7 @@ class Victim:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The settings that differ from the defaults, as the environment tells them."""
+    """The settings that differ from the defaults, as environment variables."""
     return os.environ | {
         "BALANCEWATCH_METRICS__PORT": "0",
         "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
