@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 from streaming.kafka_io.embedded_kafka import free_port
+from tests.freezing import end
 from tests.rocketmq_server import wait_for
 
 BINARY = "prometheus-alertmanager"
@@ -113,12 +114,7 @@ class Alertmanager:
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL. Safe to call twice."""
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, STOP_SECONDS)
 
 
 @contextlib.contextmanager

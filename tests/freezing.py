@@ -1,7 +1,8 @@
-"""A child process that is stopped, not only told to stop."""
+"""A child process that is stopped, or has ended, when the call returns."""
 
 import os
 import signal
+import subprocess
 import time
 
 STOP_SECONDS = 60.0
@@ -20,3 +21,13 @@ def freeze(pid: int) -> None:
         if time.monotonic() > until:
             raise TimeoutError(f"process {pid} runs {STOP_SECONDS:.0f} s after SIGSTOP")
         time.sleep(POLL_SECONDS)
+
+
+def end(process: "subprocess.Popen[bytes]", seconds: float, number: signal.Signals = signal.SIGTERM) -> None:
+    """Ask a child to end, and kill it after `seconds`."""
+    process.send_signal(number)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -16,14 +16,11 @@ from pathlib import Path
 import pytest
 
 from conf.settings import Settings
-from tests import rocketmq_broker
-from tests.rocketmq_broker import broker_lines, start_broker, start_name_server
 from tests.rocketmq_clocks import Clocks
 from tests.rocketmq_consumer import Consumer
 from tests.rocketmq_operator import Operator
-from tests.rocketmq_server import Server, broker_port, wait_for
+from tests.rocketmq_server import Server, broker_lines, broker_port, start_broker, start_name_server, wait_for
 
-CLUSTER = rocketmq_broker.CLUSTER
 SCALED = Clocks(4)
 
 

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+from tests.freezing import end
+
 BUCKET = "tables"
 START_SECONDS = 120.0
 
@@ -28,12 +30,7 @@ def s3_server(log: Path) -> Iterator[str]:
         there.close()
         yield address
     finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(10)
+        end(process, 10)
 
 
 def environment_of(address: str) -> dict[str, str]:

@@ -4,7 +4,6 @@ Nothing of ours is on the path of any of them.
 """
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+
+from streaming.kafka_io.embedded_kafka import free_port
+from tests.freezing import end
 
 _HOME = Path(pyspark.__file__).parent
 _PACKAGE = "org.apache.spark.deploy"
@@ -43,11 +45,11 @@ class Cluster:
 @contextmanager
 def spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     """Each worker has one core, so that it has one executor. Logs and their files are under `folder`."""
-    address = f"spark://127.0.0.1:{_free_port()}"
-    port = address.rpartition(":")[2]
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
     started = []
     try:
-        started.append(_start(folder / "master.log", "master.Master", "--host", "127.0.0.1", "--port", port))
+        started.append(_start(folder / "master.log", "master.Master", "--host", "127.0.0.1", "--port", str(port)))
         _wait_for(folder / "master.log", "New state: ALIVE", started[-1])
         work = tuple(folder / f"work{number}" for number in range(workers))
         for number, scratch in enumerate(work):
@@ -57,12 +59,7 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         yield Cluster(address, work, tuple(process.pid for process in started[1:]))
     finally:
         for process in reversed(started):
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(30)
+            end(process, 30)
 
 
 def _start(log: Path, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -93,10 +90,3 @@ def _wait_for(log: Path, text: str, process: "subprocess.Popen[bytes]") -> None:
         assert process.poll() is None, f"ended by itself, see {log}"
         assert time.monotonic() < deadline, f"{text!r} is not in {log} after {WAIT_SECONDS} s"
         time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

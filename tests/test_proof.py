@@ -20,6 +20,7 @@ from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.store.alerts import Filter, WarehouseError, read_alerts
 from tests.conftest import settings_for
+from tests.freezing import end
 from tests.rocketmq import SCALED, RocketMQ
 from tests.rocketmq_clocks import Clocks
 from tests.rocketmq_server import wait_for
@@ -54,14 +55,8 @@ def balancewatch(settings: Settings, log: Path, *arguments: str) -> Iterator[Cal
         yield check
         check()
     finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            code = process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-    assert code == 0, log.read_text()[-2000:]
+        end(process, STOP_SECONDS, signal.SIGINT)
+    assert process.returncode == 0, log.read_text()[-2000:]
 
 
 @pytest.fixture(

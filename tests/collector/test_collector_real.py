@@ -19,10 +19,10 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
 from tests.offenders import assert_none
-from tests.rocketmq import CLUSTER, RocketMQ
+from tests.rocketmq import RocketMQ
 from tests.rocketmq_clocks import Clocks
 from tests.rocketmq_consumer import Consumer
-from tests.rocketmq_server import wait_for
+from tests.rocketmq_server import CLUSTER, wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 

@@ -13,7 +13,7 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import LIVELY, Collected
-from tests.field.clock_skew import build_agent, skew_options
+from tests.field.class_paths import build_agent, skew_options
 from tests.field.links import EVERY, Links
 from tests.offenders import assert_none
 from tests.rocketmq import RocketMQ

@@ -27,8 +27,8 @@ from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import consumer_at_the_end
 from tests.freezing import freeze
 from tests.offenders import assert_none
-from tests.rocketmq import CLUSTER, RocketMQ
-from tests.rocketmq_server import wait_for
+from tests.rocketmq import RocketMQ
+from tests.rocketmq_server import CLUSTER, wait_for
 from tests.rules import default_rules
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.rounds import Rounds, Tick

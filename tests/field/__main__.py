@@ -24,11 +24,10 @@ from types import FrameType
 from typing import Any
 
 from conf.settings import Settings
-from tests.field.plan import Wanted, batches_of, seconds_of
 from tests.field.played import Played
 from tests.field.report import markdown_of, short_of
 from tests.field.scenario import ScenarioError, load_scenario, scenario_names
-from tests.field.session import Failure, play_batch
+from tests.field.session import Failure, Wanted, batches_of, play_batch, seconds_of
 from tests.field.stage import field_stage
 from tests.field.stored import judge_plays, judge_stored, keep_alerts, stored_plays
 from tests.field.stored_events import EVENTS_FILE, keep_events, read_events, replayed_rows

@@ -1,18 +1,26 @@
-"""The class path of a client: a release's jars, and our sources compiled against them, once a run."""
+"""The class path of a client: a release's jars and the sources of java/ compiled against them, once a run.
+
+java/clock/SkewedClock.java is an agent that gives RocketMQ in a JVM another wall clock.
+"""
 
 import os
+import subprocess
 import threading
+import zipfile
 from pathlib import Path
 
-from streaming.spark.jars import class_path
+from streaming.spark.jars import class_path, java
 from tests.agent.hooked import HOOK, hook_class_path
-from tests.field.clock_skew import build_agent
 from tests.java_sources import compile_sources
 from tests.oracle import RELEASES
 
 SOURCES = Path(__file__).with_name("java")
+CLOCK = SOURCES / "clock" / "SkewedClock.java"
 GRPC = "grpc-client"
 """The Ivy configuration of rocketmq-client-java."""
+
+EXPORTS = "--add-exports=java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED"
+COMPILE_SECONDS = 120.0
 
 
 class ClassPaths:
@@ -54,3 +62,23 @@ def sources_of(name: str) -> list[Path]:
     others = "Remoting" if name == GRPC else "Grpc"
     sources = [path for path in sorted(SOURCES.glob("*.java")) if not path.name.startswith(others)]
     return sources if name == GRPC else [*sources, HOOK]
+
+
+def build_agent(folder: Path) -> Path:
+    """Build the agent's jar in `folder`."""
+    classes = folder / "clock"
+    classes.mkdir(parents=True)
+    compiler = str(Path(java()).resolve().with_name("javac"))
+    options = ["-J-XX:TieredStopAtLevel=1", EXPORTS, "-encoding", "UTF-8", "-d", str(classes)]
+    subprocess.run([compiler, *options, str(CLOCK)], check=True, timeout=COMPILE_SECONDS)
+    jar = folder / "skewed-clock.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nPremain-Class: SkewedClock\n\n")
+        for path in sorted(classes.glob("*.class")):
+            archive.write(path, path.name)
+    return jar
+
+
+def skew_options(agent: Path, seconds: float) -> list[str]:
+    """Return the options of a JVM whose RocketMQ is `seconds` ahead."""
+    return [EXPORTS, f"-javaagent:{agent}={round(seconds * 1000)}"]

@@ -4,7 +4,6 @@ import json
 import threading
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 
 from tests.field.class_paths import ClassPaths
 from tests.field.client_process import ClientProcess
@@ -96,25 +95,13 @@ class FieldClient:
         self.process.thaw()
 
     def kill(self) -> None:
-        """SIGKILL its JVM."""
+        """SIGKILL its JVM, frozen or not. Safe to call twice."""
         self.process.kill()
 
     def stop(self) -> None:
         """A clean shutdown: UNREGISTER_CLIENT to every broker. Its JVM ends when nobody else lives in it."""
         self.process.ask(self.name, "stop", COMMAND_SECONDS)
         self.process.end_if_empty()
-
-    def close(self) -> None:
-        """End its JVM, frozen or not, without a word to brokers. Safe to call twice."""
-        self.process.kill()
-
-    def __enter__(self) -> "FieldClient":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class FieldClients:
@@ -152,4 +139,4 @@ class FieldClients:
     def close(self) -> None:
         """End every JVM."""
         for client in self.clients.values():
-            client.close()
+            client.kill()

@@ -11,9 +11,8 @@ from typing import IO
 
 from streaming.collector.rocketmq_jvm import OPENED_PACKAGES
 from streaming.spark.jars import java
-from tests.field.class_paths import ClassPaths
+from tests.field.class_paths import ClassPaths, skew_options
 from tests.field.client_spec import ClientSpec
-from tests.field.clock_skew import skew_options
 from tests.freezing import freeze
 from tests.rocketmq_clocks import Clocks
 

@@ -1,18 +1,16 @@
-"""A whole RocketMQ cluster: two NameServers, two masters, a slave that replicates one of them, and a 5.x proxy."""
+"""A RocketMQ cluster: two NameServers, two masters, a slave that replicates one of them, and a 5.x proxy."""
 
+import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.kafka_io.embedded_kafka import free_port
-from tests.field.broker import Broker
-from tests.field.proxy import start_proxy
-from tests.rocketmq_broker import start_name_server
 from tests.rocketmq_clocks import Clocks
 from tests.rocketmq_operator import READ_WRITE, Operator
-from tests.rocketmq_server import Server, wait_for
+from tests.rocketmq_server import CLUSTER, Server, broker_lines, broker_port, start_broker, start_name_server, wait_for
 
 MASTERS = ("broker-a", "broker-b")
 SLAVE = "broker-a-slave"
@@ -21,6 +19,62 @@ SERVED = {"broker-a": {0, 1}, "broker-b": {0}}
 
 SLAVE_READ = {"slaveReadEnable": "true"}
 """Without it a slave refuses every pull, whether its master lives or not."""
+
+
+class Broker:
+    """A master or slave on one port all its life; a restart keeps its data.
+
+    `name` is the field's ("broker-a-slave"), `broker_name` is RocketMQ's, which master and slave share.
+    """
+
+    def __init__(
+        self, jars: Path, folder: Path, name: str, broker_name: str, broker_id: int, settings: Mapping[str, object]
+    ) -> None:
+        self.name, self.broker_name, self.broker_id = name, broker_name, broker_id
+        self.port = broker_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self._jars, self._folder, self._settings = jars, folder, settings
+        self._server: Server | None = None
+
+    @property
+    def server(self) -> Server:
+        assert self._server, f"{self.name} was not started"
+        return self._server
+
+    def is_alive(self) -> bool:
+        return self._server is not None and self._server.is_alive()
+
+    def start(self, name_server: str) -> None:
+        """Start its process, unless it runs; return before it listens and is registered."""
+        if self.is_alive():
+            return
+        store = self._folder / "store" / self.name
+        lines = broker_lines(self.broker_name, self.port, name_server, store, self.broker_id)
+        folder = self._folder / f"{self.name}-{time.monotonic_ns()}"
+        self._server = start_broker(self._jars, folder, {**lines, **self._settings})
+
+
+PROXY = "org.apache.rocketmq.proxy.ProxyStartup"
+
+
+def start_proxy(jars: Path, folder: Path, port: int, remoting_port: int, name_server: str) -> Server:
+    """Start the 5.x proxy in cluster mode, gRPC on `port`. It names the port of the client's link."""
+    config = folder.with_suffix(".json")
+    config.write_text(
+        json.dumps(
+            {
+                "rocketMQClusterName": CLUSTER,
+                "namesrvAddr": name_server,
+                "proxyMode": "CLUSTER",
+                "grpcServerPort": port,
+                "remotingListenPort": remoting_port,
+                "useEndpointPortFromRequest": True,
+                "localServeAddr": "127.0.0.1",
+                "grpcThreadPoolNums": 8,
+            }
+        )
+    )
+    return Server(jars, folder, port, [PROXY, "-pc", str(config)], "256m", jar_set="proxy")
 
 
 class FieldCluster:
@@ -45,7 +99,7 @@ class FieldCluster:
 
     @property
     def operator(self) -> Operator:
-        """The admin client of all of it; it names brokers by address."""
+        """The admin client of the cluster; it names brokers by address."""
         assert self._operator
         return self._operator
 
@@ -135,25 +189,6 @@ class FieldCluster:
         broker.server.wait()
         wait_for(f"{name} is registered", lambda: self._is_registered(broker))
 
-    def stop_broker(self, name: str) -> None:
-        """A clean shutdown: it unregisters at the NameServers first."""
-        self.brokers[name].server.stop()
-
-    def kill_broker(self, name: str) -> None:
-        """SIGKILL."""
-        self.brokers[name].server.kill()
-
-    def freeze_broker(self, name: str) -> None:
-        """SIGSTOP: NameServers keep it in every route for 120 s."""
-        self.brokers[name].server.freeze()
-
-    def slow_broker(self, name: str, stopped_ms: int, running_ms: int) -> None:
-        """SIGSTOP in slices, until `thaw_broker`."""
-        self.brokers[name].server.slow(stopped_ms, running_ms)
-
-    def thaw_broker(self, name: str) -> None:
-        self.brokers[name].server.thaw()
-
     def start_name_server(self, number: int) -> None:
         """Return when every broker that runs is registered there."""
         was = self.name_servers[number]
@@ -164,16 +199,8 @@ class FieldCluster:
         running = [broker for broker in self.brokers.values() if broker.is_alive()]
         wait_for("every broker is registered", lambda: all(self._is_registered(broker) for broker in running))
 
-    def stop_name_server(self, number: int) -> None:
-        """A clean shutdown."""
-        self.name_servers[number].stop()
-
-    def kill_name_server(self, number: int) -> None:
-        """SIGKILL."""
-        self.name_servers[number].kill()
-
     def stop(self) -> None:
-        """End every process that was started here; the data is thrown away, so nobody is asked to save it."""
+        """Kill every process that was started here; their data is not needed."""
         if self._operator:
             self._operator.close()
         brokers = [broker.server for broker in self.brokers.values() if broker.is_alive()]

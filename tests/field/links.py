@@ -8,7 +8,9 @@ the link's here, and as in the field each connection has another.
 import asyncio
 import contextlib
 import functools
+import re
 import socket
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -17,7 +19,6 @@ from typing import TypeVar
 
 from streaming.kafka_io.embedded_kafka import free_port
 from tests.field.link import HEALTHY, Condition, Filter, Link
-from tests.field.route_rewriting import RouteRewriter
 from tests.rocketmq_server import broker_port
 
 EVERY = "*"
@@ -167,3 +168,42 @@ def _listeners(port: int, *, has_vip: bool) -> tuple[list[tuple[socket.socket, i
                 continue
             held.pop_all()
             return bound, ours
+
+
+_ADDRESS = re.compile(rb"\b127\.0\.0\.1:(\d{2,5})\b")
+_HEADER_LENGTH = 0xFFFFFF
+"""The highest byte beside it says how the header is serialized."""
+
+
+class RouteRewriter:
+    """A filter of a NameServer's remoting frames, in which each server's address becomes that of the client's link.
+
+    One per connection. `port_of` maps each port of the loopback that a body names; it returns the same port if there is
+    no link. All answers are rewritten: GET_ROUTEINFO_BY_TOPIC and GET_BROKER_CLUSTER_INFO carry addresses, and a later
+    release may have more.
+    """
+
+    def __init__(self, port_of: Callable[[int], int]) -> None:
+        self._port_of = port_of
+        self._rest = b""
+
+    def feed(self, received: bytes) -> bytes:
+        """Return the complete frames, rewritten; an incomplete one waits for the next call."""
+        self._rest += received
+        frames: list[bytes] = []
+        while len(self._rest) >= 4:
+            (length,) = struct.unpack_from(">i", self._rest)
+            if len(self._rest) < 4 + length:
+                break
+            frame, self._rest = self._rest[4 : 4 + length], self._rest[4 + length :]
+            frames.append(self._rewritten(frame))
+        return b"".join(frames)
+
+    def _rewritten(self, frame: bytes) -> bytes:
+        (header,) = struct.unpack_from(">i", frame)
+        start = 4 + (header & _HEADER_LENGTH)
+        body = _ADDRESS.sub(self._address, frame[start:])
+        return struct.pack(">i", start + len(body)) + frame[:start] + body
+
+    def _address(self, found: re.Match[bytes]) -> bytes:
+        return b"127.0.0.1:%d" % self._port_of(int(found[1]))

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.freezing import end
+
 STOP_SECONDS = 60.0
 
 
@@ -71,9 +73,4 @@ class ServiceProcess:
             self._is_wanted = False
             if self._process is None or self._process.poll() is not None:
                 return
-            self._process.send_signal(number)
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            end(self._process, STOP_SECONDS, number)

@@ -16,7 +16,7 @@ from tests.field.class_paths import ClassPaths
 from tests.field.client import FieldClient, FieldClients
 from tests.field.client_process import ClientError
 from tests.field.client_spec import ClientSpec
-from tests.field.proxy import start_proxy
+from tests.field.cluster import start_proxy
 from tests.oracle import EACH_RELEASE
 from tests.rocketmq import RocketMQ
 from tests.rocketmq_server import Server, wait_for

@@ -16,6 +16,7 @@ from tests.field.client_spec import RELEASES, ClientSpec, Kind
 from tests.field.cluster import FieldCluster
 from tests.field.links import Links
 from tests.field.queue_locks import take_locks
+from tests.field.test_client import last_line
 from tests.remoting import GET_CONSUMER_LIST_BY_GROUP, Channel
 from tests.rocketmq_clocks import Clocks
 from tests.rocketmq_server import wait_for
@@ -90,12 +91,6 @@ def field(cluster: FieldCluster, links: Links, class_paths: ClassPaths, tmp_path
         yield Field(cluster, links, clients)
 
 
-def last_line(client: FieldClient) -> dict[str, Any]:
-    lines = client.truth_log.read_text().splitlines(keepends=True) if client.truth_log.exists() else []
-    whole = [line for line in lines if line.endswith("\n")]
-    return dict(json.loads(whole[-1])) if whole else {"t": 0, "queues": [], "heartbeats": []}
-
-
 def wait_until(what: str, is_so: Callable[[], object]) -> None:
     wait_for(what, lambda: bool(is_so()), 150, 0.3)
 
@@ -154,7 +149,7 @@ def test_a_slave_serves_what_its_master_had(field: Field) -> None:
     wait_until("more is sent", lambda: last_line(producer)["sent"] > sent + 500)
     producer.stop()
     wait_until("the slave has it all", field.cluster.is_replicated)
-    field.cluster.kill_broker("broker-a")
+    field.cluster.brokers["broker-a"].server.kill()
     try:
         before = field.consumed(consumer, "broker-a")
         consumer.command("resume")
@@ -166,7 +161,7 @@ def test_a_slave_serves_what_its_master_had(field: Field) -> None:
 
 def test_one_name_server_is_enough_and_the_other_comes_back_whole(field: Field) -> None:
     for number in (0, 1):
-        field.cluster.stop_name_server(number)
+        field.cluster.name_servers[number].stop()
         try:
             field.cluster.create_topic(f"{field.topic}-{number}")
             field.start(f"p-{number}", "producer", group="pg")
@@ -175,13 +170,13 @@ def test_one_name_server_is_enough_and_the_other_comes_back_whole(field: Field) 
 
 
 def test_a_frozen_broker_stays_in_the_route(field: Field) -> None:
-    field.cluster.freeze_broker("broker-b")
+    field.cluster.brokers["broker-b"].server.freeze()
     try:
         assert field.cluster.operator.brokers_of(field.topic) == {"broker-a", "broker-b"}
         with pytest.raises(TimeoutError):
             field.listed("broker-b")
     finally:
-        field.cluster.thaw_broker("broker-b")
+        field.cluster.brokers["broker-b"].server.thaw()
     wait_until("it answers again", lambda: field.listed("broker-b") == [])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.field.facts import ROUNDS_MS, facts_of
-from tests.field.judge import judge
+from tests.field.judge import Verdict, judge
 from tests.field.played import Done, Played, read_played
 from tests.field.spans import Span
 from tests.field.test_truth import Logs, at
@@ -52,11 +52,15 @@ def alert(kind: str, cause: str, state: str, second: float, **changes: Any) -> d
     }
 
 
+def judged(logs: Logs, *rows: dict[str, Any], played: Played = PLAYED) -> Verdict:
+    return judge([(played, logs.read(330))], rows)
+
+
 TOLD = [alert(*KEY, "FIRING", 140), alert(*KEY, "RESOLVED", 230)]
 
 
 def test_a_starved_queue_told_with_its_cause_is_right_and_dated_from_the_logs(logs: Logs) -> None:
-    verdict = judge([(PLAYED, logs.read(330))], TOLD)
+    verdict = judged(logs, *TOLD)
     tally = verdict.tallies[KEY]
     assert (tally.required, tally.reported, tally.claims, tally.right) == (1, 1, 1, 1)
     assert tally.delays_ms == [(76_000, BOUNDS_MS["frozen_client"])]
@@ -64,7 +68,7 @@ def test_a_starved_queue_told_with_its_cause_is_right_and_dated_from_the_logs(lo
 
 
 def test_what_is_not_told_is_missed(logs: Logs) -> None:
-    verdict = judge([(PLAYED, logs.read(330))], [])
+    verdict = judged(logs)
     assert len(verdict.tallies[KEY].missed) == 1
     assert not verdict.is_right
 
@@ -73,50 +77,50 @@ def test_what_is_not_told_is_missed(logs: Logs) -> None:
     "changes", [{"queues": ["broker-b:0"]}, {"cause": "pull_stopped"}, {"kind": "split_view", "cause": "split_view"}]
 )
 def test_another_queue_cause_or_kind_is_wrong(logs: Logs, changes: dict[str, Any]) -> None:
-    verdict = judge([(PLAYED, logs.read(330))], [*TOLD, {**TOLD[0], "incident_id": "other", **changes}])
+    verdict = judged(logs, *TOLD, {**TOLD[0], "incident_id": "other", **changes})
     assert sum(len(tally.wrong) for tally in verdict.tallies.values()) == 1
 
 
 def test_an_alert_that_stays_open_when_its_queue_is_consumed_again_never_ended(logs: Logs) -> None:
     """The queue is consumed from 200 s on; 95 s and two rounds later the alert must be over."""
-    tally = judge([(PLAYED, logs.read(330))], TOLD[:1]).tallies[KEY]
+    tally = judged(logs, *TOLD[:1]).tallies[KEY]
     assert (tally.in_time, tally.ended, tally.resolved, tally.endless) == (1, 1, 0, 1)
-    late = judge([(PLAYED, logs.read(330))], [TOLD[0], alert(*KEY, "RESOLVED", 316)]).tallies[KEY]
+    late = judged(logs, TOLD[0], alert(*KEY, "RESOLVED", 316)).tallies[KEY]
     assert (late.late, late.right) == (1, 0)
 
 
 def test_an_alert_before_the_fault_is_too_early_and_one_after_the_deadline_too_late(logs: Logs) -> None:
-    early = judge([(PLAYED, logs.read(330))], [{**TOLD[0], "changed_at": at(60)}, TOLD[1]]).tallies[KEY]
+    early = judged(logs, {**TOLD[0], "changed_at": at(60)}, TOLD[1]).tallies[KEY]
     assert (early.early, early.in_time) == (1, 0)
-    late = judge([(PLAYED, logs.read(330))], [{**TOLD[0], "changed_at": at(175)}, TOLD[1]]).tallies[KEY]
+    late = judged(logs, {**TOLD[0], "changed_at": at(175)}, TOLD[1]).tallies[KEY]
     assert (late.right, late.in_time) == (1, 0)
 
 
 def test_a_stalled_queue_is_right_only_while_its_queue_starves(logs: Logs) -> None:
     stalled = alert("stalled_queue", "pull_stopped", "FIRING", 120)
     over = alert("stalled_queue", "pull_stopped", "RESOLVED", 230)
-    assert judge([(PLAYED, logs.read(330))], [*TOLD, stalled, over]).is_right
+    assert judged(logs, *TOLD, stalled, over).is_right
     afterwards = {**stalled, "changed_at": at(225)}
-    assert not judge([(PLAYED, logs.read(330))], [*TOLD, afterwards, over]).is_right
+    assert not judged(logs, *TOLD, afterwards, over).is_right
 
 
 def test_queues_of_a_broker_that_is_down_may_stall_and_no_others(logs: Logs) -> None:
     played = Played("slow_broker", 1, SUFFIX, 0.0, at(0), at(330), ())
     row = alert("stalled_queue", "pull_stopped", "FIRING", 120, queues=["broker-b:0"])
-    tallies = judge([(played, logs.read(330))], [row]).tallies
+    tallies = judged(logs, row, played=played).tallies
     assert tallies["stalled_queue", None].right == 1
-    tallies = judge([(played, logs.read(330))], [{**row, "queues": ["broker-a:7"]}]).tallies
+    tallies = judged(logs, {**row, "queues": ["broker-a:7"]}, played=played).tallies
     assert tallies["stalled_queue", None].right == 0
 
 
 def test_rows_of_other_plays_are_left_out(logs: Logs) -> None:
     others = [{**TOLD[0], "consumer_group": "order-service_other_a", "topic": None, "incident_id": "other"}]
-    assert judge([(PLAYED, logs.read(330))], [*TOLD, *others]).is_right
+    assert judged(logs, *TOLD, *others).is_right
 
 
 def test_a_page_for_a_group_that_is_gone_is_no_claim_of_its_play_and_is_counted(logs: Logs) -> None:
     late = [alert("group_offline", "group_offline", "FIRING", 400)]
-    verdict = judge([(PLAYED, logs.read(330))], [*TOLD, *late])
+    verdict = judged(logs, *TOLD, *late)
     assert verdict.afterwards == ["frozen 1: group_offline group_offline 70 s after its end"]
     assert not any(tally.wrong for tally in verdict.tallies.values())
 
@@ -125,13 +129,13 @@ def test_a_cluster_wide_alert_is_wrong_where_no_play_expects_it(logs: Logs) -> N
     row = alert(
         "broker_no_data", "broker_no_data", "FIRING", 140, consumer_group=None, topic=None, broker_name="broker-b"
     )
-    verdict = judge([(PLAYED, logs.read(330))], [*TOLD, row])
+    verdict = judged(logs, *TOLD, row)
     assert len(verdict.tallies["broker_no_data", None].wrong) == 1
 
 
 def test_a_starvation_that_the_file_does_not_expect_is_a_surprise(logs: Logs) -> None:
     played = Played("rolling_restart", 1, SUFFIX, 0.0, at(0), at(330), ())
-    verdict = judge([(played, logs.read(330))], [])
+    verdict = judged(logs, played=played)
     assert verdict.surprises == [
         f"rolling_restart 1: starved_queue {GROUP} {TOPIC} broker-a:0 64-200 s, which the file does not expect"
     ]
@@ -140,7 +144,7 @@ def test_a_starvation_that_the_file_does_not_expect_is_a_surprise(logs: Logs) ->
 def test_what_the_file_expects_and_the_logs_do_not_show_is_absent(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     logs.add_consumer("order-2", range(330), group=GROUP)
-    verdict = judge([(PLAYED, logs.read(330))], [])
+    verdict = judged(logs)
     assert verdict.absent == ["frozen 1: starved_queue frozen_client"]
 
 
@@ -165,7 +169,7 @@ def test_a_spell_shorter_than_the_bound_need_not_be_told(tmp_path: Path) -> None
 
 def test_pages_of_a_quiet_play_are_counted(logs: Logs) -> None:
     played = Played("rolling_restart", 1, SUFFIX, 0.0, at(0), at(330), ())
-    verdict = judge([(played, logs.read(330))], TOLD)
+    verdict = judged(logs, *TOLD, played=played)
     assert verdict.false_pages == ["rolling_restart 1: starved_queue frozen_client"]
     assert verdict.quiet_ms == 330_000
 

@@ -10,8 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.field.echo import Echo
-from tests.field.links import EVERY, Links
-from tests.field.route_rewriting import RouteRewriter
+from tests.field.links import EVERY, Links, RouteRewriter
 from tests.remoting import Channel
 from tests.rocketmq_server import wait_for
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from tests.field.judge import Verdict
 from tests.field.others import Said, complaint_of_progress, complaint_of_status
-from tests.field.plan import batches_of, processes_of
 from tests.field.played import Played
 from tests.field.report import markdown_of, report_of, short_of
 from tests.field.scenario import load_scenario, scenario_names
+from tests.field.session import batches_of, processes_of
 from tests.field.stored import judge_stored, read_alert_rows
 from tests.modelled_warehouse import START_MS, fill_warehouse
 from tests.score.claims import claims_of

@@ -1,5 +1,6 @@
-"""Troubles without a cluster: what a verb takes, whom it touches, and what is written of it."""
+"""Troubles without a cluster: the arguments of a verb, the parts that it touches, and its log."""
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,11 @@ import pytest
 
 from tests.field.client_process import ClientError
 from tests.field.links import EVERY
-from tests.field.stage_parts import VERBS
-from tests.field.troubles import LOG, TroubleError, check_trouble, make_trouble
+from tests.field.troubles import LOG, VERBS, TroubleError, check_trouble, make_trouble
 
 
 class FakeStage:
-    """Its parts note what is asked of them."""
+    """A stage whose parts are mocks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -113,5 +113,5 @@ def test_an_unknown_verb_or_argument_is_named(
 
 
 def test_no_verb_takes_an_argument_that_the_log_has_another_use_for() -> None:
-    names = {name for verb in VERBS.values() for name in verb.__annotations__}
+    names = {name for verb in VERBS.values() for name in inspect.signature(verb).parameters}
     assert not names & {"t", "ended", "do", "failed"}

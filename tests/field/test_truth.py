@@ -125,13 +125,6 @@ def test_a_group_has_nobody_once_all_its_clients_are_silent(tmp_path: Path) -> N
     assert logs.read(200).nobody("g") == [Span(at(80), at(150))]
 
 
-def test_a_frozen_client_is_silent_between_its_lines(tmp_path: Path) -> None:
-    logs = Logs(tmp_path)
-    logs.add("one", range(60))
-    logs.add("one", range(130, 200))
-    assert logs.read(200).silent() == {"one": [Span(at(60), at(130))]}
-
-
 def test_members_that_subscribe_otherwise_differ_while_both_live(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     logs.add("one", range(200))

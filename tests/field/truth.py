@@ -107,15 +107,6 @@ class Truth:
                 said.setdefault(line.subscriptions, []).append(span)
         return shared([joined(spans) for spans in said.values()])
 
-    def silent(self) -> dict[str, list[Span]]:
-        """Client to when it said nothing between its first and its last line."""
-        gaps = {
-            log.name: between(lives, lives[0].start_ms, lives[-1].end_ms or 0)
-            for log in self.logs
-            if (lives := log.lives())
-        }
-        return {name: spans for name, spans in gaps.items() if spans}
-
     def client_ids(self, name: str) -> set[str]:
         """What a client called itself; a new one after each start, where RocketMQ makes it."""
         return {line.client_id for log in self.logs if log.name == name for line in log.lines}
