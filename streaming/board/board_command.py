@@ -33,9 +33,7 @@ def board(
 
     Example: BALANCEWATCH_BOARD_TOKEN=$(openssl rand -hex 24) balancewatch board --host 0.0.0.0
     """
-
     stop = stop_on_signals()
-
     settings = load(paths={"warehouse": warehouse}, board={"host": host, "port": port})
     try:
         server = BoardServer(settings)

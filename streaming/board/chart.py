@@ -109,15 +109,10 @@ class Axis:
         for at_ms in range(-(-self.from_ms // minor) * minor, self.until_ms + 1, minor):
             is_minor = at_ms % major != 0
             look = "minor" if is_minor else "second" if at_ms // major % 2 else ""
-            ticks.append(Tick(self.x(at_ms), _tick_words(at_ms, minor if is_minor else major), look))
+            step_ms = minor if is_minor else major
+            words = "%-d %b" if step_ms >= DAY or at_ms % DAY == 0 else "%H:%M:%S" if step_ms < MINUTE else "%H:%M"
+            ticks.append(Tick(self.x(at_ms), f"{to_time(at_ms):{words}}", look))
         return ticks
-
-
-def _tick_words(at_ms: int, step_ms: int) -> str:
-    time = to_time(at_ms)
-    if step_ms >= DAY or at_ms % DAY == 0:
-        return f"{time:%-d %b}"
-    return f"{time:%H:%M:%S}" if step_ms < MINUTE else f"{time:%H:%M}"
 
 
 @dataclass(frozen=True)

@@ -48,35 +48,24 @@ class Known:
 
 def read_known(history: History, until_ms: int, *, by_sends: bool = False) -> Known:
     """Return the ends of the data. `by_sends`: producers report what is drawn."""
-    silent_ms = _read_silent(history)
+    silent_ms = {row["cluster"]: row["ms"] for row in history.rows(_SILENT)}
     if by_sends and silent_ms:
-        sent_ms = _read_sends(history)
+        sent_ms = {row["cluster"]: row["ms"] for row in history.rows(_SENDS)}
         silent_ms = {cluster: max(ms, sent_ms.get(cluster, ms)) for cluster, ms in silent_ms.items()}
     return Known(until_ms, silent_ms)
 
 
-def _read_silent(history: History) -> dict[str, int]:
-    """Return since when each cluster lacks the data to judge it; recovering ones have data."""
-    return _by_cluster(
-        history,
-        "SELECT cluster, epoch_ms(min(started_at)) AS ms FROM alerts_now "
-        "WHERE kind = 'cluster_no_data' AND state IN ('PENDING', 'UNKNOWN', 'FIRING') "
-        "AND NOT coalesce(labels, '') LIKE '%\"collector\":%' GROUP BY cluster",  # one collector's part
-    )
+_SILENT = """
+SELECT cluster, epoch_ms(min(started_at)) AS ms FROM alerts_now
+WHERE kind = 'cluster_no_data' AND state IN ('PENDING', 'UNKNOWN', 'FIRING')
+    AND NOT coalesce(labels, '') LIKE '%"collector":%'
+GROUP BY cluster
+"""
+"""Since when each cluster lacks the data to judge it. Recovering ones have data; a label names one collector's part."""
 
-
-def _read_sends(history: History) -> dict[str, int]:
-    """Return the newest send per cluster that made a producer avoid a broker.
-
-    Producers may report while brokers do not. The end of an avoidance comes by the clock and proves no send.
-    """
-    return _by_cluster(
-        history, "SELECT cluster, epoch_ms(max(changed_at)) AS ms FROM fault_items WHERE NOT available GROUP BY cluster"
-    )
-
-
-def _by_cluster(history: History, sql: str) -> dict[str, int]:
-    return {row["cluster"]: row["ms"] for row in history.rows(sql)}
+_SENDS = "SELECT cluster, epoch_ms(max(changed_at)) AS ms FROM fault_items WHERE NOT available GROUP BY cluster"
+"""The newest send per cluster that made a producer avoid a broker. Producers may report while brokers do not; the end
+of an avoidance comes by the clock and proves no send."""
 
 
 def read_cluster_names(history: History) -> list[str]:

@@ -47,7 +47,6 @@ class View:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the data are stale."""
         return self.newest_ms is not None and self.now_ms - self.newest_ms > self.stale_ms
 
     @property
@@ -60,10 +59,6 @@ class View:
         return self.newest_ms if self.newest_ms is not None and self.is_stale else until_ms
 
 
-def _draw_nothing(_: Any) -> Mapping[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Page(Generic[Value]):
     """One page; its template is `name`.html. `nav` is its label in the navigation; None hides it there."""
@@ -72,7 +67,7 @@ class Page(Generic[Value]):
     path: str
     title: str
     read: Callable[[View], Value]
-    draw: Callable[[Value], Mapping[str, Any]] = _draw_nothing
+    draw: Callable[[Value], Mapping[str, Any]] = lambda _: {}
     nav: str | None = None
     parameters: frozenset[str] = field(default_factory=frozenset)
     """Allowed query parameters; any other is an error."""
@@ -95,21 +90,17 @@ def render(template: str, now_ms: int, **values: Any) -> str:
 
 def as_json(value: Any) -> str:
     """Return a page's value as JSON: dataclasses as objects, epoch ms as numbers, bytes as text with escapes."""
-    return json.dumps(_plain(value), separators=(",", ":"))
+    return json.dumps(value, default=_plain, separators=(",", ":"))
 
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        return {name.name: _plain(getattr(value, name.name)) for name in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Enum):
         return value.name
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(inner) for inner in value]
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _environment() -> Environment:

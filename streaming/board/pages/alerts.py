@@ -6,6 +6,7 @@ where the data end, or where their cluster stopped sending data.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from schemas.views import ALL_INCIDENTS
@@ -156,10 +157,11 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
         """,
         {"ids": list(incident_ids), "most": MOST_STEPS},
     )
-    found: dict[str, list[Step]] = {}
+    found: dict[str, tuple[Step, ...]] = {}
     for row in rows:
-        found.setdefault(row["incident_id"], []).append(Step(row["at_ms"], row["state"], row["is_inhibited"]))
-    return {incident_id: tuple(steps) for incident_id, steps in found.items()}
+        step = Step(row["at_ms"], row["state"], row["is_inhibited"])
+        found[row["incident_id"]] = (*found.get(row["incident_id"], ()), step)
+    return found
 
 
 def read_bins(history: History, asked: Asked, known: Known | None = None) -> list[Bins]:
@@ -247,11 +249,7 @@ def read_choices(history: History) -> Mapping[str, list[str]]:
 
 
 def _running(steps: Mapping[int, int]) -> tuple[int, ...]:
-    counts, open_now = [], 0
-    for number in range(BINS):
-        open_now += steps.get(number, 0)
-        counts.append(open_now)
-    return tuple(counts)
+    return tuple(accumulate(steps.get(number, 0) for number in range(BINS)))
 
 
 PATH = "/alerts"
@@ -377,14 +375,12 @@ def lanes_chart(page: AlertsPage) -> Chart:
                 bars.append(
                     Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, look.name, title, "", link, solid)
                 )
-    labels = [(lane * LANE_PX + 10, _name(incident)) for lane, incident in enumerate(incidents)]
+    labels = []
+    for lane, incident in enumerate(incidents):
+        words = f"{STATE_SHAPES.get(incident.state, '·')} {incident.kind} · {incident.subject}"
+        labels.append((lane * LANE_PX + 10, _shortened(words + (" (inhibited)" if incident.inhibited_by else ""))))
     label = f"Timeline of {len(incidents)} incidents, newest first; the table below lists them."
     return Chart("timeline-lanes", label, LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
-
-
-def _name(incident: Incident) -> str:
-    words = f"{STATE_SHAPES.get(incident.state, '·')} {incident.kind} · {incident.subject}"
-    return _shortened(words + (" (inhibited)" if incident.inhibited_by else ""))
 
 
 def _shortened(words: str) -> str:

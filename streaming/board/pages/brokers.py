@@ -79,6 +79,13 @@ class Broker:
         return tuple(one for one in self.incidents if one.end_ms is None)
 
     @property
+    def urgency(self) -> tuple[bool, float, bool, int, str, str]:
+        """Sort key: open incidents, then the share of producers that avoid it now, then the latest avoidance."""
+        share = self.avoiding / self.producers if self.producers else 0.0
+        last_ms = max((one.end_ms for one in self.intervals), default=0)
+        return (not self.open_incidents, -share, not self.incidents, -last_ms, self.cluster, self.broker_name)
+
+    @property
     def is_quiet(self) -> bool:
         """Whether the period has no avoidance and no incident of it."""
         return not (self.avoiding or self.intervals or self.incidents)
@@ -214,7 +221,7 @@ def read_brokers(history: History, asked: Asked, known: Known | None = None) -> 
         _broker(place, now.get(place, {}), by_broker.get(place, {}), known.of(place[0]))
         for place in sorted(now.keys() | by_broker.keys())
     ]
-    brokers.sort(key=_urgency)
+    brokers.sort(key=lambda broker: broker.urgency)
     return brokers, len(intervals) > MOST_INTERVALS
 
 
@@ -242,13 +249,6 @@ def join_intervals(intervals: Sequence[Interval], break_ms: int) -> tuple[Interv
         else:
             joined.append(one)
     return tuple(joined)
-
-
-def _urgency(broker: Broker) -> tuple[bool, float, bool, int, str, str]:
-    """Sort key: open incidents, then the share of producers that avoid it now, then the latest avoidance."""
-    share = broker.avoiding / broker.producers if broker.producers else 0.0
-    last_ms = max((one.end_ms for one in broker.intervals), default=0)
-    return (not broker.open_incidents, -share, not broker.incidents, -last_ms, broker.cluster, broker.broker_name)
 
 
 def _ask(history: History, sql: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -146,7 +146,7 @@ def draw(page: GroupPage) -> Mapping[str, Any]:
             for queue in page.shown.items
         },
         "incidents": _incidents_by_queue(page),
-        "brokers": _worst_brokers(group),
+        "brokers": _worst_brokers(group) if len(group.queues) > MOST_IN_ORDER else [],
         "worst_first": worst_first({queue.verdict for queue in group.queues}),
         "command": _command(page),
         "members_command": shlex.join(
@@ -170,8 +170,6 @@ def _incidents_by_queue(page: GroupPage) -> dict[str, tuple[str, str]]:
 
 def _worst_brokers(group: Group) -> list[tuple[str, Counter[str]]]:
     """Return the verdicts per broker, for groups with too many queues to see that in the matrix."""
-    if len(group.queues) <= MOST_IN_ORDER:
-        return []
     by_broker: dict[str, Counter[str]] = {}
     for queue in group.queues:
         by_broker.setdefault(queue.broker_name, Counter())[queue.verdict] += 1

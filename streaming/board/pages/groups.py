@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from streaming.board.known import read_cluster_names
 from streaming.board.page import Page, View
 from streaming.board.url import Slice, read_choice, slice_of
-from streaming.board.words import WRONG, counted
+from streaming.board.words import WORST_FIRST, WRONG, counted
 from streaming.store.store import History
 from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.groups.queue_state import NOT_JUDGED, OK, UNKNOWN
 
-_SQL = """
+_COUNTS = {name.lower(): f"count(*) FILTER (verdict = '{name}')" for name in WORST_FIRST}
+"""Number of queues of each verdict, by column."""
+
+_NUMBERS = ("queues", "topics", "members", *_COUNTS, "firing")
+
+_SQL = f"""
 WITH counted AS (
     SELECT
         cluster,
         consumer_group,
         count(*) AS queues,
         count(DISTINCT topic) AS topics,
-        count(*) FILTER (verdict = 'UNOWNED') AS unowned,
-        count(*) FILTER (verdict = 'NOT_CONSUMED') AS not_consumed,
-        count(*) FILTER (verdict = 'DOUBLE_CONSUMED') AS double_consumed,
-        count(*) FILTER (verdict = 'MISPLACED') AS misplaced,
-        count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
-        count(*) FILTER (verdict = 'NOT_JUDGED') AS not_judged,
-        count(*) FILTER (verdict = 'OK') AS ok,
+        {", ".join(f"{number} AS {name}" for name, number in _COUNTS.items())},
         bool_and(
             verdict = 'NOT_JUDGED' AND planned_owner IS NULL AND len(coalesce(observed_owners, [])) = 0
         ) AS is_unowned,
-        min(epoch_ms(since)) FILTER (verdict IN {wrong}) AS wrong_since_ms
+        min(epoch_ms(since)) FILTER (verdict IN {WRONG}) AS wrong_since_ms
     FROM assignments_now
     GROUP BY ALL
 ), listed AS (
@@ -49,18 +49,8 @@ WITH counted AS (
     SELECT
         cluster,
         consumer_group,
-        coalesce(queues, 0) AS queues,
-        coalesce(topics, 0) AS topics,
-        coalesce(members, 0) AS members,
-        coalesce(unowned, 0) AS unowned,
-        coalesce(not_consumed, 0) AS not_consumed,
-        coalesce(double_consumed, 0) AS double_consumed,
-        coalesce(misplaced, 0) AS misplaced,
-        coalesce(unknown, 0) AS unknown,
-        coalesce(not_judged, 0) AS not_judged,
-        coalesce(ok, 0) AS ok,
+        {", ".join(f"coalesce({name}, 0) AS {name}" for name in _NUMBERS)},
         wrong_since_ms,
-        coalesce(firing, 0) AS firing,
         incident_id,
         kind
     FROM known
@@ -105,14 +95,8 @@ class GroupRow:
     @property
     def worst(self) -> str:
         """The worst verdict among its queues; NOT_JUDGED if no queue has a problem and none is OK."""
-        counts = {
-            "UNOWNED": self.unowned,
-            "NOT_CONSUMED": self.not_consumed,
-            "DOUBLE_CONSUMED": self.double_consumed,
-            "MISPLACED": self.misplaced,
-            "UNKNOWN": self.unknown,
-        }
-        return next((name for name, number in counts.items() if number), "OK" if self.ok else "NOT_JUDGED")
+        wrong = (name for name in (*WRONG, UNKNOWN) if getattr(self, name.lower()))
+        return next(wrong, OK if self.ok else NOT_JUDGED)
 
 
 def read_groups(history: History, cluster: str = "") -> list[GroupRow]:
@@ -120,8 +104,7 @@ def read_groups(history: History, cluster: str = "") -> list[GroupRow]:
 
     Groups that have gone are left out: no members, all queues NOT_JUDGED without owner, and no firing alert.
     """
-    sql = _SQL.format(wrong=WRONG)
-    rows = history.query(sql, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()
+    rows = history.query(_SQL, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()
     return [GroupRow(**row) for row in rows]
 
 

@@ -130,14 +130,12 @@ def draw(page: HistoryPage) -> Mapping[str, Any]:
         "changes": changes,
         "changes_note": _describe_number(number, page.times),
         "verdicts": count_verdicts(page.queues),
-        "hrefs": {queue.key: href(PATH, _of_queue(page.asked, queue)) for queue in page.shown.items},
+        "hrefs": {
+            queue.key: href(PATH, page.asked, page=None, topic=queue.topic, queue=queue.name)
+            for queue in page.shown.items
+        },
         "with_topic": len({queue.topic for queue in page.queues}) > 1,
     }
-
-
-def _of_queue(asked: Mapping[str, str], queue: Queue) -> dict[str, str]:
-    kept = {name: value for name, value in asked.items() if name != "page"}
-    return {**kept, "topic": queue.topic, "queue": queue.name}
 
 
 def bands_chart(page: HistoryPage) -> Chart:
@@ -160,7 +158,12 @@ def bands_chart(page: HistoryPage) -> Chart:
         word = (span.planned_owner or "") if span.verdict == OK else span.verdict
         y = lanes[span.topic, span.queue] * LANE_PX + 2
         link = _at(page, span.start_ms)
-        title, text = _hover(span, times.until_ms), fitting(word, place[1])
+        seen = some(span.observed_owners, 3) if span.observed_owners else "no client"
+        title = (
+            f"{span.queue} {span.verdict}\n{clock(span.start_ms, times.until_ms)} to "
+            f"{clock(span.end_ms, times.until_ms)}\nplanned owner: {span.planned_owner or 'none'}\nconsumed by: {seen}"
+        )
+        text = fitting(word, place[1])
         bars.append(Bar(*place, y, LANE_PX - 4, known.tone, known.hatch, span.verdict, title, text, link))
     middle = len(times.incidents) * LANE_PX + LANE_PX / 2
     marks = [
@@ -206,14 +209,6 @@ def _bars(times: Times) -> list[Span]:
         owner = newest.planned_owner if not older else None
         merged.append(Span(topic, queue, start_ms, newest.end_ms, verdict, owner, newest.observed_owners))
     return sorted(merged, key=lambda span: (span.verdict == OK, -span.end_ms))[:MOST_BARS]
-
-
-def _hover(span: Span, now_ms: int) -> str:
-    seen = some(span.observed_owners, 3) if span.observed_owners else "no client"
-    return (
-        f"{span.queue} {span.verdict}\n{clock(span.start_ms, now_ms)} to {clock(span.end_ms, now_ms)}"
-        f"\nplanned owner: {span.planned_owner or 'none'}\nconsumed by: {seen}"
-    )
 
 
 @dataclass(frozen=True)

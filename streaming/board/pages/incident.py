@@ -1,6 +1,7 @@
 """The incident page: what is wrong, the fix, cause and effects, notifications, and the story over time."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -37,12 +38,13 @@ class Event:
 def events(story: IncidentStory, now_ms: int) -> list[Event]:
     """Return all events by time; at one time, observations come before states, and these before notifications."""
     order = {"members": 0, "producers": 1, "queues": 2, "incident": 3, "notification": 4, "operator": 5}
+    notifications = (Event(one.at_ms, "notification", _describe(one)) for one in story.deliveries)
     found = [
         *_steps(story),
         *_members(story),
         *_health(story, now_ms),
         *_moves(story),
-        *_notifications(story),
+        *notifications,
         *_operator(story),
     ]
     return list(_shortened(sorted(found, key=lambda event: (event.at_ms, order[event.about]))))
@@ -106,11 +108,6 @@ def _step_of(move: QueueChange) -> str:
     if (move.observed_before or ()) != move.observed_owners:
         parts.append(f"pulled by: {_some(list(move.observed_owners)) or 'no client'}")
     return "; ".join(parts) or move.verdict
-
-
-def _notifications(story: IncidentStory) -> Iterator[Event]:
-    for delivery in story.deliveries:
-        yield Event(delivery.at_ms, "notification", _describe(delivery))
 
 
 def _describe(one: Delivery) -> str:
@@ -205,10 +202,10 @@ def _subject(incident: Related) -> str:
 
 def _keyed(reported: Sequence[Event]) -> Iterator[tuple[str, Event]]:
     """Yield each event with a key that later events do not change."""
-    seen: dict[str, int] = {}
+    seen = Counter[str]()
     for event in reported:
         name = f"{event.at_ms}-{event.about}"
-        seen[name] = seen.get(name, 0) + 1
+        seen[name] += 1
         yield f"{name}-{seen[name]}", event
 
 

@@ -177,20 +177,15 @@ class _Reader:
 
     def _clients(self, owner: str, broker_name: str) -> list[Client]:
         """Return the columns of an owner in `observed_owners`: `client_id`, `client_id at address` or an address."""
-        if owner in self._by_id:
-            return self._at_broker(owner, broker_name)
+        if clients := self._by_id.get(owner):
+            listed = [c for c in clients if any((owner, broker_name, addr) in self._listed for addr in c.addrs)]
+            return listed or clients  # the twins whose address this broker lists, else all of them
         client_id, _, addr = owner.rpartition(" at ")
         found = self._by_addr.get(addr)
         if found and (not client_id or found.client_id == client_id):
             return [found]
         stranger = Client(client_id, addr, (addr,), is_member=False) if client_id else Client(owner, is_member=False)
         return [self.strangers.setdefault(stranger.key, stranger)]
-
-    def _at_broker(self, client_id: str, broker_name: str) -> list[Client]:
-        """Return the twins whose address this broker lists, else all of them."""
-        clients = self._by_id[client_id]
-        here = [c for c in clients if any((client_id, broker_name, addr) in self._listed for addr in c.addrs)]
-        return here or clients
 
 
 def _cell(verdict: str, is_planned: bool, is_one_of: bool) -> Cell:

@@ -113,22 +113,10 @@ def read_changes(engine: duckdb.DuckDBPyConnection, params: Mapping[str, Any]) -
     engine.register("changed", engine.sql(_CHANGED, params=named).to_arrow_table())
     rows = engine.sql(_NEWEST).to_arrow_table().to_pylist()
     counts = {row["verdict"]: row["n"] for row in engine.sql(_COUNTS).to_arrow_table().to_pylist()}
-    number = rows[0]["number"] if rows else 0
+    number = max((row.pop("number") for row in rows), default=0)
     moved = counts.pop(None, 0)
-    newest = tuple(
-        Change(
-            row["time_ms"],
-            row["topic"],
-            row["way"],
-            row["before"],
-            row["after"],
-            tuple(row["queues"]),
-            tuple(row["owners"]),
-            row["owners_number"],
-        )
-        for row in rows
-    )
-    return Changes(newest, number, counts, moved)
+    newest = (Change(**{**row, "queues": tuple(row["queues"]), "owners": tuple(row["owners"])}) for row in rows)
+    return Changes(tuple(newest), number, counts, moved)
 
 
 MOST_LANES = 48

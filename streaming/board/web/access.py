@@ -9,7 +9,6 @@ import base64
 import hashlib
 import hmac
 import os
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -129,13 +128,9 @@ class AccessControl:
     def is_session(self, value: str) -> bool:
         """Return whether the session cookie is valid and has not ended."""
         ends, _, signature = value[:200].partition(".")
-        if (
-            not ends.isascii()
-            or not ends.isdigit()
-            or not hmac.compare_digest(_digest(signature), _digest(self._sign(ends)))
-        ):
-            return False
-        return int(ends) > self.clock()
+        is_number = ends.isascii() and ends.isdigit()
+        is_signed = hmac.compare_digest(_digest(signature), _digest(self._sign(ends)))
+        return is_number and is_signed and int(ends) > self.clock()
 
     def _sign(self, ends: str) -> str:
         key = hashlib.sha256(b"balancewatch board session\0" + (self.token or "").encode()).digest()
@@ -154,35 +149,28 @@ def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
 
 
 class LoginThrottle:
-    """Rate limit for wrong tokens by address, in bounded memory. It keeps the log short. `clock` is in seconds.
+    """Rate limit for wrong tokens by address, in bounded memory, used by the event loop only. `clock` is in seconds.
 
-    The token's length is the protection against guessing; a correct token never waits.
+    It keeps the log short. The token's length is the protection against guessing; a correct token never waits.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
         self._of_one: OrderedDict[str, list[float]] = OrderedDict()
         self._of_all: list[float] = []
 
     def wait_seconds(self, address: str) -> int:
         """Return the seconds until this address may try a wrong token again; 0 for now."""
-        with self._lock:
-            now = self._clock()
-            waits = (
-                _wait(self._of_one.get(address, []), MOST_OF_ONE, now),
-                _wait(self._of_all, MOST_OF_ALL, now),
-            )
-            return max(waits)
+        now = self._clock()
+        return max(_wait(self._of_one.get(address, []), MOST_OF_ONE, now), _wait(self._of_all, MOST_OF_ALL, now))
 
     def note(self, address: str) -> None:
         """Count a wrong token of this address."""
-        with self._lock:
-            now = self._clock()
-            self._of_all = [*_newest(self._of_all, now), now][-MOST_OF_ALL:]
-            self._of_one[address] = [*_newest(self._of_one.pop(address, []), now), now][-MOST_OF_ONE:]
-            while len(self._of_one) > ADDRESSES:
-                self._of_one.popitem(last=False)
+        now = self._clock()
+        self._of_all = [*_newest(self._of_all, now), now][-MOST_OF_ALL:]
+        self._of_one[address] = [*_newest(self._of_one.pop(address, []), now), now][-MOST_OF_ONE:]
+        while len(self._of_one) > ADDRESSES:
+            self._of_one.popitem(last=False)
 
 
 def _newest(tries: list[float], now: float) -> list[float]:
@@ -237,7 +225,9 @@ class Guard:
 
     async def _ask_for_token(self, request: Request) -> Response | None:
         """Return None for an authorised request; else the login page, a refusal, or a redirect with a cookie."""
-        access, is_form = self._access, _is_form(request)
+        access = self._access
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_form = request.method == "POST" and kind == "application/x-www-form-urlencoded"  # no other page posts one
         if access.is_session(request.cookies.get(COOKIE, "")):
             return _without_token(request) if "token" in request.query_params or is_form else None
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
@@ -297,12 +287,6 @@ def _host_of(origin: str) -> str | None:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
-
-
-def _is_form(request: Request) -> bool:
-    """Return whether this is the login form; no other page posts a form."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return request.method == "POST" and kind == "application/x-www-form-urlencoded"
 
 
 async def _read_form(request: Request) -> str | None:

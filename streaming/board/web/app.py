@@ -30,15 +30,11 @@ from streaming.board.url import AskedError, read_asked
 from streaming.board.web import runbooks
 from streaming.board.web.access import ASSETS, HEALTH, AccessControl, Guard
 from streaming.board.web.tables import Seen, Tables
-from streaming.store.freshness import read_newest_ms
 from streaming.store.store import WarehouseError
 from streaming.text.times import MINUTE
-from streaming.text.visible_text import visible_name
 
 KEPT_BODIES = 64
 """Rendered bodies kept for viewers of the same URL until the tables change."""
-
-MOST_ANNOUNCED = 200
 
 UNREADABLE = "The tables cannot be read; the log of `balancewatch board` says why. This page retries."
 FAILED = "This page failed; the log of `balancewatch board` says why. Other pages still work."
@@ -69,16 +65,10 @@ class Board:
         self.settings, self._runbooks_url = settings, runbooks_url
         self.now_ms = clock_ms
         """Returns epoch ms by the board's clock."""
-        self._tables = Tables(warehouse)
+        self.tables = Tables(warehouse)
         self.pages: Mapping[str, Page[Any]] = {page.path: page for page in pages}
         self._bodies: OrderedDict[str, Body] = OrderedDict()
-        self._alerts: tuple[str, dict[str, Any] | None] = ("", None)
-        self._newest: tuple[str, int | None] = ("", None)
         self._lock = threading.Lock()
-
-    def can_open(self) -> bool:
-        """Return whether a table of the warehouse can be opened."""
-        return self._tables.can_open()
 
     def page(self, path: str) -> Page[Any] | None:
         """Return the page at this path; a slash at its end is ignored."""
@@ -89,8 +79,9 @@ class Board:
     ) -> tuple[Body | None, str, dict[str, Any] | None]:
         """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
         now_ms = self.now_ms()
-        seen = self._tables.look()
-        key = _key(page.path, search, seen.tag, str(now_ms // MINUTE))
+        seen = self.tables.look()
+        parts = "\0".join((page.path, search, seen.tag, str(now_ms // MINUTE)))
+        key = hashlib.sha256(parts.encode()).hexdigest()[:24]
         if key == shown:
             return None, key, None
         with self._lock:
@@ -101,12 +92,12 @@ class Board:
                 self._bodies[key] = body
                 while len(self._bodies) > KEPT_BODIES:
                     self._bodies.popitem(last=False)
-        return body, key, self._announced(seen)
+        return body, key, seen.firing
 
     def value_json(self, page: Page[Any], search: str) -> tuple[str, int]:
         """Return the page's value as JSON and the status of the response; of an error its sentence."""
         now_ms = self.now_ms()
-        seen = self._tables.look()
+        seen = self.tables.look()
         if seen.history is None:
             return as_json({"error": seen.trouble}), 503
         try:
@@ -140,13 +131,13 @@ class Board:
             view = self._view(asked, seen, now_ms)
             return view, read(view)
         except WarehouseError:  # files may have been vacuumed since the refresh
-            view = self._view(asked, self._tables.look(at_once=True), now_ms)
+            view = self._view(asked, self.tables.look(at_once=True), now_ms)
             return view, read(view)
 
     def _view(self, asked: Mapping[str, str], seen: Seen, now_ms: int) -> View:
         if seen.history is None:
             raise WarehouseError(seen.trouble)
-        newest_ms = self._newest_of(seen)
+        newest_ms = seen.newest_ms
         return View(
             seen.history,
             asked,
@@ -155,26 +146,6 @@ class Board:
             None if newest_ms is None else min(newest_ms, now_ms),
             self._runbooks_url,
         )
-
-    def _announced(self, seen: Seen) -> dict[str, Any] | None:
-        """Return the firing incidents, read once per state of the tables."""
-        with self._lock:
-            tag, alerts = self._alerts
-        if tag != seen.tag:
-            alerts = _firing(seen)
-            with self._lock:
-                self._alerts = (seen.tag, alerts)
-        return alerts
-
-    def _newest_of(self, seen: Seen) -> int | None:
-        """Return the newest row's time, read once per state of the tables."""
-        with self._lock:
-            tag, newest_ms = self._newest
-        if tag != seen.tag and seen.history is not None:
-            newest_ms = read_newest_ms(seen.history)
-            with self._lock:
-                self._newest = (seen.tag, newest_ms)
-        return newest_ms
 
 
 def make_app(board: Board, access: AccessControl, proxy: str = "") -> Starlette:
@@ -215,15 +186,13 @@ def make_app(board: Board, access: AccessControl, proxy: str = "") -> Starlette:
 
     def show_runbook(request: Request) -> Response:
         found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX)
-        if found is None:
-            link = f'<h1>Runbook not found</h1><p>See the <a href="{runbooks.ROOT}/">list of runbooks</a>.</p>'
-            found = ("Runbook not found", link)
-        title, html = found
-        status = 404 if title == "Runbook not found" else 200
-        return HTMLResponse(render("runbook.html", 0, title=title, path="", body=html, **frame), status)
+        link = f'<h1>Runbook not found</h1><p>See the <a href="{runbooks.ROOT}/">list of runbooks</a>.</p>'
+        title, html = found or ("Runbook not found", link)
+        page = render("runbook.html", 0, title=title, path="", body=html, **frame)
+        return HTMLResponse(page, 200 if found else 404)
 
     def health(_: Request) -> Response:
-        is_open = board.can_open()
+        is_open = board.tables.can_open()
         return PlainTextResponse("ok\n" if is_open else "no table can be opened\n", 200 if is_open else 503)
 
     @asynccontextmanager
@@ -253,10 +222,6 @@ def asset_url(name: str) -> str:
     return f"{ASSETS}/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
-def _key(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-
-
 def _describe(page: Page[Any], error: Exception) -> tuple[str, int]:
     """Return the sentence and the status of an error, and log one that is not the reader's."""
     if isinstance(error, AskedError):
@@ -271,21 +236,3 @@ def _describe(page: Page[Any], error: Exception) -> tuple[str, int]:
 def _message(title: str, look: str, sentence: str, now_ms: int, **more: Any) -> str:
     values = {"back": None, "is_without_tables": False, **more}
     return render("message.html", now_ms, title=title, look=look, sentence=sentence, **values)
-
-
-def _firing(seen: Seen) -> dict[str, Any] | None:
-    """Return the count of firing incidents that are not inhibited and the newest of them, id to a few words, which
-    screen readers announce. `left_out` counts unreadable rows by table."""
-    if seen.history is None:
-        return None
-    sql = (
-        "SELECT incident_id, kind, coalesce(consumer_group, broker_name, cluster) AS subject, "
-        "count(*) OVER () AS firing FROM firing ORDER BY fired_at DESC, incident_id LIMIT ?"
-    )
-    try:
-        rows = seen.history.rows(sql, [MOST_ANNOUNCED])
-    except WarehouseError:
-        return None
-    newest = {row["incident_id"]: visible_name(f"{row['kind']}, {row['subject']}") for row in rows}
-    alerts: dict[str, Any] = {"count": rows[0]["firing"] if rows else 0, "newest": newest}
-    return alerts | ({"left_out": dict(seen.history.left_out)} if seen.history.left_out else {})

@@ -2,13 +2,16 @@
 
 import threading
 import time
-from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from deltalake.exceptions import DeltaError
 
 from conf.location import Location, is_store
 from schemas.tables import TABLES
+from streaming.store.freshness import read_newest_ms
 from streaming.store.store import History, WarehouseError
+from streaming.text.visible_text import visible_name
 from streaming.warehouse.opening import open_delta
 from streaming.warehouse.tables import table_path
 
@@ -17,14 +20,37 @@ STORE_LOOK_SECONDS = 5.0
 """For buckets, where each refresh is a paid request per table."""
 
 
-@dataclass(frozen=True)
 class Seen:
-    """The tables as of one refresh: their history, or why it cannot be opened."""
+    """The tables as of one refresh: their history, or why it cannot be opened. `tag` changes with the tables' rows."""
 
-    history: History | None
-    trouble: str
-    tag: str
-    """Changes whenever a table's rows change."""
+    def __init__(self, history: History | None, trouble: str, tag: str) -> None:
+        self.history, self.trouble, self.tag = history, trouble, tag
+
+    @cached_property
+    def newest_ms(self) -> int | None:
+        """Time of the newest row. Raises WarehouseError."""
+        return None if self.history is None else read_newest_ms(self.history)
+
+    @cached_property
+    def firing(self) -> dict[str, Any] | None:
+        """The count of firing incidents that are not inhibited and the newest of them, id to a few words, which screen
+        readers announce. `left_out` counts unreadable rows by table."""
+        if self.history is None:
+            return None
+        try:
+            rows = self.history.rows(_FIRING, [MOST_ANNOUNCED])
+        except WarehouseError:
+            return None
+        newest = {row["incident_id"]: visible_name(f"{row['kind']}, {row['subject']}") for row in rows}
+        firing: dict[str, Any] = {"count": rows[0]["firing"] if rows else 0, "newest": newest}
+        return firing | ({"left_out": dict(self.history.left_out)} if self.history.left_out else {})
+
+
+MOST_ANNOUNCED = 200
+_FIRING = """
+SELECT incident_id, kind, coalesce(consumer_group, broker_name, cluster) AS subject, count(*) OVER () AS firing
+FROM firing ORDER BY fired_at DESC, incident_id LIMIT ?
+"""
 
 
 class Tables:
@@ -76,7 +102,6 @@ class Tables:
                 self._openings += 1
         except WarehouseError as error:
             return Seen(None, str(error), f"none-{error}")
-        versions = self._history.versions
-        return Seen(
-            self._history, "", "-".join([str(self._openings), *(f"{k}{v}" for k, v in sorted(versions.items()))])
-        )
+        versions = sorted(self._history.versions.items())
+        tag = "-".join([str(self._openings), *(f"{name}{version}" for name, version in versions)])
+        return self._seen if self._seen.tag == tag else Seen(self._history, "", tag)
