@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = frozenset({"br", "input", "link", "meta"})
+VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
 """Elements without an end."""
 
 

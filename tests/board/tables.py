@@ -1,12 +1,17 @@
-"""Rows written by hand: incidents of the alerts table, a minute apart where nothing else is said."""
+"""Rows written by hand, incidents a minute apart by default; boards, pages and clients over them at NOW_MS."""
 
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from starlette.testclient import TestClient
+
+from conf.settings import Settings
 from streaming.board.chart import Chart
 from streaming.board.page import Page, View
+from streaming.board.web.access import AccessControl
+from streaming.board.web.app import Board, make_app
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.board.components import Element, read_html
@@ -72,13 +77,23 @@ def shown(page: Page[Any], warehouse: Path, /, now_ms: int = NOW_MS, **asked: st
 
 
 def minutes(chart: Chart, name: str) -> list[int]:
-    """How long the bars of this name are."""
+    """Lengths of the bars of this name."""
     period_ms = chart.axis.until_ms - chart.axis.from_ms
     return [round(bar.width * period_ms / 100 / MINUTE) for bar in chart.bars if bar.name == name]
 
 
+def board_of(warehouse: Path, now_ms: int = NOW_MS) -> Board:
+    return Board(Settings.load().board, warehouse, lambda: now_ms)
+
+
+def client_of(warehouse: Path, access: AccessControl | None = None) -> TestClient:
+    """A client of a board; `access` defaults to one without a token."""
+    app = make_app(board_of(warehouse), access or AccessControl(frozenset({"127.0.0.1"})))
+    return TestClient(app, "http://127.0.0.1:8050", follow_redirects=False)
+
+
 def view_of(warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> View:
-    """What a page's `read` is given over these tables."""
+    """The input of a page's `read` over these tables."""
     return View(history_of(warehouse), asked, now_ms)
 
 

@@ -6,21 +6,14 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from conf.settings import Settings
 from streaming.board.pages import PAGES
 from streaming.board.web.access import AccessControl
-from streaming.board.web.app import Board, make_app
-from tests.board.tables import NOW_MS, alert, write
-
-
-def client_of(warehouse: Path, access: AccessControl) -> TestClient:
-    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
-    return TestClient(make_app(board, access), "http://127.0.0.1:8050", follow_redirects=False)
+from tests.board.tables import NOW_MS, alert, client_of, write
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> TestClient:
-    return client_of(tmp_path / "w", AccessControl(frozenset({"127.0.0.1"})))
+    return client_of(tmp_path / "w")
 
 
 def test_an_unknown_path_is_a_404_and_a_page_is_not(client: TestClient) -> None:

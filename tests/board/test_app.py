@@ -11,11 +11,11 @@ from conf.settings import Settings
 from schemas.tables import TABLES
 from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
-from streaming.board.web.app import MOST_ANNOUNCED, Board
-from streaming.board.web.tables import Tables
+from streaming.board.web.app import Board
+from streaming.board.web.tables import MOST_ANNOUNCED, Tables
 from streaming.store.store import WarehouseError
 from tests.board.components import links_of, read_html, text_of
-from tests.board.tables import NOW_MS, alert, assignment, write
+from tests.board.tables import NOW_MS, alert, assignment, board_of, write
 
 
 class Rows(Page[Any]):
@@ -114,7 +114,7 @@ def test_an_unknown_parameter_is_an_error_message(shown: Shown) -> None:
     [("/incident", "/alerts"), ("/group", "/groups"), ("/history", "/groups")],
 )
 def test_a_page_that_needs_a_parameter_links_to_the_list_of_them(path: str, link: str, warehouse: Path) -> None:
-    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
+    board = board_of(warehouse)
     body, _, _ = board.render(board.pages[path], "")
     assert body is not None
     assert links_of(read_html(body.html)) == [link]
@@ -192,8 +192,7 @@ def test_every_page_reports_stale_data(tmp_path: Path, subtests: pytest.Subtests
     """Stale tables without firing alerts are no good news."""
     open_since = alert("one", ago_ms=0)
     write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=NOW_MS)], "alerts": [open_since]})
-    soon = Board(Settings.load().board, tmp_path, lambda: NOW_MS + 1_000)
-    late = Board(Settings.load().board, tmp_path, lambda: NOW_MS + 3 * 3_600_000)
+    soon, late = board_of(tmp_path, NOW_MS + 1_000), board_of(tmp_path, NOW_MS + 3 * 3_600_000)
     for page in PAGES:
         with subtests.test(page.path):
             new, old = (text_at(board, page.path, SEARCH.get(page.path, "")) for board in (soon, late))
@@ -204,7 +203,7 @@ def test_every_page_reports_stale_data(tmp_path: Path, subtests: pytest.Subtests
 
 def test_every_page_is_a_value_in_json(warehouse: Path, subtests: pytest.Subtests) -> None:
     write(warehouse, {"assignments": [assignment(0, "UNOWNED")], "quarantine": []}, 1)
-    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
+    board = board_of(warehouse)
     for page in PAGES:
         with subtests.test(page.path):
             text, status = board.value_json(page, SEARCH.get(page.path, ""))
@@ -221,6 +220,6 @@ def test_every_page_is_a_value_in_json(warehouse: Path, subtests: pytest.Subtest
 def test_a_row_from_the_future_counts_as_of_now(tmp_path: Path) -> None:
     """No page says that the data are of a time to come, and none calls them old."""
     write(tmp_path, {"alerts": [alert("one", ago_ms=-3_600_000)]})
-    text = text_at(Board(Settings.load().board, tmp_path, lambda: NOW_MS), "/")
+    text = text_at(board_of(tmp_path), "/")
     assert "Stale data" not in text
     assert "Last data now" in text

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from streaming.board.known import extent_of
-from streaming.board.pages import alerts, brokers, incident
+from streaming.board.pages import alerts, brokers, history, incident
 from streaming.text.times import iso
 from tests.board.components import Element, by_id
-from tests.board.tables import MINUTE, NOW_MS, alert, shown, view_of, write
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, view_of, write
 
 HOUR = 60 * MINUTE
 
@@ -58,6 +58,12 @@ def test_the_time_of_brokers_ends_with_what_is_over(tmp_path: Path) -> None:
     ]
     warehouse = write(tmp_path, {"broker_health": steps})
     assert axis_of(shown(brokers.PAGE, warehouse, since="24h"), "brokers-chart") == ["10:09:30", "10:20:30"]
+
+
+def test_a_history_begins_with_the_first_that_is_known(tmp_path: Path) -> None:
+    warehouse = write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=NOW_MS - 6 * MINUTE)]})
+    page = history.read(view_of(warehouse, group="billing", since="1h", at="2m"))
+    assert (page.times.from_ms, page.at_ms) == (NOW_MS - 6 * MINUTE - 30_000, NOW_MS - 2 * MINUTE)
 
 
 def test_an_incident_of_many_hours_is_drawn_from_its_first_sign_to_its_end(tmp_path: Path) -> None:

@@ -13,25 +13,10 @@ from streaming.board.web.access import AccessControl
 from streaming.warehouse.writer import append_rows
 from tests.board.conftest import DESK, PHONE, Tab, is_update, serve
 from tests.board.modelled import NOW_MS, played
+from tests.board.pictures import pages
 from tests.row_writer import RowWriter
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
-
-PATHS = ("/", "/alerts", "/incident", "/quality")
-ODD_PATHS = ("/alerts?since=never",)
-"""Of a page that refuses its parameters."""
-
-
-def incident_id(cluster: str, kind: str) -> str:
-    """The modelled incident's."""
-    return str(
-        next(row["incident_id"] for row in played()["alerts"] if (row["cluster"], row["kind"]) == (cluster, kind))
-    )
-
-
-def url_of(base: str, path: str) -> str:
-    asked = f"?id={incident_id('twins', 'duplicate_client_id')}" if path == "/incident" else ""
-    return base.rstrip("/") + path + asked
 
 
 @pytest.fixture
@@ -48,13 +33,13 @@ def growing(modelled_warehouse: Path, tmp_path: Path) -> Iterator[tuple[str, Cal
         yield url, add
 
 
-@pytest.mark.parametrize("path", [*PATHS, *ODD_PATHS])
+@pytest.mark.parametrize("name", pages())
 def test_each_page_is_quiet_and_without_serious_faults_for_who_cannot_see_it(
-    path: str, board_url: str, tab: Tab
+    name: str, board_url: str, tab: Tab
 ) -> None:
     """Console, axe in light and in dark, one h1, landmarks; the same address gives the same page again. On a phone
     nothing scrolls sideways but tables in their boxes."""
-    page = tab.open(url_of(board_url, path))
+    page = tab.open(board_url.rstrip("/") + pages()[name])
     assert tab.faults() == []
     before = tab.words()
     page.emulate_media(color_scheme="dark")
@@ -66,6 +51,7 @@ def test_each_page_is_quiet_and_without_serious_faults_for_who_cannot_see_it(
     with tab.on_phone():
         assert page.evaluate("[screen.width, navigator.maxTouchPoints]") == [PHONE["width"], 1]
         assert tab.is_narrow_enough()
+        assert page.evaluate("[...document.querySelectorAll('.scroll')].every(box => box.clientWidth <= innerWidth)")
     assert page.evaluate("[innerWidth, navigator.maxTouchPoints]") == [DESK["width"], 0]
 
 

@@ -6,15 +6,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from starlette.testclient import TestClient
 
-from conf.settings import Settings
 from streaming.board.pages import PAGES
-from streaming.board.web.access import AccessControl
-from streaming.board.web.app import Board, make_app
 from streaming.warehouse.writer import append_rows
 from tests.board.components import links_of, read_html, walk
-from tests.board.modelled import NOW_MS, played, poor, reported
+from tests.board.modelled import played, poor, reported
+from tests.board.tables import client_of
 from tests.offenders import assert_none
 from tests.row_writer import RowWriter
 
@@ -37,8 +34,7 @@ def bodies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Every page that a link of another leads to, as a browser gets it; one of each set of parameters."""
     warehouse = tmp_path_factory.mktemp("hostile")
     append_rows(RowWriter(warehouse), hostile(played() | reported() | poor()), "modelled", 0)
-    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
-    client = TestClient(make_app(board, AccessControl(frozenset({"testserver"}))))
+    client = client_of(warehouse)
     found: dict[str, str] = {}
     kinds: set[Any] = set()
     waiting = [page.path for page in PAGES if page.nav]

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
 
 TWINS = "group?cluster=twins&group=order-service"
 HISTORY = "history?cluster=twins&group=order-service&topic=orders&since=1h"
-PAGES = ("groups", TWINS, HISTORY, "brokers?since=1h")
 
 
 def cells(page: Page, queue: str) -> list[str]:
@@ -158,19 +157,6 @@ def test_a_new_verdict_appears_without_a_reload_and_leaves_other_rows_their_node
         expect(page.locator("#queues .verdict-unowned")).to_have_count(1)
         assert page.evaluate("[...document.querySelectorAll('#queues tbody tr')].every(row => row.isOld)")
         assert page.evaluate("document.activeElement.textContent") == "broker-a:0"
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_quiet_usable_without_eyes_or_mouse_in_both_themes_and_fits_a_phone(
-    tab: Tab, board_url: str, path: str
-) -> None:
-    page = tab.open(board_url + path)
-    assert tab.faults() == []
-    page.emulate_media(color_scheme="dark")
-    assert tab.faults() == []
-    page.set_viewport_size(PHONE)
-    assert tab.is_narrow_enough()
-    assert page.evaluate("[...document.querySelectorAll('.scroll')].every(box => box.clientWidth <= innerWidth)")
 
 
 @pytest.mark.parametrize(

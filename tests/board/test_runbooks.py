@@ -1,6 +1,5 @@
 """The runbooks as the board serves them: every link that an alert carries leads to its page, and to its cause there."""
 
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -11,13 +10,11 @@ from starlette.testclient import TestClient
 from conf.settings import Settings
 from streaming.board.pages.incident import PAGE
 from streaming.board.web.access import AccessControl
-from streaming.board.web.app import Board, make_app
 from streaming.board.web.runbooks import METRICS, ROOT, names
 from streaming.metrics.names import METRICS as ALL_METRICS
-from tests.board.components import links_of
+from tests.board.components import Element, links_of, read_html, walk
 from tests.board.conftest import PHONE, Tab
-from tests.board.modelled import NOW_MS
-from tests.board.tables import alert, shown, write
+from tests.board.tables import alert, client_of, shown, write
 from tests.conf.test_prometheus import ALERTS
 from tests.offenders import assert_none
 from udfs.alerts.runbook import CAUSES, runbook_url
@@ -26,40 +23,22 @@ TOKEN = "a-token-of-some-length"  # noqa: S105  # of these tests
 HOST = "http://127.0.0.1:8050"
 
 
-class Page(HTMLParser):
-    """The ids of a page, and where its links lead."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.links: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if given.get("id"):
-            self.ids.add(str(given["id"]))
-        if tag == "a" and given.get("href"):
-            self.links.add(str(given["href"]))
-
-
-def client_of(folder: Path, access: AccessControl) -> TestClient:
-    board = Board(Settings.load().board, folder, lambda: NOW_MS)
-    return TestClient(make_app(board, access), HOST)
+def ids_of(page: Element) -> set[str]:
+    return {element.get("id") for element in walk(page)} - {""}
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     """A board without any tables."""
-    return client_of(tmp_path_factory.mktemp("none"), AccessControl(frozenset({"127.0.0.1"})))
+    return client_of(tmp_path_factory.mktemp("none"))
 
 
-def read(client: TestClient, url: str) -> Page | None:
-    """The page at an address, with the part that it names; None where either is not there."""
+def read(client: TestClient, url: str) -> Element | None:
+    """The page at an address; None if it, or the part that the address names, is missing."""
     place = urlsplit(url)
     answer = client.get(place.path)
-    page = Page(answer.text)
-    return page if answer.status_code == 200 and (not place.fragment or place.fragment in page.ids) else None
+    page = read_html(answer.text) if answer.status_code == 200 else None
+    return page if page and (not place.fragment or place.fragment in ids_of(page)) else None
 
 
 def test_every_kind_and_each_of_its_causes_has_a_page_that_is_there(client: TestClient) -> None:
@@ -77,7 +56,7 @@ def test_every_link_of_every_page_leads_somewhere(client: TestClient) -> None:
     for name in ("", METRICS, *names()):
         page = read(client, f"{ROOT}/{name}")
         assert page is not None, name
-        here = [urljoin(f"{HOST}{ROOT}/{name}", link) for link in page.links if not link.startswith("#page")]
+        here = [urljoin(f"{HOST}{ROOT}/{name}", link) for link in links_of(page) if not link.startswith("#page")]
         broken += [f"{name}: {link}" for link in here if link.startswith(HOST) and read(client, link) is None]
     assert_none(broken)
 
@@ -87,7 +66,7 @@ def test_every_rule_of_prometheus_leads_to_a_page_that_is_there(client: TestClie
     assert_none(url for url in urls if read(client, url) is None)
     manual = read(client, f"{ROOT}/{METRICS}")
     assert manual is not None
-    assert_none(metric.name for metric in ALL_METRICS if metric.name not in manual.ids)
+    assert_none(metric.name for metric in ALL_METRICS if metric.name not in ids_of(manual))
 
 
 def test_a_page_that_is_not_there_says_so_and_names_those_that_are(client: TestClient) -> None:
@@ -98,7 +77,7 @@ def test_a_page_that_is_not_there_says_so_and_names_those_that_are(client: TestC
     assert f'href="{ROOT}/"' in client.get(f"{ROOT}/nope").text
 
 
-def test_where_a_token_is_asked_for_it_is_asked_for_here_too(tmp_path: Path) -> None:
+def test_behind_a_token_runbooks_need_it_too(tmp_path: Path) -> None:
     client = client_of(tmp_path, AccessControl(frozenset(), TOKEN, 3600.0))
     assert client.get(f"{ROOT}/starved_queue").status_code == 401
     answer = client.get(f"{ROOT}/starved_queue", headers={"Authorization": f"Bearer {TOKEN}"})

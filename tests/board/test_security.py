@@ -1,19 +1,19 @@
 """Who comes in, and with which headers the answers leave."""
 
 import re
-import threading
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient
 
 from conf.settings import Settings, SettingsError
 from streaming.board.web.access import ADDRESSES, COOKIE, MOST_OF_ONE, WINDOW_SECONDS, AccessControl, LoginThrottle
-from streaming.board.web.app import Board, make_app
-from streaming.board.web.server import BoardServer
-from tests.board.tables import NOW_MS
+from tests.board.conftest import serve
+from tests.board.tables import client_of
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105  # of these tests
 
@@ -28,11 +28,6 @@ class Clock:
         return self.now
 
 
-def client_of(access: AccessControl, warehouse: Path) -> TestClient:
-    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
-    return TestClient(make_app(board, access), "http://127.0.0.1:8050", follow_redirects=False)
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -41,12 +36,12 @@ def clock() -> Clock:
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.delenv("BALANCEWATCH_BOARD_TOKEN", raising=False)
-    return client_of(AccessControl.of(Settings.load().board), tmp_path)
+    return client_of(tmp_path, AccessControl.of(Settings.load().board))
 
 
 @pytest.fixture
 def opened(tmp_path: Path, clock: Clock) -> TestClient:
-    return client_of(AccessControl(frozenset(), TOKEN, 3600, clock), tmp_path)
+    return client_of(tmp_path, AccessControl(frozenset(), TOKEN, 3600, clock))
 
 
 def ask(client: TestClient, **headers: str) -> Any:
@@ -181,23 +176,36 @@ def test_what_is_remembered_of_wrong_tries_is_bounded(clock: Clock) -> None:
     assert len(tries._of_all) <= WINDOW_SECONDS
 
 
+OPENING = "opens the board to others, which requires a token: board.token_env = 'BOARD_TOKEN'"
+
+
 @pytest.mark.parametrize(
-    ("environment", "sentence"),
+    ("board", "sentence"),
     [
-        ({}, "board.host = '0.0.0.0' opens the board to others, which requires a token: board.token_env = "),
-        ({"BOARD_TOKEN": "short"}, "board.token_env = 'BOARD_TOKEN': the token has fewer than 16 characters"),
+        ({"host": "0.0.0.0"}, f"board.host = '0.0.0.0' {OPENING}"),  # noqa: S104  # it must be refused
+        ({"allowed_hosts": ["board.example.org"]}, f"board.allowed_hosts = ['board.example.org'] {OPENING}"),
+        (
+            {"allowed_hosts": ["localhost", "board.example.org"]},
+            f"board.allowed_hosts = ['localhost', 'board.example.org'] {OPENING}",
+        ),
+        ({"trusted_proxy": "127.0.0.1"}, f"board.trusted_proxy = '127.0.0.1' {OPENING}"),
     ],
 )
-def test_open_to_others_without_a_proper_token_nothing_starts(
-    environment: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
+def test_open_to_others_nothing_starts_without_a_token(
+    board: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By its address, or through a proxy on the loopback."""
     monkeypatch.delenv("BOARD_TOKEN", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    settings = Settings.load(board={"host": "0.0.0.0", "token_env": "BOARD_TOKEN"})  # noqa: S104  # it must be refused
     with pytest.raises(SettingsError) as error:
-        AccessControl.of(settings.board)
-    assert sentence in str(error.value)
+        AccessControl.of(Settings.load(board={"token_env": "BOARD_TOKEN", **board}).board)
+    assert str(error.value).startswith(sentence)
+
+
+def test_a_short_token_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOARD_TOKEN", "short")
+    sentence = "^board.token_env = 'BOARD_TOKEN': the token has fewer than 16 characters"
+    with pytest.raises(SettingsError, match=sentence) as error:
+        AccessControl.of(Settings.load(board={"host": "10.255.255.1", "token_env": "BOARD_TOKEN"}).board)
     assert "short" not in str(error.value)
 
 
@@ -213,24 +221,6 @@ def test_a_token_that_is_there_is_asked_for_on_the_loopback_too(monkeypatch: pyt
     assert named.answers_to("localhost:8050")
     assert named.answers_to("board.example.org")
     assert not named.answers_to("evil.example")
-
-
-@pytest.mark.parametrize(
-    ("board", "opening"),
-    [
-        ({"allowed_hosts": ["board.example.org"]}, "board.allowed_hosts = ['board.example.org']"),
-        ({"allowed_hosts": ["localhost", "board.example.org"]}, "board.allowed_hosts = ['localhost', 'board.exa"),
-        ({"trusted_proxy": "127.0.0.1"}, "board.trusted_proxy = '127.0.0.1'"),
-    ],
-)
-def test_behind_a_proxy_on_the_loopback_nothing_starts_without_a_token(
-    board: dict[str, Any], opening: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BOARD_TOKEN", raising=False)
-    with pytest.raises(SettingsError) as error:
-        AccessControl.of(Settings.load(board={"token_env": "BOARD_TOKEN", **board}).board)
-    assert str(error.value).startswith(opening)
-    assert "opens the board to others, which requires a token: board.token_env = 'BOARD_TOKEN'" in str(error.value)
 
 
 def test_an_empty_token_on_the_loopback_is_no_open_door(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,22 +257,13 @@ FORWARDED = {
 @pytest.mark.parametrize(
     ("trusted", "code", "is_secure"), [("127.0.0.1", 303, True), ("192.0.2.1", 403, False), ("", 403, False)]
 )
-def test_of_the_trusted_proxy_alone_it_hears_what_was_forwarded(
+def test_forwarded_headers_count_of_the_trusted_proxy_alone(
     trusted: str, code: int, is_secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cookie is Secure, and the Origin is held against the name that the browser asked for."""
+    """The cookie is Secure, and the Origin is compared with the name that the browser requested."""
     monkeypatch.setenv("BOARD_TOKEN", TOKEN)
-    board = {
-        "port": 0,
-        "token_env": "BOARD_TOKEN",
-        "allowed_hosts": ["board.example.org"],
-        "trusted_proxy": trusted,
-    }
-    server = BoardServer(Settings.load(paths={"warehouse": tmp_path}, board=board))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    asking = HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
+    board = {"token_env": "BOARD_TOKEN", "allowed_hosts": ["board.example.org"], "trusted_proxy": trusted}
+    with serve(tmp_path, **board) as url, closing(HTTPConnection(urlsplit(url).netloc, timeout=30)) as asking:
         form = {**FORWARDED, "Content-Type": "application/x-www-form-urlencoded"}
         asking.request("POST", "/alerts", body=f"token={TOKEN}", headers=form)
         answer = asking.getresponse()
@@ -293,10 +274,6 @@ def test_of_the_trusted_proxy_alone_it_hears_what_was_forwarded(
         answer = asking.getresponse()
         answer.read()
         assert answer.status == (421 if trusted == "127.0.0.1" else 403)
-    finally:
-        asking.close()
-        server.close()
-        thread.join(10)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from conf.settings import Settings
 from schemas.tables import ALERTS, QUARANTINE, TABLES
 from schemas.views import VIEWS
 from streaming.board.pages import PAGES
-from streaming.board.web.app import Board
 from streaming.store.store import History
 from tests.board.components import read_html, text_of
 from tests.board.modelled import NOW_MS as MODELLED_MS
 from tests.board.pictures import pages
-from tests.board.tables import NOW_MS, alert, assignment, write
+from tests.board.tables import NOW_MS, alert, assignment, board_of, write
 from tests.relay.test_unreadable_rows import blank
 
 ROWS = r"[0-9,]+ rows? of [a-z_]+"
@@ -45,7 +43,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rendered(warehouse: Path, path: str) -> tuple[str, dict[str, Any]]:
     """Return the page's text and the announcement that goes with it."""
     place, _, search = path.partition("?")
-    board = Board(Settings.load().board, warehouse, lambda: NOW_MS)
+    board = board_of(warehouse)
     body, _, alerts = board.render(board.pages[place], search)
     assert body is not None
     assert alerts is not None
@@ -97,10 +95,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_a_page_names_every_table_that_it_asks(modelled_warehouse: Path, asked: set[str]) -> None:
-    board = Board(Settings.load().board, modelled_warehouse, lambda: MODELLED_MS)
+    board = board_of(modelled_warehouse, MODELLED_MS)
     by_path = {page.path: page for page in PAGES}
-    seen = board._tables.look()
-    board._newest_of(seen)  # how old all of them are is asked for every page
+    seen = board.tables.look()
+    assert seen.newest_ms, "read once, for every page"
     for name, path in pages().items():
         place, _, search = path.partition("?")
         if name != "refused":
