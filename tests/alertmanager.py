@@ -119,7 +119,7 @@ class Alertmanager:
 
 @contextlib.contextmanager
 def scratch_alertmanagers(webhook_url: str, replicas: int = 1) -> Iterator[list[Alertmanager]]:
-    """Replicas that tell `webhook_url`, in a folder that is deleted with them. More than one gossip."""
+    """Replicas that notify `webhook_url`, in a folder that is deleted with them. More than one gossip."""
     ports = tuple(free_port() for _ in range(replicas)) if replicas > 1 else (None,)
     started: list[Alertmanager] = []
     with tempfile.TemporaryDirectory(prefix="balancewatch-alertmanager-") as folder:

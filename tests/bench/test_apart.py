@@ -1,4 +1,4 @@
-"""A measure's process: what it returns comes back, and a measure that fails or dies is told."""
+"""A measure's process: what it returns comes back, and a measure that fails or dies is reported."""
 
 import os
 import sys

@@ -9,12 +9,8 @@ from typing import Any
 
 from streaming.simulator import Simulation, load_scenario
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.board.tables import MINUTE, NOW_MS
 from tests.engine import Stream
-
-NOW_MS = 1_795_258_800_000
-"""2026-11-21T11:00:00Z."""
-
-SECOND, MINUTE = 1_000, 60_000
 
 PLAYED = {"twins": 5, "dead_broker": 5, "frozen_client": 10, "mixed_strategy": 5, "slow_broker": 10}
 """Minutes that each scenario is played for: the first, the second and the fourth still go on at the end."""

@@ -65,6 +65,45 @@ def assignment(queue_id: int, verdict: str, **columns: Any) -> dict[str, Any]:
     return row | columns
 
 
+def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "consumer_group": "billing",
+        "broker_name": "broker-a",
+        "client_id": client_id,
+        "client_addr": client_addr,
+        "language": "JAVA",
+        "client_version": "V4_9_8",
+        "topics": ["orders"],
+        "strategy": "AVG",
+        "change": "JOINED",
+        "last_heartbeat": NOW_MS,
+        "changed_at": NOW_MS - 9 * MINUTE,
+    }
+    return row | columns
+
+
+def health(ago_ms: int, avoiding: int, producers: int = 3, **columns: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "prod",
+        "broker_name": "broker-a",
+        "unavailable_producers": avoiding,
+        "producers": producers,
+        "unavailable_until": NOW_MS - ago_ms + 30_000 if avoiding else None,
+        "changed_at": NOW_MS - ago_ms,
+    }
+    return row | columns
+
+
+OF_NO_GROUP = {"consumer_group": None, "topic": None}
+
+
+def silence(ago_ms: int, state: str = "UNKNOWN", **columns: Any) -> dict[str, Any]:
+    """The alert that cluster prod has been without data since `ago_ms`."""
+    about = {**OF_NO_GROUP, "kind": "cluster_no_data", "started_at": NOW_MS - ago_ms}
+    return alert("silence", state, ago_ms - MINUTE, **about, **columns)
+
+
 def write(warehouse: Path, rows: Mapping[str, list[dict[str, Any]]], batch_id: int = 0) -> Path:
     """Append the rows to their tables."""
     append_rows(RowWriter(warehouse), dict(rows), "test", batch_id)

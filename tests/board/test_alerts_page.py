@@ -23,7 +23,7 @@ from streaming.board.pages.alerts import (
 from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of, walk
-from tests.board.tables import MINUTE, NOW_MS, alert, minutes, shown, view_of, write
+from tests.board.tables import MINUTE, NOW_MS, alert, minutes, shown, silence, view_of, write
 
 HOUR = 60 * MINUTE
 
@@ -199,12 +199,6 @@ def test_each_bin_counts_incidents_as_their_rows_said_then(tmp_path: Path) -> No
     assert not any((*pages.unknown, *explained.unknown))
     (only,) = read_bins(history, Asked(start, NOW_MS, is_inhibited=True))
     assert only.is_inhibited
-
-
-def silence(ago_ms: int, state: str = "UNKNOWN", **columns: Any) -> dict[str, Any]:
-    """Return the alert of cluster prod being without data since `ago_ms`."""
-    about = {"kind": "cluster_no_data", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
-    return alert("silence", state, ago_ms - MINUTE, **about, **columns)
 
 
 def test_bins_of_a_cluster_without_data_end_and_the_rest_is_no_data(tmp_path: Path) -> None:

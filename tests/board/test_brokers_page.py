@@ -20,22 +20,22 @@ from streaming.board.pages.brokers import (
 from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, minutes, shown, view_of, write
+from tests.board.tables import (
+    MINUTE,
+    NOW_MS,
+    OF_NO_GROUP,
+    alert,
+    assignment,
+    health,
+    minutes,
+    shown,
+    silence,
+    view_of,
+    write,
+)
 
 HOUR = 60 * MINUTE
 P = "10.0.1.1@9#3"
-
-
-def health(ago_ms: int, avoiding: int, producers: int = 3, **columns: Any) -> dict[str, Any]:
-    row = {
-        "cluster": "prod",
-        "broker_name": "broker-a",
-        "unavailable_producers": avoiding,
-        "producers": producers,
-        "unavailable_until": NOW_MS - ago_ms + 30_000 if avoiding else None,
-        "changed_at": NOW_MS - ago_ms,
-    }
-    return row | columns
 
 
 def fault_item(client_id: str, ago_ms: int, **columns: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_a_broker_without_sends_is_known_by_its_queues_and_quiet(tmp_path: Path)
 
 
 def test_an_incident_about_two_brokers_stands_at_both_until_it_ended(tmp_path: Path) -> None:
-    about = {"consumer_group": None, "topic": None, "broker_name": "broker-a,broker-b", "kind": "broker_no_data"}
+    about = {**OF_NO_GROUP, "broker_name": "broker-a,broker-b", "kind": "broker_no_data"}
     gone = alert("gone", "RESOLVED", 3 * HOUR, **about)
     found = brokers(write(tmp_path, {"alerts": [alert("open", ago_ms=20 * MINUTE, **about), gone]}))
     assert [one.incident_id for one in found["broker-b"].incidents] == ["open"]
@@ -121,7 +121,7 @@ def test_all_avoiding_is_another_word_and_the_figure_says_the_same_as_text(tmp_p
 
 
 def test_brokers_with_open_incidents_come_first_then_those_that_most_avoid(tmp_path: Path) -> None:
-    about = {"consumer_group": None, "topic": None, "broker_name": "broker-c", "kind": "broker_without_master"}
+    about = {**OF_NO_GROUP, "broker_name": "broker-c", "kind": "broker_without_master"}
     steps = [health(MINUTE, 1), health(MINUTE, 2, broker_name="broker-b"), health(MINUTE, 0, broker_name="broker-d")]
     write(tmp_path, {"broker_health": steps, "alerts": [alert("m", **about)]})
     assert list(brokers(tmp_path)) == ["broker-c", "broker-b", "broker-a", "broker-d"]
@@ -142,11 +142,6 @@ def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
         shown(PAGE, tmp_path, cluster="x")
 
 
-def silent(ago_ms: int, **columns: Any) -> dict[str, Any]:
-    about = {"kind": "cluster_no_data", "consumer_group": None, "topic": None, "started_at": NOW_MS - ago_ms}
-    return alert("silence", "UNKNOWN", ago_ms - MINUTE, **about, **columns)
-
-
 def bars(page: BrokersPage) -> dict[str, list[tuple[int, int]]]:
     """By key: (lane, minutes it is long)."""
     chart = brokers_chart(page, [broker for broker in page.brokers if broker.intervals or broker.incidents])
@@ -157,9 +152,9 @@ def bars(page: BrokersPage) -> dict[str, list[tuple[int, int]]]:
 
 def test_bars_end_with_the_data_of_their_cluster(tmp_path: Path) -> None:
     """The bar ends, the rest of the lane is a hatched band with its words, and the table says since when."""
-    masterless = {"consumer_group": None, "topic": None, "broker_name": "broker-a", "kind": "broker_without_master"}
+    masterless = {**OF_NO_GROUP, "broker_name": "broker-a", "kind": "broker_without_master"}
     steps = [health(40 * MINUTE, 3), health(50 * MINUTE, 3, cluster="test", broker_name="broker-t")]
-    alerts = [silent(20 * MINUTE), alert("m", ago_ms=30 * MINUTE, **masterless, fired_at=NOW_MS)]
+    alerts = [silence(20 * MINUTE), alert("m", ago_ms=30 * MINUTE, **masterless, fired_at=NOW_MS)]
     page = shown(PAGE, write(tmp_path, {"broker_health": steps, "alerts": alerts}), since="1h")
     value = PAGE.read(view_of(tmp_path, since="1h"))
     assert bars(value) == {
@@ -177,7 +172,7 @@ def test_bars_end_with_the_data_of_their_cluster(tmp_path: Path) -> None:
 
 
 def test_producers_report_while_brokers_do_not_answer(tmp_path: Path) -> None:
-    rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silent(30 * MINUTE)]}
+    rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silence(30 * MINUTE)]}
     items = [fault_item("p", 10 * MINUTE), fault_item("p", 5 * MINUTE, available=True)]
     page = PAGE.read(view_of(write(tmp_path, rows | {"fault_items": items}), since="1h"))
     assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 30)], [(0, 10)])
@@ -197,7 +192,7 @@ def test_a_broker_with_data_has_no_time_without_data(tmp_path: Path) -> None:
 
 
 def test_a_broker_without_data_is_not_called_avoided_or_not_avoided_now(tmp_path: Path) -> None:
-    page = shown(PAGE, write(tmp_path, {"broker_health": [health(40 * MINUTE, 0)], "alerts": [silent(20 * MINUTE)]}))
+    page = shown(PAGE, write(tmp_path, {"broker_health": [health(40 * MINUTE, 0)], "alerts": [silence(20 * MINUTE)]}))
     assert "NOT AVOIDED" not in text_of(page)
     assert "1 broker; 1 without current data; no open incidents." in text_of(page)
     steps = [health(40 * MINUTE, 1), health(30 * MINUTE, 0)]

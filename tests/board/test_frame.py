@@ -12,8 +12,9 @@ from playwright.sync_api import Page, expect
 from streaming.board.web.access import AccessControl
 from streaming.warehouse.writer import append_rows
 from tests.board.conftest import DESK, PHONE, Tab, is_update, serve
-from tests.board.modelled import NOW_MS, played
+from tests.board.modelled import played
 from tests.board.pictures import pages
+from tests.board.tables import NOW_MS
 from tests.row_writer import RowWriter
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]

@@ -1,35 +1,16 @@
 """The group page as a tree of components: every verdict in words and signs, twins, filters, pages, other moments."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from streaming.board.pages.group import PAGE, QUEUES_A_PAGE
 from streaming.board.url import AskedError
 from tests.board.components import Element, by_id, cells_of, links_of, rows_of, text_of, walk
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, member, shown, write
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
 A, B = "10.0.0.1@7#11", "10.0.0.2@7#12"
-
-
-def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
-    row = {
-        "cluster": "prod",
-        "consumer_group": "billing",
-        "broker_name": "broker-a",
-        "client_id": client_id,
-        "client_addr": client_addr,
-        "language": "JAVA",
-        "client_version": "V4_9_8",
-        "topics": ["orders"],
-        "strategy": "AVG",
-        "change": "JOINED",
-        "last_heartbeat": NOW_MS,
-        "changed_at": NOW_MS - 9 * MINUTE,
-    }
-    return row | columns
 
 
 MEMBERS = [member(A, "10.0.0.1:50"), member(B, "10.0.0.2:50")]

@@ -7,8 +7,7 @@ import pytest
 from streaming.board.pages.groups import GROUPS_A_PAGE, PAGE
 from streaming.board.url import AskedError
 from tests.board.components import Element, by_id, cells_of, links_of, rows_of, text_of
-from tests.board.tables import alert, assignment, shown, write
-from tests.board.test_group_page import member
+from tests.board.tables import alert, assignment, member, shown, write
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 

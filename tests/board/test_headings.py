@@ -9,8 +9,8 @@ from streaming.board.page import View
 from streaming.board.pages import PAGES
 from streaming.store.store import History
 from tests.board.components import read_html, text_of, walk
-from tests.board.modelled import NOW_MS
 from tests.board.pictures import pages
+from tests.board.tables import NOW_MS
 from tests.words import CAMEL_CASE, PRODUCT_NAMES
 
 HEADINGS = ("h1", "h2", "h3", "dt", "label", "summary", "caption")

@@ -10,8 +10,8 @@ from streaming.board.pages.queue_times import MOST_CHANGES, MOST_LANES, Change, 
 from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, rows_of, text_of, walk
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, view_of, write
-from tests.board.test_group_page import A, B, member, rows_by_queue
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, member, shown, view_of, write
+from tests.board.test_group_page import A, B, rows_by_queue
 
 HOUR = 60 * MINUTE
 

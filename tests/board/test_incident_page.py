@@ -10,7 +10,7 @@ from streaming.board.pages import group as group_page
 from streaming.board.pages.incident import PAGE
 from streaming.board.url import AskedError
 from tests.board.components import by_id, head_of, links_of, text_of
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, write
+from tests.board.tables import MINUTE, NOW_MS, OF_NO_GROUP, alert, assignment, health, member, shown, write
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +34,15 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 assignment(1, "UNOWNED", planned_owner=None, observed_owners=[], changed_at=began),
             ],
             "memberships": [
-                {
-                    "cluster": "prod",
-                    "consumer_group": "billing",
-                    "broker_name": "broker-a",
-                    "client_id": "c@1",
-                    "client_addr": "10.0.0.1:5",
-                    "client_version": "4.9.8",
-                    "change": "EXPIRED",
-                    "last_heartbeat": began - MINUTE,
-                    "changed_at": began - 1_000,
-                }
+                member(
+                    "c@1",
+                    "10.0.0.1:5",
+                    client_version="4.9.8",
+                    strategy=None,
+                    change="EXPIRED",
+                    last_heartbeat=began - MINUTE,
+                    changed_at=began - 1_000,
+                )
             ],
             "alert_deliveries": [
                 {
@@ -117,18 +115,9 @@ def test_an_unknown_incident_is_an_error_message(asked: dict[str, str], sentence
 
 
 def test_many_changes_of_producers_are_reported_by_the_first_and_the_last(tmp_path: Path) -> None:
-    broken = {"kind": "broker_isolated", "broker_name": "broker-b", "consumer_group": None, "topic": None}
-    health = [
-        {
-            "cluster": "prod",
-            "broker_name": "broker-b",
-            "unavailable_producers": number % 3,
-            "producers": 3,
-            "changed_at": NOW_MS - 5 * MINUTE + number * 1_000,
-        }
-        for number in range(30)
-    ]
-    warehouse = write(tmp_path / "w", {"alerts": [alert("b-1", **broken)], "broker_health": health})
+    broken = {**OF_NO_GROUP, "kind": "broker_isolated", "broker_name": "broker-b"}
+    changes = [health(5 * MINUTE - number * 1_000, number % 3, broker_name="broker-b") for number in range(30)]
+    warehouse = write(tmp_path / "w", {"alerts": [alert("b-1", **broken)], "broker_health": changes})
     story = text_of(by_id(shown(PAGE, warehouse, id="b-1"), "story-table"))
     assert story.count("broker-b") < 6
     assert "27 more changes of the number of producers that avoid it." in story
@@ -141,7 +130,7 @@ def test_evidence_that_is_no_object_is_shown_as_it_stands(evidence: str, tmp_pat
 
 
 def test_the_line_that_silences_an_incident_of_a_cluster_alone_names_the_cluster(tmp_path: Path) -> None:
-    row = alert("dark-1", kind="cluster_no_data", consumer_group=None, topic=None)
+    row = alert("dark-1", kind="cluster_no_data", **OF_NO_GROUP)
     commands = text_of(by_id(shown(PAGE, write(tmp_path / "w", {"alerts": [row]}), id="dark-1"), "commands"))
     assert "balancewatch silence add --match kind=cluster_no_data --match cluster=prod --for 2h" in commands
 

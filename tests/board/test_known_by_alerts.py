@@ -6,23 +6,22 @@ import pytest
 
 from streaming.board.pages import brokers, group, groups, history
 from tests.board.components import text_of
-from tests.board.tables import NOW_MS, alert, assignment, shown, write
+from tests.board.tables import alert, assignment, health, shown, write
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    health = {"cluster": "bare", "broker_name": "b", "unavailable_producers": 0, "producers": 1, "changed_at": NOW_MS}
     return write(
         tmp_path_factory.mktemp("warehouse"),
         {
             "assignments": [assignment(0, "OK")],
-            "alerts": [alert("a", topic="gone"), alert("b", consumer_group="unseen", cluster="told")],
-            "broker_health": [health],
+            "alerts": [alert("a", topic="gone"), alert("b", consumer_group="unseen", cluster="alerted")],
+            "broker_health": [health(0, 0, 1, cluster="bare", broker_name="b")],
         },
     )
 
 
-@pytest.mark.parametrize("cluster", ["bare", "told"])
+@pytest.mark.parametrize("cluster", ["bare", "alerted"])
 def test_a_cluster_known_from_brokers_or_alerts_alone_has_its_pages(cluster: str, warehouse: Path) -> None:
     sentence = f"Cluster {cluster} has no active consumer group."
     assert sentence in text_of(shown(groups.PAGE, warehouse, cluster=cluster))
@@ -37,6 +36,6 @@ def test_a_topic_that_alerts_alone_name_is_an_empty_page_with_a_sentence(warehou
 
 
 def test_a_group_that_alerts_alone_name_is_an_empty_page_with_its_incident(warehouse: Path) -> None:
-    text = text_of(shown(group.PAGE, warehouse, cluster="told", group="unseen", topic="orders"))
+    text = text_of(shown(group.PAGE, warehouse, cluster="alerted", group="unseen", topic="orders"))
     assert "Summary of b." in text
     assert "History of unseen" in text_of(shown(history.PAGE, warehouse, group="unseen"))

@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.board.conftest import PHONE, Tab, serve
-from tests.board.modelled import MINUTE, NOW_MS
-from tests.board.tables import alert, assignment, write
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, write
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
 

@@ -11,7 +11,6 @@ from schemas.views import VIEWS
 from streaming.board.pages import PAGES
 from streaming.store.store import History
 from tests.board.components import read_html, text_of
-from tests.board.modelled import NOW_MS as MODELLED_MS
 from tests.board.pictures import pages
 from tests.board.tables import NOW_MS, alert, assignment, board_of, write
 from tests.relay.test_unreadable_rows import blank
@@ -95,7 +94,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def test_a_page_names_every_table_that_it_asks(modelled_warehouse: Path, asked: set[str]) -> None:
-    board = board_of(modelled_warehouse, MODELLED_MS)
+    board = board_of(modelled_warehouse)
     by_path = {page.path: page for page in PAGES}
     seen = board.tables.look()
     assert seen.newest_ms, "read once, for every page"
@@ -103,6 +102,6 @@ def test_a_page_names_every_table_that_it_asks(modelled_warehouse: Path, asked: 
         place, _, search = path.partition("?")
         if name != "refused":
             asked.clear()
-            board._body(by_path[place], search, seen, MODELLED_MS)
+            board._body(by_path[place], search, seen, NOW_MS)
             assert asked, place
             assert asked <= by_path[place].tables, place

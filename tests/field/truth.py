@@ -122,7 +122,7 @@ def read_truth(folder: Path, start_ms: int, end_ms: int, factor: int = 1) -> Tru
 def _waits(sent: Iterable[int], consumed: Iterable[int], end_ms: int, least_ms: int) -> list[Span]:
     """From a message that came after one was consumed, to when the next was.
 
-    Of two logs of a line a second the consumer's may tell of a message before the producer's does.
+    Of two logs of a line a second the consumer's may have a message before the producer's has it.
     """
     steps = sorted([*((time_ms, False) for time_ms in sent), *((time_ms, True) for time_ms in consumed)])
     spans: list[Span] = []
