@@ -28,16 +28,15 @@ def setting(key: str, settings: Settings) -> Any:
 def fill_in(text: str, settings: Settings) -> str:
     """Return the text with `{section.key}` as section.key (value), and `{name}` as that limit."""
     reported = KEY.sub(lambda found: f"{found[1]} ({_describe(found[1], setting(found[1], settings))})", text)
-    limits = {name: _describe(name, value) for name, value in asdict(LIMITS).items()}
-    return re.sub(r"\{([a-z_]+)\}", lambda found: limits[found[1]], reported)
+    return re.sub(r"\{([a-z_]+)\}", lambda found: _describe(found[1], getattr(LIMITS, found[1])), reported)
 
 
 def _describe(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if key.endswith("_ms"):
-        return span_text(value)
-    return span_text(round(value * 1000)) if key.endswith("_seconds") else f"{value:g}"
+    if key.endswith(("_ms", "_seconds")):
+        return span_text(value if key.endswith("_ms") else round(value * 1000))
+    return f"{value:g}"
 
 
 FLOORS = {
@@ -52,21 +51,21 @@ FLOORS = {
 
 def floor_warnings(rulebook: Rulebook) -> Iterator[str]:
     """Yield a sentence for each threshold below its floor, of the rules and of each override."""
-    for key in FLOORS:
-        yield from _warning("rules", key, getattr(rulebook.base, key))
+    found = [("rules", key, getattr(rulebook.base, key)) for key in FLOORS]
     for override in rulebook.overrides:
-        for key, value in override.changes():
-            yield from _warning(f"override {override.name!r}", key, value)
-
-
-def _warning(where: str, key: str, value: Any) -> Iterator[str]:
-    floor_ms, reason = FLOORS.get(key, (0, ""))
-    if floor_ms and value < floor_ms:
-        meant = f'; the unit is ms, write "{value}s" for seconds' if value < 1_000 else ""
-        yield f"{where}: {key} = {value} is below {span_text(floor_ms)}, but {reason}{meant}"
+        found += [(f"override {override.name!r}", key, value) for key, value in override.changes() if key in FLOORS]
+    for where, key, value in found:
+        floor_ms, reason = FLOORS[key]
+        if value < floor_ms:
+            meant = f'; the unit is ms, write "{value}s" for seconds' if value < 1_000 else ""
+            yield f"{where}: {key} = {value} is below {span_text(floor_ms)}, but {reason}{meant}"
 
 
 OPEN = ("FIRING", "RECOVERING")
+
+INCIDENT_COLUMNS = (
+    "incident_id", "state", "severity", "cause", "reason", "started_at", "fired_at", "changed_at", "summary"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Subject:
 class World:
     """The data of an answer. `receivers` are all their names, `incidents` the newest row of each incident."""
 
-    settings: "Settings"
+    settings: Settings
     rulebook: Rulebook
     routes: Sequence[Route]
     receivers: Sequence[str]
@@ -107,18 +106,41 @@ def check(subject: Subject, world: World, incident: Mapping[str, Any] | None = N
     facts = KIND_FACTS.get(subject.kind)
     answer = _by_settings(subject, world) if facts is None else _by_rules(subject, world, facts)
     severities = [subject.severity] if subject.severity else answer["severities"]
-    labels = incident["labels"] if incident and facts is None else {}
+    own_labels = incident["labels"] if incident and facts is None else {}
     reported = {name: value for name, value in asdict(subject).items() if value is not None}
+    receivers, silences, mutes = [], [], []
+    for severity in severities:
+        labels = subject.labels(severity)
+        routes = _pick(subject, labels, own_labels, world)
+        receivers += [{"severity": severity, "receiver": name, "route": route} for name, route in routes.items()]
+        if subject.kind == WATCHDOG:
+            continue
+        if silence := pick_silence(world.silences, labels, world.now_ms):
+            silences.append(
+                {
+                    "severity": severity,
+                    "silence_id": silence.silence_id,
+                    "matchers": describe_matchers(silence.matchers),
+                    "created_by": silence.created_by,
+                    "comment": silence.comment,
+                    "until": time_text(silence.ends_at_ms),
+                }
+            )
+        mutes += [
+            {"severity": severity, **describe_mute(mute, world.now_ms)}
+            for mute in world.mutes
+            if is_match(mute.matchers, labels)
+        ]
     return {
-        "subject": {**labels, **reported},
-        "incident": _incident(incident),
+        "subject": {**own_labels, **reported},
+        "incident": incident and {name: incident.get(name) for name in INCIDENT_COLUMNS},
         **answer,
         "runbook_url": runbook_url(world.settings.runbooks_url, subject.kind, subject.cause),
         "severities": severities,
-        "receivers": _receivers(subject, severities, labels, world),
-        "silences": [] if subject.kind == WATCHDOG else _silences(subject, severities, world),
-        "mutes": [] if subject.kind == WATCHDOG else _mutes(subject, severities, world),
-        "inhibited_by": _explained_by(subject, facts.inhibited_by if facts else (), world.incidents, incident),
+        "receivers": receivers,
+        "silences": silences,
+        "mutes": mutes,
+        "inhibited_by": _inhibited_by(subject, facts.inhibited_by if facts else (), world.incidents, incident),
     }
 
 
@@ -127,11 +149,55 @@ def _by_rules(subject: Subject, world: World, facts: KindFacts) -> dict[str, Any
     rules = world.rulebook.of(subject.cluster, group)
     severity = rules.of_kind(subject.kind).severity
     return {
-        "fires": _describe_firing(subject.kind, rules),
-        "ends": _describe_end(subject.kind, rules),
+        "fires": _describe_firing(facts, subject.kind, rules),
+        "ends": (
+            "The alert is RECOVERING when the condition no longer holds, and RESOLVED after "
+            f"{span_text(rules.of_kind(subject.kind).recovering_ms)} without it; an earlier return continues the same "
+            f"incident. Only evaluations with a completeness of {rules.completeness_min:.0%} or more count. A flapping "
+            f"alert stays open: from more than {rules.flap_high:.0%} changes in 21 slots of "
+            f"{span_text(rules.flap_slot_ms)} until less than {rules.flap_low:.0%}."
+        ),
         "severities": [severity] if severity else list(facts.severities),
         "keys": list(_keys(subject.kind, facts.thresholds, rules, group, subject.cluster, world)),
     }
+
+
+def _describe_firing(facts: KindFacts, kind: str, rules: Rules) -> str:
+    of_kind = rules.of_kind(kind)
+    if not of_kind.is_enabled:
+        return f"Never: kinds.{kind}.is_enabled is false, so it stays PENDING."
+    condition = facts.holds_when
+    for name in facts.thresholds:
+        value = getattr(rules, name)
+        condition = condition.replace(name, f"{name} ({span_text(value) if name.endswith('_ms') else value})")
+    number = count(of_kind.pending_evaluations, "evaluation")
+    held = f"for {span_text(of_kind.pending_ms)} and at least {number}" if of_kind.pending_ms else f"for {number}"
+    return (
+        f"The condition holds when {condition}. The alert is PENDING while it holds, and FIRING "
+        f"after it held {held}. Each clock event is an evaluation; a gap of more than "
+        f"{span_text(rules.max_evaluation_gap_ms)} between two does not count."
+    )
+
+
+def _keys(
+    kind: str, thresholds: Sequence[str], rules: Rules, group: str | None, cluster: str, world: World
+) -> Iterator[dict[str, Any]]:
+    """Yield each key in force with its value and origin: an override by name, or the last source of the base.
+
+    A key of the kind wins over the one for all kinds.
+    """
+    why, base = world.rulebook.why(cluster, group), world.rulebook.base
+
+    def origin(key: str) -> str:
+        return f"override {why[key].name!r}" if key in why else world.settings.origin_of(f"rules.{key}")
+
+    for name in dict.fromkeys((*thresholds, "max_evaluation_gap_ms", "completeness_min")):
+        yield {"key": f"rules.{name}", "value": getattr(rules, name), "set_by": origin(name)}
+    for name, value in asdict(rules.of_kind(kind)).items():
+        own, of_all = f"kinds.{kind}.{name}", f"kinds.{OF_ALL}.{name}"
+        is_own = own in why or getattr(base.of_kind(kind), name) != getattr(base.of_kind(OF_ALL), name)
+        set_by = origin(own) if is_own else f"{origin(of_all)}, for all kinds"
+        yield {"key": f"rules.{own}", "value": value, "set_by": set_by}
 
 
 def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
@@ -154,44 +220,17 @@ def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
     }
 
 
-def _receivers(
-    subject: Subject, severities: Iterable[str], labels: Mapping[str, str], world: World
-) -> list[dict[str, Any]]:
+def _pick(
+    subject: Subject, labels: Mapping[str, str | None], own_labels: Mapping[str, str], world: World
+) -> Mapping[str, str]:
     """Return the receivers, with the route of each."""
-    return [
-        {"severity": severity, "receiver": receiver, "route": route}
-        for severity in severities
-        for receiver, route in _pick(subject, severity, labels, world).items()
-    ]
-
-
-def _pick(subject: Subject, severity: str, labels: Mapping[str, str], world: World) -> Mapping[str, str]:
     if subject.kind == WATCHDOG:
         return pick_watchdog_receivers(world.routes)
     if subject.kind == DELIVERY_FAILED:
-        return {name: DELIVERY_FAILED for name in world.receivers if name != labels.get("receiver")}
+        return {name: DELIVERY_FAILED for name in world.receivers if name != own_labels.get("receiver")}
     if subject.kind == ALERTS_LIMITED:
         return {}  # sent to the receivers of the limited alerts
-    return pick_receivers(world.routes, subject.labels(severity), world.quiet)
-
-
-def _silences(subject: Subject, severities: Iterable[str], world: World) -> list[dict[str, Any]]:
-    """Return the active silences, by severity."""
-    return [
-        {"severity": severity, **_silence(silence)}
-        for severity in severities
-        if (silence := pick_silence(world.silences, subject.labels(severity), world.now_ms))
-    ]
-
-
-def _mutes(subject: Subject, severities: Iterable[str], world: World) -> list[dict[str, Any]]:
-    """Return the mutes that match the alert, open now or not, by severity."""
-    return [
-        {"severity": severity, **describe_mute(mute, world.now_ms)}
-        for severity in severities
-        for mute in world.mutes
-        if is_match(mute.matchers, subject.labels(severity))
-    ]
+    return pick_receivers(world.routes, labels, world.quiet)
 
 
 def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
@@ -207,58 +246,7 @@ def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _describe_firing(kind: str, rules: Rules) -> str:
-    of_kind = rules.of_kind(kind)
-    if not of_kind.is_enabled:
-        return f"Never: kinds.{kind}.is_enabled is false, so it stays PENDING."
-    number = count(of_kind.pending_evaluations, "evaluation")
-    held = f"for {span_text(of_kind.pending_ms)} and at least {number}" if of_kind.pending_ms else f"for {number}"
-    return (
-        f"The condition holds when {_describe_condition(kind, rules)}. The alert is PENDING while it holds, and FIRING "
-        f"after it held {held}. Each clock event is an evaluation; a gap of more than "
-        f"{span_text(rules.max_evaluation_gap_ms)} between two does not count."
-    )
-
-
-def _describe_condition(kind: str, rules: Rules) -> str:
-    """Return the condition with the value after each threshold's name."""
-    facts = KIND_FACTS[kind]
-    text = facts.holds_when
-    for name in facts.thresholds:
-        value = getattr(rules, name)
-        text = text.replace(name, f"{name} ({span_text(value) if name.endswith('_ms') else value})")
-    return text
-
-
-def _describe_end(kind: str, rules: Rules) -> str:
-    of_kind = rules.of_kind(kind)
-    return (
-        "The alert is RECOVERING when the condition no longer holds, and RESOLVED after "
-        f"{span_text(of_kind.recovering_ms)} without it; an earlier return continues the same incident. "
-        f"Only evaluations with a completeness of {rules.completeness_min:.0%} or more count. A flapping alert stays "
-        f"open: from more than {rules.flap_high:.0%} changes in 21 slots of {span_text(rules.flap_slot_ms)} until less "
-        f"than {rules.flap_low:.0%}."
-    )
-
-
-def _incident(row: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if row is None:
-        return None
-    names = ("incident_id", "state", "severity", "cause", "reason", "started_at", "fired_at", "changed_at", "summary")
-    return {name: row.get(name) for name in names}
-
-
-def _silence(silence: Silence) -> dict[str, Any]:
-    return {
-        "silence_id": silence.silence_id,
-        "matchers": describe_matchers(silence.matchers),
-        "created_by": silence.created_by,
-        "comment": silence.comment,
-        "until": time_text(silence.ends_at_ms),
-    }
-
-
-def _explained_by(
+def _inhibited_by(
     subject: Subject, kinds: Sequence[str], incidents: Iterable[Mapping[str, Any]], incident: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the inhibiting incident; for a question about a kind, the open incidents that would inhibit it."""
@@ -275,33 +263,3 @@ def _explained_by(
         and row["consumer_group"] in (None, subject.consumer_group)
     ]
     return {"kinds": list(kinds), "is": cause_id, "summary": cause["summary"] if cause else None, "may_be": may}
-
-
-def _keys(
-    kind: str, thresholds: Sequence[str], rules: Rules, group: str | None, cluster: str, world: World
-) -> Iterable[dict[str, Any]]:
-    """Yield each key in force with its value and origin: an override by name, or the last source of the base."""
-    why = world.rulebook.why(cluster, group)
-    for name in (
-        *thresholds,
-        "max_evaluation_gap_ms",
-        *(() if "completeness_min" in thresholds else ("completeness_min",)),
-    ):
-        set_by = f"override {why[name].name!r}" if name in why else world.settings.origin_of(f"rules.{name}")
-        yield {"key": f"rules.{name}", "value": getattr(rules, name), "set_by": set_by}
-    of_kind = asdict(rules.of_kind(kind))
-    for name, value in of_kind.items():
-        yield {"key": f"rules.kinds.{kind}.{name}", "value": value, "set_by": _who(kind, name, why, world)}
-
-
-def _who(kind: str, name: str, why: Mapping[str, Any], world: World) -> str:
-    """Return the origin of a kind's key; a key of the kind wins over the one for all kinds."""
-    own, of_all = f"kinds.{kind}.{name}", f"kinds.{OF_ALL}.{name}"
-    if own in why:
-        return f"override {why[own].name!r}"
-    base = world.rulebook.base
-    if getattr(base.of_kind(kind), name) != getattr(base.of_kind(OF_ALL), name):
-        return world.settings.origin_of(f"rules.{own}")
-    if of_all in why:
-        return f"override {why[of_all].name!r}, for all kinds"
-    return f"{world.settings.origin_of(f'rules.{of_all}')}, for all kinds"

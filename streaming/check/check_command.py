@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from streaming.check.check import describe_mute, floor_warnings
-from streaming.check.check_printing import print_json, print_settings
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_receivers
 from streaming.relay.silences import make_mutes
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
+from streaming.text.console import VisibleConsole
+from streaming.text.output import write_json
 from streaming.text.times import wall_ms
 from udfs.alerts.rules import OF_ALL
 
@@ -34,7 +37,10 @@ def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse
     check_format(format_)
     settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
     answer = _in_force(settings)
-    print_json(answer) if format_ == "json" else print_settings(answer)
+    if format_ == "json":
+        write_json(answer, default=str)
+    else:
+        _print(answer)
 
 
 def check_format(format_: str) -> None:
@@ -80,3 +86,43 @@ def _in_force(settings: Settings) -> dict[str, Any]:
         "mutes": [describe_mute(mute, wall_ms()) for mute in make_mutes(settings.mutes)],
         "warnings": list(floor_warnings(book)),
     }
+
+
+def _print(answer: dict[str, Any]) -> None:
+    """Print all keys in force, then each override."""
+    console = VisibleConsole()
+    console.print(keys_table(answer["keys"]))
+    for override in answer["overrides"]:
+        where = f"cluster {override['cluster']}, consumer_group {override['consumer_group']}"
+        console.print(Text(f"override {override['name']!r}: {where}"))
+        for key, value in override["sets"].items():
+            console.print(Text(f"  {key} = {_describe(value)}"))
+    console.print(Text(f"receivers: {', '.join(answer['receivers'])}; routes: {', '.join(answer['routes'])}"))
+    for mute in answer["mutes"]:
+        console.print(Text(f"mute {describe_window(mute)}"))
+    for warning in answer["warnings"]:
+        console.print(Text(f"warning: {warning}"))
+    console.print(Text("The settings are valid."))
+
+
+def describe_window(mute: dict[str, Any]) -> str:
+    """Return the mute with its open or next window as text."""
+    when = f"open until {mute['until']}" if mute["is_open"] else f"next from {mute['from']} until {mute['until']}"
+    return f"{mute['name']!r} ({mute['matchers']}), {mute['windows']}: {when}"
+
+
+def keys_table(keys: list[dict[str, Any]]) -> Table:
+    table = Table()
+    table.add_column("key", overflow="fold")
+    table.add_column("value", justify="right", overflow="fold")
+    table.add_column("set by", overflow="fold")
+    for row in keys:
+        table.add_row(Text(row["key"]), Text(_describe(row["value"])), Text(row["set_by"]))
+    return table
+
+
+def _describe(value: Any) -> str:
+    """Return the value as in TOML; an empty severity means the rule's."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "the rule's" if value in (None, "") else str(value)

@@ -6,10 +6,11 @@ between two timestamps.
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,36 +49,35 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[Slice]:
 
     Raises KafkaUnreachableError, or RecordedError where Kafka stops answering.
     """
-    with ExitStack() as open_until_the_end:
+    with ExitStack() as consumers:
+
+        def open_one() -> KafkaConsumer:
+            return consumers.enter_context(closing(open_consumer(kafka)))
+
         try:
-            partitions = _open_partitions(kafka, from_ms, to_ms, open_until_the_end)
+            partitions = list(_open_partitions(open_one, from_ms, to_ms))
         except KafkaError as error:
             raise KafkaUnreachableError(
                 f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: no broker answers ({type(error).__name__})"
             ) from None
-        total = max(1, sum(one.end - one.begin for one in partitions))
+        total = max(1, sum(partition.end - partition.begin for partition in partitions))
         try:
-            yield from _slices(merge(*partitions, key=_timestamp), total)
+            yield from _slices(merge(*partitions, key=itemgetter(0)), total)
         except KafkaError as error:
             raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
 
 
-def _open_partitions(kafka: Kafka, from_ms: int, to_ms: int, open_until_the_end: ExitStack) -> list["_Partition"]:
-    def open_one() -> KafkaConsumer:
-        return open_until_the_end.enter_context(closing(open_consumer(kafka)))
-
+def _open_partitions(open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms: int) -> Iterator["_Partition"]:
     asking = open_one()
     spans = read_spans(asking, EVENTS)
     if not spans:
         raise RecordedError("Kafka has none of the topics rocketmq.*; does `collect` run?")
     places = [TopicPartition(*place) for place in spans]
     begins = asking.offsets_for_times(dict.fromkeys(places, from_ms))
-    partitions = []
     for place in places:
         found, end = begins.get(place), spans[place.topic, place.partition].end
         if found and found.offset < end:
-            partitions.append(_Partition(open_one(), place, found.offset, end, to_ms))
-    return partitions
+            yield _Partition(open_one(), place, found.offset, end, to_ms)
 
 
 @dataclass(frozen=True)
@@ -102,27 +102,14 @@ class _Partition:
                 if record.offset >= self.end or record.timestamp >= self.to_ms:
                     return
                 newest_ms = max(newest_ms, record.timestamp)
-                yield newest_ms, _message(record)
+                names = ("topic", "partition", "offset", "value")
+                yield newest_ms, {name: getattr(record, name) for name in names} | {"ingest_time_ms": record.timestamp}
                 deadline = time.monotonic() + PATIENCE_SECONDS
             if time.monotonic() > deadline:
                 raise RecordedError(
                     f"Kafka returned no message of {self.place.topic}, partition {self.place.partition}, for "
                     f"{PATIENCE_SECONDS:g} s, although it has some up to offset {self.end}"
                 )
-
-
-def _timestamp(of: tuple[int, Message]) -> int:
-    return of[0]
-
-
-def _message(record: Any) -> Message:
-    return {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "ingest_time_ms": record.timestamp,
-        "value": record.value,
-    }
 
 
 def _slices(messages: Iterable[tuple[int, Message]], total: int) -> Iterator[Slice]:
@@ -142,35 +129,35 @@ def read_events(path: Path) -> Iterator[Slice]:
 
     Raises RecordedError with the number of the first invalid line.
     """
-    try:
-        size = max(1, path.stat().st_size)
-        with path.open("rb") as file:
-            enveloper, last_ms, read = Enveloper(), 0, 0
-            events: list[Event] = []
-            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                read += len(line)
-                topic, event = _event_of(path, number, line)
-                if len(events) >= AT_MOST and event["event_time_ms"] > last_ms:
-                    yield Slice(enveloper.messages(events), read / size)
-                    events = []
-                events.append((topic, event))
-                last_ms = event["event_time_ms"]
-            yield Slice(enveloper.messages(events), 1.0)
-    except OSError as error:
-        raise RecordedError(f"--events {path}: {error.strerror}") from None
+    enveloper, last_ms, read = Enveloper(), 0, 0
+    events: list[Event] = []
+    for length, size, topic, event in _lines(path):
+        read += length
+        if len(events) >= AT_MOST and event["event_time_ms"] > last_ms:
+            yield Slice(enveloper.messages(events), read / size)
+            events = []
+        events.append((topic, event))
+        last_ms = event["event_time_ms"]
+    yield Slice(enveloper.messages(events), 1.0)
 
 
 def last_event_ms(path: Path) -> int:
     """Return the latest event time of a file, 0 without events. Raises RecordedError as `read_events`."""
+    return max((event["event_time_ms"] for *_, event in _lines(path)), default=0)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, int, str, dict[str, Any]]]:
+    """Yield the length of each line, the size of the file, and the line's topic and event."""
     try:
         with path.open("rb") as file:
-            lines = enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1)
-            return max((_event_of(path, number, line)[1]["event_time_ms"] for number, line in lines), default=0)
+            size = max(1, path.stat().st_size)
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
+                yield len(line), size, *_event_of(path, number, line)
     except OSError as error:
         raise RecordedError(f"--events {path}: {error.strerror}") from None
 
 
-def _event_of(path: Path, number: int, line: bytes) -> tuple[str, dict[str, Any]]:
+def _event_of(path: Path, number: int, line: bytes) -> Event:
     try:
         record = json.loads(line)
         topic, event = record["topic"], record["event"]

@@ -1,5 +1,6 @@
 """Replay of recorded events by the query's code under other rules, and the pages it would send."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -57,11 +58,9 @@ class Page:
 
     def overlaps(self, other: "Page") -> bool:
         """Return whether both are about the same subject at overlapping times."""
-        is_one = self.alert_id == other.alert_id
-        return is_one and self._begins_before_end_of(other) and other._begins_before_end_of(self)
-
-    def _begins_before_end_of(self, other: "Page") -> bool:
-        return other.ended_ms is None or self.started_ms <= other.ended_ms
+        is_before_end = other.ended_ms is None or self.started_ms <= other.ended_ms
+        is_after_start = self.ended_ms is None or other.started_ms <= self.ended_ms
+        return self.alert_id == other.alert_id and is_before_end and is_after_start
 
 
 class Pages:
@@ -102,17 +101,18 @@ def read_pages(warehouse: Location, to_ms_: int, cluster: str | None, consumer_g
     for name, value in {"cluster": cluster, "consumer_group": consumer_group}.items():
         if value is not None:
             condition = condition & (pc.field(name) == value)
+    keep_contract = whole(ALERTS)
+
+    def read(row: Mapping[str, Any]) -> dict[str, Any]:
+        times = {name: to_ms(row[name]) for name in ("started_at", "changed_at")}
+        return {**keep_contract(row), **times}
+
     pages = Pages()
-    for row in read_table(warehouse, ALERTS, condition, NEEDED, read=_in_ms):
+    for row in read_table(warehouse, ALERTS, condition, NEEDED, read=read):
         if row["changed_at"] < to_ms_:
             pages.add(row)
     unreported = _read_unreported(warehouse)
     return [page for page in pages.paged() if page.incident_id not in unreported]
-
-
-def _in_ms(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row with times in epoch ms. Raises ValueError for a row that breaks its contract."""
-    return {**whole(ALERTS)(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
 
 def _read_unreported(warehouse: Location) -> set[str]:
@@ -132,14 +132,9 @@ class Outcome:
     """A page of one run or both: `replayed` under the rules under test, `notified` under those in force at the time."""
 
     outcome: Literal["same", "new", "gone"]
-    replayed: Page | None
-    notified: Page | None
-
-    @property
-    def page(self) -> Page:
-        page = self.replayed or self.notified
-        assert page is not None  # noqa: S101  # one of them is there
-        return page
+    page: Page
+    replayed_ms: int | None
+    notified_ms: int | None
 
 
 def compare(replayed: Sequence[Page], notified: Sequence[Page], from_ms: int, to_ms_: int) -> list[Outcome]:
@@ -147,25 +142,28 @@ def compare(replayed: Sequence[Page], notified: Sequence[Page], from_ms: int, to
     outcomes, left = [], list(notified)
     for page in replayed:
         match = next((other for other in left if other.overlaps(page)), None)
-        if match is not None:
+        if match is None:
+            outcomes.append(Outcome("new", page, page.paged_ms, None))
+        else:
             left.remove(match)
-        outcomes.append(Outcome("new" if match is None else "same", page, match))
-    outcomes += [Outcome("gone", None, page) for page in left]
-
-    def is_in(page: Page | None) -> bool:
-        return page is not None and page.paged_ms is not None and from_ms <= page.paged_ms < to_ms_
-
-    listed = [one for one in outcomes if is_in(one.replayed) or is_in(one.notified)]
-    return sorted(listed, key=lambda one: (one.page.paged_ms, one.page.incident_id))
+            outcomes.append(Outcome("same", page, page.paged_ms, match.paged_ms))
+    outcomes += [Outcome("gone", page, None, page.paged_ms) for page in left]
+    listed = [
+        outcome
+        for outcome in outcomes
+        if any(at_ms is not None and from_ms <= at_ms < to_ms_ for at_ms in (outcome.replayed_ms, outcome.notified_ms))
+    ]
+    return sorted(listed, key=lambda outcome: (outcome.page.paged_ms, outcome.page.incident_id))
 
 
 def count(outcomes: Iterable[Outcome]) -> dict[str, int]:
     """Return the number of each outcome."""
-    counts = {"same": 0, "new": 0, "gone": 0}
-    for one in outcomes:
-        counts[one.outcome] += 1
-    return counts
+    counts: Counter[str] = Counter(outcome.outcome for outcome in outcomes)
+    return {name: counts[name] for name in MEANINGS}
 
+
+MEANINGS = {"same": "sent, unchanged", "new": "was not sent", "gone": "was sent, would not be"}
+STYLES = {"new": "bold red", "gone": "yellow", "same": "green"}
 
 WARM_UP_MS = 900_000
 """Length of the warm-up before the span. Heartbeats and routes come every 30 s, and the second longest hold, a client's
@@ -183,11 +181,6 @@ class Asked:
     cluster: str | None = None
     consumer_group: str | None = None
 
-    @property
-    def warm_up_ms(self) -> int:
-        """Return the time of the first event to read."""
-        return self.from_ms - WARM_UP_MS
-
     def is_for(self, row: dict[str, Any]) -> bool:
         if self.cluster is None and row["cluster"] == CANARY_CLUSTER:
             return False
@@ -202,10 +195,6 @@ class Replayed:
     transitions: list[dict[str, Any]] = field(default_factory=list)
     messages: int = 0
     first_ms: int | None = None
-
-    def is_cut_short(self, asked: Asked) -> bool:
-        """Return whether the first event is later than the start of the span."""
-        return self.first_ms is not None and self.first_ms > asked.from_ms
 
 
 def replay(
@@ -227,10 +216,6 @@ def replay(
     return replayed
 
 
-STYLES = {"new": "bold red", "gone": "yellow", "same": "green"}
-MEANINGS = {"same": "sent, unchanged", "new": "was not sent", "gone": "was sent, would not be"}
-
-
 def report(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked) -> dict[str, Any]:
     """Return the result of a replay as JSON; times are ISO 8601."""
     return {
@@ -242,25 +227,21 @@ def report(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked) -> dic
     }
 
 
-def _row(one: Outcome) -> dict[str, Any]:
-    page = one.page
+def _row(outcome: Outcome) -> dict[str, Any]:
+    page = outcome.page
     return {
-        "outcome": one.outcome,
+        "outcome": outcome.outcome,
         "kind": page.kind,
         "severity": page.severity,
         "cluster": page.cluster,
         "consumer_group": page.consumer_group,
         "topic": page.topic,
         "alert_id": page.alert_id,
-        "replayed_at": _paged_at(one.replayed),
-        "sent_at": _paged_at(one.notified),
+        "replayed_at": None if outcome.replayed_ms is None else iso(to_time(outcome.replayed_ms)),
+        "sent_at": None if outcome.notified_ms is None else iso(to_time(outcome.notified_ms)),
         "started_at": iso(to_time(page.started_ms)),
         "summary": page.summary,
     }
-
-
-def _paged_at(page: Page | None) -> str | None:
-    return None if page is None or page.paged_ms is None else iso(to_time(page.paged_ms))
 
 
 def print_outcomes(report: dict[str, Any], format_: str) -> None:
@@ -285,12 +266,7 @@ def _print_table(report: dict[str, Any]) -> None:
     for row in report["pages"]:
         outcome = Text(row["outcome"], style=STYLES[row["outcome"]])
         head = Text("\n").join([outcome, Text(row["kind"]), Text(row["severity"])])
-        table.add_row(head, Text(f"{_when(row)}\n{row['summary']}"))
+        parts = [("replayed", row["replayed_at"]), ("sent", row["sent_at"])]
+        times = ", ".join(f"{name} {at[:19].replace('T', ' ')} UTC" for name, at in parts if at)
+        table.add_row(head, Text(f"{times} ({MEANINGS[row['outcome']]})\n{row['summary']}"))
     VisibleConsole().print(table)
-
-
-def _when(row: dict[str, Any]) -> str:
-    """Return when the page was sent, in the replay, at the time, or both."""
-    parts = [("replayed", row["replayed_at"]), ("sent", row["sent_at"])]
-    notified = ", ".join(f"{name} {at[:19].replace('T', ' ')} UTC" for name, at in parts if at)
-    return f"{notified} ({MEANINGS[row['outcome']]})"

@@ -16,8 +16,8 @@ from streaming.queries.rulebook import rulebook
 from streaming.replay.recorded import RecordedError, last_event_ms, read_events, read_kafka
 from streaming.replay.replay import (
     MOST_TRANSITIONS,
+    WARM_UP_MS,
     Asked,
-    Outcome,
     Replayed,
     compare,
     print_outcomes,
@@ -78,7 +78,6 @@ def replay(
 
     Example: balancewatch replay --events night.jsonl --since 2026-11-21T00:00 --format json
     """
-
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
     settings = load(
@@ -106,15 +105,20 @@ def replay(
     except WarehouseError as error:
         notified, incomparable = [], f"no pages to compare with: {error}"
     try:
-        slices = read_kafka(settings.kafka, asked.warm_up_ms, asked.to_ms) if events is None else read_events(events)
+        slices = (
+            read_kafka(settings.kafka, asked.from_ms - WARM_UP_MS, asked.to_ms)
+            if events is None
+            else read_events(events)
+        )
         with _progress() as on_progress:
             replayed = work_through(slices, rulebook(settings), asked, on_progress)
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:
-        _print_transitions(replayed, format_)
+        print_alerts([_transition(row) for row in replayed.transitions], format_)  # type: ignore[arg-type]  # checked above
     else:
-        _print_outcomes(compare(replayed.pages, notified, asked.from_ms, asked.to_ms), replayed, asked, format_)
+        outcomes = compare(replayed.pages, notified, asked.from_ms, asked.to_ms)
+        print_outcomes(report(outcomes, replayed, asked), format_)
     for line in _notes(replayed, asked, incomparable):
         note(line)
 
@@ -122,7 +126,6 @@ def replay(
 @contextmanager
 def _progress() -> Iterator[Any]:
     """Show a progress bar on a terminal after SHOW_AFTER_SECONDS."""
-
     began = time.monotonic()
     with Progress(console=VisibleConsole(stderr=True), transient=True, auto_refresh=False) as progress:
         task = progress.add_task("replaying events", total=1.0, visible=False)
@@ -135,26 +138,16 @@ def _progress() -> Iterator[Any]:
 
 
 def _notes(replayed: Replayed, asked: Asked, incomparable: str | None) -> Iterator[str]:
-
     if not replayed.messages:
         yield "no events between --since and --until"
-    if replayed.is_cut_short(asked):
-        yield f"the first recorded event is from {time_text(replayed.first_ms or 0)}, after --since"
+    if replayed.first_ms is not None and replayed.first_ms > asked.from_ms:
+        yield f"the first recorded event is from {time_text(replayed.first_ms)}, after --since"
     if len(replayed.transitions) >= MOST_TRANSITIONS:
         yield f"only the first {MOST_TRANSITIONS} transitions are listed; give a shorter span"
     if incomparable:
         yield incomparable
 
 
-def _print_transitions(replayed: Replayed, format_: str) -> None:
-
-    rows = []
-    for row in replayed.transitions:
-        times = {name: iso(to_time(row[name])) for name in ("started_at", "fired_at", "changed_at") if row.get(name)}
-        rows.append({**row, **times, "evidence": json.loads(row["evidence"])})
-    print_alerts(rows, format_)  # type: ignore[arg-type]  # checked by the command
-
-
-def _print_outcomes(outcomes: list[Outcome], replayed: Replayed, asked: Asked, format_: str) -> None:
-
-    print_outcomes(report(outcomes, replayed, asked), format_)
+def _transition(row: dict[str, Any]) -> dict[str, Any]:
+    times = {name: iso(to_time(row[name])) for name in ("started_at", "fired_at", "changed_at") if row.get(name)}
+    return {**row, **times, "evidence": json.loads(row["evidence"])}

@@ -1,6 +1,6 @@
-"""The query at work on messages that are handed over, without Spark: what `replay` and the tests run.
+"""The query without Spark, on messages of the caller: for `replay` and the tests.
 
-The code is the query's own, one shard instead of several. Only its state is elsewhere: in this object.
+The code is the query's own, one shard instead of several, with its state in memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ Event = tuple[str, dict[str, Any]]
 
 
 class Stream:
-    """A run that may be too long to keep: hand over messages in their order, take the rows they give.
+    """A run of the query over batches of messages in their order.
 
     `rulebook` may be changed between two calls, as the service does when the files of the rules change.
     """
@@ -37,19 +37,19 @@ class Stream:
         self._store, self._states = DictShardStore(), StateCache()
 
     def work_through(self, messages: Sequence[Message]) -> Rows:
-        """Rows by table. A tick among them takes all that was handed over before it as complete."""
+        """Return rows by table. A clock event takes all earlier messages as complete."""
         with self._states.state_of(0, self._store) as state:
             return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1), engine=self.shard)
 
 
 AHEAD_MS = 60_000
-"""An event further ahead of its log than this has a clock that is ahead: the log's time does not follow it."""
+"""An event that is further ahead of its log has a clock that is ahead: the log's time does not follow it."""
 
 
 class Enveloper:
-    """Events as the messages that Kafka would make of them as they happen, one partition a topic.
+    """Converts events to the messages that Kafka would have of them, with one partition per topic.
 
-    A message reaches Kafka when the log has come so far: an event that is older than what came before it came late.
+    A message reaches Kafka at the log's time, the newest event time before it: an older event arrived late.
     """
 
     def __init__(self) -> None:
@@ -57,22 +57,22 @@ class Enveloper:
         self._now_ms = 0
 
     def messages(self, events: Iterable[Event], ingest_time_ms: Callable[[Event], int] | None = None) -> list[Message]:
-        """In the order given; offsets go on from the call before. `ingest_time_ms` is Kafka's time of each."""
-        return [self._message(topic, event, ingest_time_ms) for topic, event in events]
-
-    def _message(self, topic: str, event: dict[str, Any], ingest: Callable[[Event], int] | None) -> Message:
-        offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1
-        value, time_ms = msgspec.json.encode(event), event["event_time_ms"]
-        is_far = topic != CLOCKS and self._now_ms and time_ms > self._now_ms + AHEAD_MS
-        if ingest is not None:
-            self._now_ms = ingest((topic, event))
-        elif not is_far:
-            self._now_ms = max(self._now_ms, time_ms)
-        return {"topic": topic, "partition": 0, "offset": offset, "ingest_time_ms": self._now_ms, "value": value}
+        """Return the messages in this order; offsets continue. `ingest_time_ms` returns Kafka's time of an event."""
+        messages: list[Message] = []
+        for topic, event in events:
+            offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1
+            time_ms = event["event_time_ms"]
+            if ingest_time_ms is not None:
+                self._now_ms = ingest_time_ms((topic, event))
+            elif topic == CLOCKS or not self._now_ms or time_ms <= self._now_ms + AHEAD_MS:
+                self._now_ms = max(self._now_ms, time_ms)
+            place = {"topic": topic, "partition": 0, "offset": offset}
+            messages.append({**place, "ingest_time_ms": self._now_ms, "value": msgspec.json.encode(event)})
+        return messages
 
 
 def parcels_for(messages: Sequence[Message], number: int, shards: int) -> Iterator[Parcel]:
-    """What a shard of several is handed of a batch."""
+    """Yield the parcels of one shard of several."""
     if messages:
         for parcels in pack([pa.RecordBatch.from_pylist(list(messages))], shards):
             yield parcels[number]

@@ -1,15 +1,13 @@
 """The output of `whatif`: verdict, queues by client, the matrix of queues and clients, sends."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, groupby, islice, product
 from string import ascii_uppercase
 from typing import Any
 
 from rich.padding import Padding
 from rich.table import Table
 
-from streaming.terminal.printing import Format
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_csv, write_json
 from udfs.alerts.prose import name_queues
@@ -21,34 +19,26 @@ from udfs.whatif.group import Group
 TAKES, LEAVES = "x", "."
 
 
-@dataclass(frozen=True)
-class WhatIf:
-    """A group before and after a change."""
-
-    before: Group
-    after: Group
-    notes: tuple[str, ...] = ()
-
-    def report(self) -> dict[str, Any]:
-        """Return the result as JSON. Raises ValueError where a strategy cannot be computed (allotment.py)."""
-        before, after = allot(self.before), allot(self.after)
-        changes = compare(before, after)
-        return {
-            "verdict": describe_verdict(changes, before),
-            "reasons": describe_reasons(changes, before, after),
-            "cluster": self.after.cluster,
-            "consumer_group": self.after.consumer_group,
-            "topic": self.after.topic,
-            "notes": list(self.notes),
-            "before": _allotment(self.before, before),
-            "after": _allotment(self.after, after),
-            "queues": [_queue(change) for change in changes],
-        }
+def report_of(before: Group, after: Group, notes: Sequence[str]) -> dict[str, Any]:
+    """Return the result as JSON. Raises ValueError where a strategy cannot be computed (allotment.py)."""
+    allotted, changed = allot(before), allot(after)
+    changes = compare(allotted, changed)
+    return {
+        "verdict": describe_verdict(changes, allotted),
+        "reasons": describe_reasons(changes, allotted, changed),
+        "cluster": after.cluster,
+        "consumer_group": after.consumer_group,
+        "topic": after.topic,
+        "notes": list(notes),
+        "before": _allotment(before, allotted),
+        "after": _allotment(after, changed),
+        "queues": [_queue(change) for change in changes],
+    }
 
 
-def print_whatif(whatif: WhatIf, format_: Format) -> None:
-    """Print the result; CSV has a row for each queue. Raises ValueError as `WhatIf.report`."""
-    report = whatif.report()
+def print_whatif(before: Group, after: Group, notes: Sequence[str], format_: str) -> None:
+    """Print the result; CSV has a row for each queue. Raises ValueError as `report_of`."""
+    report = report_of(before, after, notes)
     if format_ == "json":
         write_json(report)
     elif format_ == "csv":
@@ -58,7 +48,7 @@ def print_whatif(whatif: WhatIf, format_: Format) -> None:
             ({name: " ".join(v) if isinstance(v, list) else v for name, v in row.items()} for row in queues),
         )
     else:
-        _print_for_people(report, whatif)
+        _print_for_people(report, is_changed=before != after)
 
 
 def _allotment(group: Group, allotment: Allotment) -> dict[str, Any]:
@@ -95,17 +85,19 @@ def _queue(change: QueueChange) -> dict[str, Any]:
     }
 
 
-def _print_for_people(report: dict[str, Any], whatif: WhatIf) -> None:
+def _print_for_people(report: dict[str, Any], *, is_changed: bool) -> None:
     console = VisibleConsole()
     console.print(report["verdict"])
     for line in (*report["reasons"], *(f"Note: {note}" for note in report["notes"])):
         console.print(Padding(f"- {line}", (0, 0, 0, 2), expand=False))
-    is_changed = whatif.before != whatif.after
+    sides = ("before", "after") if is_changed else ("after",)
+    titles = {side: side if is_changed else "now" for side in sides}
     labels = list(dict.fromkeys(c["client"] for side in ("before", "after") for c in report[side]["clients"]))
+    letters = dict(zip(labels, _letters(len(labels)), strict=True))
     console.print()
     if labels:
-        console.print(_clients(report, dict(zip(labels, _letters(len(labels)), strict=True)), is_changed))
-    lines = list(_matrix(report, labels, is_changed))
+        console.print(_clients(report, letters, titles))
+    lines = list(_matrix(report, letters, titles))
     if max(map(len, lines)) <= console.width and len(lines) <= max(console.height, 60):
         for line in lines:
             console.print(line)
@@ -113,19 +105,18 @@ def _print_for_people(report: dict[str, Any], whatif: WhatIf) -> None:
         console.print(f"The matrix of {len(labels)} clients is wider than the terminal; --format csv prints it.")
 
 
-def _clients(report: dict[str, Any], letters: dict[str, str], is_changed: bool) -> Table:
+def _clients(report: dict[str, Any], letters: dict[str, str], titles: dict[str, str]) -> Table:
     """Return the table of clients with their letters and queue ranges."""
     table = Table()
     table.add_column("", no_wrap=True)
     table.add_column("client", overflow="fold")
-    sides = ("before", "after") if is_changed else ("after",)
-    for side in sides:
-        table.add_column(f"{side if is_changed else 'now'}, {report[side]['strategy']}", overflow="fold")
-    by_label = {side: {client["client"]: client for client in report[side]["clients"]} for side in sides}
+    for side, title in titles.items():
+        table.add_column(f"{title}, {report[side]['strategy']}", overflow="fold")
+    by_label = {side: {client["client"]: client for client in report[side]["clients"]} for side in titles}
     for label, letter in letters.items():
-        shown = [by_label[side].get(label) for side in sides]
+        shown = [by_label[side].get(label) for side in titles]
         addr = next((client["client_addr"] for client in shown if client and client["client_addr"]), None)
-        cells = [_share(client, report[side]["strategy"]) for client, side in zip(shown, sides, strict=True)]
+        cells = [_share(client, report[side]["strategy"]) for client, side in zip(shown, titles, strict=True)]
         table.add_row(letter, f"{label} at {addr}" if addr else label, *cells)
     return table
 
@@ -139,40 +130,43 @@ def _share(client: dict[str, Any] | None, usual: str) -> str:
 
 
 def _letters(number: int) -> list[str]:
-    letters = list(ascii_uppercase)
-    while len(letters) < number:
-        letters += [first + second for first in letters for second in ascii_uppercase][: number - len(letters)]
-    return letters[:number]
+    """Return A to Z, then AA to ZZ, and so on."""
+    names = ("".join(letters) for size in count(1) for letters in product(ascii_uppercase, repeat=size))
+    return list(islice(names, number))
 
 
-def _matrix(report: dict[str, Any], labels: Sequence[str], is_changed: bool) -> Iterator[str]:
+def _matrix(report: dict[str, Any], letters: dict[str, str], titles: dict[str, str]) -> Iterator[str]:
     """Yield a line for each run of equal queues, with a column for each client, before and after a change."""
-    letters = _letters(len(labels))
-    there = {
-        side: {client["client"] for client in report[side]["clients"]}
-        for side in (("before", "after") if is_changed else ("after",))
-    }
-    runs = groupby(report["queues"], key=lambda row: _fate(row, labels, there))
+    there = {side: {client["client"] for client in report[side]["clients"]} for side in titles}
+    runs = groupby(report["queues"], key=lambda row: _fate(row, list(letters), there))
     rows = [(list(run), *fate) for fate, run in runs]
     width = max(len(_span(run)) for run, *_ in rows) + 2
-    block = max(8, sum(len(letter) + 1 for letter in letters) + 2)
-    yield (" " * width + "".join((side if is_changed else "now").ljust(block) for side in there)).rstrip()
-    yield (" " * width + "".join(_columns(letters, letters).ljust(block) for _ in there)).rstrip()
+    block = max(8, sum(len(letter) + 1 for letter in letters.values()) + 2)
+
+    def columns(cells: Iterable[str]) -> str:
+        padded = (cell.ljust(len(letter) + 1) for cell, letter in zip(cells, letters.values(), strict=True))
+        return "".join(padded).ljust(block)
+
+    yield (" " * width + "".join(title.ljust(block) for title in titles.values())).rstrip()
+    yield (" " * width + columns(letters.values()) * len(titles)).rstrip()
     for run, _, blocks, remark in rows:
-        cells = "".join(_columns(marks, letters).ljust(block) for marks in blocks)
-        yield (_span(run).ljust(width) + cells + remark).rstrip()
-
-
-def _columns(cells: Sequence[str], letters: Sequence[str]) -> str:
-    return "".join(cell.ljust(len(letter) + 1) for cell, letter in zip(cells, letters, strict=True))
+        yield (_span(run).ljust(width) + "".join(map(columns, blocks)) + remark).rstrip()
 
 
 def _fate(row: dict[str, Any], labels: Sequence[str], there: dict[str, set[str]]) -> tuple[str, list[str], str]:
-    """Return broker, marks of each side and remark: queues that agree in these share a line."""
-    blocks = [
-        "".join(_mark(label, row[side], is_there=label in clients) for label in labels)
-        for side, clients in there.items()
-    ]
+    """Return broker, marks of each side and remark: queues that agree in these share a line.
+
+    A mark is blank where the queue or the client is absent.
+    """
+    blocks = []
+    for side, clients in there.items():
+        takers = row[side]
+        blocks.append(
+            "".join(
+                " " if takers is None or label not in clients else TAKES if label in takers else LEAVES
+                for label in labels
+            )
+        )
     if row["cause"]:
         remark = f"no client: {row['cause']}"
     elif row["after"] and len(row["after"]) > 1:
@@ -182,13 +176,6 @@ def _fate(row: dict[str, Any], labels: Sequence[str], there: dict[str, set[str]]
     else:
         remark = "" if row["change"] == SAME else row["change"]
     return row["broker_name"], blocks, remark
-
-
-def _mark(label: str, takers: Sequence[str] | None, *, is_there: bool) -> str:
-    """Return a blank where the queue or the client is absent."""
-    if takers is None or not is_there:
-        return " "
-    return TAKES if label in takers else LEAVES
 
 
 def _span(run: Sequence[dict[str, Any]]) -> str:

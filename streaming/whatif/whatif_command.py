@@ -9,7 +9,7 @@ import typer
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.warehouse.warehouse_error import WarehouseError
-from streaming.whatif.matrix import WhatIf, print_whatif
+from streaming.whatif.matrix import print_whatif
 from streaming.whatif.whatif import UnknownGroupError, WhatIfError, read_file, read_group, save_file
 from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.group import Changes, change
@@ -91,6 +91,8 @@ def whatif(
             default = settings.rules.allocate_message_queue_strategy
             live = read_group(settings.paths.warehouse, str(group), str(topic), cluster, default)
             state, notes = live.group, live.notes
+        if client_version and not re.match(r"[vV]?\d+[._]\d+", client_version):
+            raise ValueError(f"--client-version {client_version!r} is not a RocketMQ release such as 4.9.8")
         changes = Changes(
             remove_clients=tuple(remove_client or ()),
             add_clients=tuple(add_client or ()),
@@ -102,22 +104,16 @@ def whatif(
             strategies=dict(_strategy(text) for text in strategy or ()),
             consumer_idcs=tuple(consumer_idc or ()),
             virtual_nodes=virtual_nodes,
-            client_version=_release(client_version),
+            client_version=parse_client_version(client_version) if client_version else None,
         )
         changed = change(state, changes)
         if save is not None:
             save_file(save, state)
-        print_whatif(WhatIf(state, changed, notes), format_)  # type: ignore[arg-type]  # checked above
+        print_whatif(state, changed, notes, format_)
     except (WarehouseError, UnknownGroupError) as error:
         fail(str(error))
     except (WhatIfError, ValueError) as error:
         fail(str(error), code=2)
-
-
-def _release(text: str | None) -> tuple[int, int, int] | None:
-    if text and not re.match(r"[vV]?\d+[._]\d+", text):
-        raise ValueError(f"--client-version {text!r} is not a RocketMQ release such as 4.9.8")
-    return parse_client_version(text) if text else None
 
 
 def _broker(text: str) -> tuple[str, str]:

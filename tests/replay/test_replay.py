@@ -195,27 +195,31 @@ def test_pages_of_one_subject_at_different_times_are_not_the_same() -> None:
     assert [one.outcome for one in outcomes] == ["gone", "new"]
 
 
-def test_an_incident_pages_once_it_is_neither_suppressed_nor_info() -> None:
+INCIDENT = {
+    name: name for name in ("alert_id", "incident_id", "kind", "cluster", "consumer_group", "topic", "summary")
+} | {"severity": "error", "inhibited_by": None, "started_at": 0}
+
+
+def test_an_incident_pages_once_it_is_neither_inhibited_nor_info() -> None:
     pages = Pages()
-    row = {name: name for name in ("alert_id", "incident_id", "kind", "cluster", "consumer_group", "topic", "summary")}
-    for at, state, severity, cause in [
-        (1, "PENDING", "error", None),
-        (2, "FIRING", "error", "x"),
-        (3, "FIRING", "info", None),
-        (4, "FIRING", "error", None),
-        (5, "FIRING", "critical", None),
-    ]:
+    for at, changes in enumerate(
+        (
+            {"state": "PENDING"},
+            {"state": "FIRING", "inhibited_by": "x"},
+            {"state": "FIRING", "severity": "info"},
+            {"state": "FIRING"},
+            {"state": "FIRING", "severity": "critical"},
+        ),
+        1,
+    ):
         assert [one.paged_ms for one in pages.paged()] == ([4] if at > 4 else [])
-        pages.add(
-            {**row, "state": state, "severity": severity, "inhibited_by": cause, "started_at": 0, "changed_at": at}
-        )
+        pages.add({**INCIDENT, **changes, "changed_at": at})
 
 
-def test_what_never_paged_is_forgotten_when_it_ends() -> None:
+def test_an_incident_that_never_paged_is_dropped_when_it_ends() -> None:
     pages = Pages()
-    row = {name: name for name in ("alert_id", "incident_id", "kind", "cluster", "consumer_group", "topic", "summary")}
     for at, state in ((1, "PENDING"), (2, "RESOLVED")):
-        pages.add({**row, "state": state, "severity": "error", "inhibited_by": None, "started_at": 0, "changed_at": at})
+        pages.add({**INCIDENT, "state": state, "changed_at": at})
     assert pages.paged() == []
 
 

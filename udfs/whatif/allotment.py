@@ -1,24 +1,24 @@
-"""Who takes each queue of a group on paper, why some queues are nobody's, and what a change does to both."""
+"""The computed shares of a group: the clients that take each queue, and why some queues have no client."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, queue_name
 from udfs.rocketmq.allocation import CONFIG, CONSISTENT_HASH, MACHINE_ROOM, NEARBY, POSITIONAL, allocate_all
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.version import ClientVersion
-from udfs.whatif.group import Client, Group, release
+from udfs.rocketmq.version import NEWEST, ClientVersion
+from udfs.whatif.group import Client, Group
 
 GROUP_OFFLINE = "group_offline"
 
 Method = tuple[str, ClientVersion]
-"""What a client allocates by: its strategy, and its release where that makes a difference."""
+"""The strategy of a client, and its release where that makes a difference."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Why a queue is nobody's. `client_id` is whose slot it fell into, where it fell into one."""
+    """The reason why a queue has no client. `client_id` holds the slot that the queue falls into, if any."""
 
     cause: str
     client_id: str | None = None
@@ -28,7 +28,7 @@ class Gap:
 class Allotment:
     """One group's queues and clients, by `broker:queue_id` and by label (Group.labelled), both in their order.
 
-    takers    queue → the labels of those who take it; none of them: it starves, and `gaps` has the reason
+    takers    queue → the labels of the clients that take it; without any it starves, and `gaps` has the reason
     idle      label → why this client has no queue
     """
 
@@ -45,10 +45,10 @@ class Allotment:
 
 
 def allot(group: Group) -> Allotment:
-    """Every client's share, as RebalanceImpl.rebalanceByTopic computes it from one list of the group.
+    """Return every client's share, as RebalanceImpl.rebalanceByTopic computes it from one list of the group.
 
-    A member that does not subscribe the topic takes its share on paper and pulls nothing. Raises ValueError for a
-    strategy that RocketMQ does not bring or that lacks an option.
+    A member that does not subscribe to the topic has a share in the computation and pulls nothing. Raises ValueError
+    for a strategy that RocketMQ does not have or that lacks an option.
     """
     labelled = group.labelled()
     clients = [client for _, client in labelled]
@@ -56,28 +56,39 @@ def allot(group: Group) -> Allotment:
     _refuse_without_options(group, methods.values())
     by_method = {method: _shares(group, clients, method) for method in set(methods.values()) if method[0] != CONFIG}
     shares: dict[str, tuple[str, ...]] = {}
-    for label, client in labelled:
-        if methods[label][0] == CONFIG:
-            share = _configured(group, client)
-        else:
-            share = tuple(map(queue_name, by_method[methods[label]].get(client.client_id, [])))
-        shares[label] = share if client.subscribes(group.topic) else ()
+    idle: dict[str, str] = {}
     takers: dict[str, list[str]] = {queue_name(mq): [] for mq in sorted(group.queues)}
-    for label, share in shares.items():
-        for name in dict.fromkeys(share):
+    for label, client in labelled:
+        method = methods[label]
+        if method[0] != CONFIG:
+            share = tuple(map(queue_name, by_method[method].get(client.client_id, [])))
+        elif client.config_queues is not None:
+            share = client.config_queues
+        else:
+            raise ValueError(
+                f"only client {client.client_id} knows the queues that CONFIG gives it; write the state with --save, "
+                "and add config_queues to the client there"
+            )
+        shares[label] = share if client.subscribes(group.topic) else ()
+        if not client.subscribes(group.topic):
+            idle[label] = f"does not subscribe to {group.topic}"
+        elif not share:
+            is_crowded = method[0] in POSITIONAL and len(clients) > len(group.queues)
+            idle[label] = "there are more clients than queues" if is_crowded else "its strategy gives it none"
+        for name in dict.fromkeys(shares[label]):
             if name in takers:
                 takers[name].append(label)
     return Allotment(
         takers={name: tuple(labels) for name, labels in takers.items()},
         shares=shares,
         gaps=_gaps(group, clients, Counter(methods.values()), [name for name, labels in takers.items() if not labels]),
-        idle={label: _why_idle(group, client) for label, client in labelled if not shares[label]},
+        idle=idle,
     )
 
 
 def _method(group: Group, client: Client) -> Method:
     strategy = client.strategy or group.strategy
-    return strategy, release(client) if "MACHINE_ROOM" in strategy else (0, 0, 0)
+    return strategy, client.client_version or NEWEST if "MACHINE_ROOM" in strategy else (0, 0, 0)
 
 
 def _refuse_without_options(group: Group, methods: Iterable[Method]) -> None:
@@ -93,31 +104,21 @@ def _refuse_without_options(group: Group, methods: Iterable[Method]) -> None:
             raise ValueError(f"{strategy} needs the list of consumed machine rooms; give consumer_idcs")
 
 
-def _options(group: Group, client_rooms: Mapping[str, str | None], method: Method) -> dict[str, object]:
-    return {
-        "client_version": method[1],
-        "consumer_idcs": group.consumer_idcs,
-        "virtual_nodes": group.virtual_nodes,
-        "broker_room": lambda mq: group.broker_rooms.get(mq.broker_name),
-        "client_room": client_rooms.get,
-    }
-
-
 def _shares(group: Group, clients: Sequence[Client], method: Method) -> dict[str, list[MessageQueue]]:
+    """Return the queues of each ClientId."""
     rooms = {client.client_id: client.room for client in reversed(clients)}
-    cid_all = [client.client_id for client in clients]
+    strategy, client_version = method
     return allocate_all(
-        method[0], group.consumer_group, sorted(group.queues), cid_all, **_options(group, rooms, method)
+        strategy,
+        group.consumer_group,
+        sorted(group.queues),
+        [client.client_id for client in clients],
+        client_version=client_version,
+        consumer_idcs=group.consumer_idcs,
+        virtual_nodes=group.virtual_nodes,
+        broker_room=lambda mq: group.broker_rooms.get(mq.broker_name),
+        client_room=rooms.get,
     )
-
-
-def _configured(group: Group, client: Client) -> tuple[str, ...]:
-    if client.config_queues is None:
-        raise ValueError(
-            f"only client {client.client_id} knows the queues that CONFIG gives it; write the state with --save, and "
-            "add config_queues to the client there"
-        )
-    return client.config_queues
 
 
 def _gaps(group: Group, clients: Sequence[Client], methods: Counter[Method], starved: Sequence[str]) -> dict[str, Gap]:
@@ -143,9 +144,9 @@ def _gaps(group: Group, clients: Sequence[Client], methods: Counter[Method], sta
 
 
 def _slots(group: Group, clients: Sequence[Client], method: Method) -> dict[str, int]:
-    """Queue to the slot it falls into: a client's place in cid_all, as if no ClientId were listed twice.
+    """Return the slot of each queue: a client's place in cid_all, as if no ClientId were listed twice.
 
-    A strategy that hashes ClientIds knows no slots; there the first holder of the id stands for all.
+    A strategy that hashes ClientIds has no slots; there the first holder of the id stands for all.
     """
     strategy = method[0]
     if strategy.endswith(CONFIG):
@@ -154,17 +155,6 @@ def _slots(group: Group, clients: Sequence[Client], method: Method) -> dict[str,
         first = {client.client_id: place for place, client in reversed(list(enumerate(clients)))}
         shares = {first[cid]: share for cid, share in _shares(group, clients, method).items()}
     else:
-        rooms = {f"{place:06}": client.room for place, client in enumerate(clients)}
-        slots = allocate_all(
-            strategy, group.consumer_group, sorted(group.queues), list(rooms), **_options(group, rooms, method)
-        )
-        shares = {int(slot): share for slot, share in slots.items()}
+        numbered = [replace(client, client_id=f"{place:06}") for place, client in enumerate(clients)]
+        shares = {int(slot): share for slot, share in _shares(group, numbered, method).items()}
     return {queue_name(mq): slot for slot, share in shares.items() for mq in share}
-
-
-def _why_idle(group: Group, client: Client) -> str:
-    if not client.subscribes(group.topic):
-        return f"does not subscribe to {group.topic}"
-    if _method(group, client)[0] in POSITIONAL and len(group.clients) > len(group.queues):
-        return "there are more clients than queues"
-    return "its strategy gives it none"

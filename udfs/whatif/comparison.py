@@ -7,15 +7,8 @@ from udfs.alerts.prose import count, join_words, name_queues
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP
 from udfs.whatif.allotment import GROUP_OFFLINE, Allotment, Gap
 
-SAME, MOVED, STARVED, DOUBLE_CONSUMED, RECOVERED, ADDED, REMOVED = (
-    "same",
-    "moved",
-    "starved",
-    "doubled",
-    "recovered",
-    "added",
-    "removed",
-)
+SAME, MOVED, STARVED, DOUBLE_CONSUMED = "same", "moved", "starved", "doubled"
+RECOVERED, ADDED, REMOVED = "recovered", "added", "removed"
 
 BECAUSE = {
     DUPLICATE_CLIENT_ID: "several clients share ClientId {0}, and each takes the share of the first",
@@ -29,10 +22,10 @@ BECAUSE = {
 
 @dataclass(frozen=True)
 class QueueChange:
-    """One queue before and after: the labels of those who take it, None where the queue does not exist.
+    """One queue before and after: the labels of its clients, None where the queue does not exist.
 
-    `change` is "starved" and "doubled" when it was not so before, "recovered" when it was nobody's or taken twice.
-    `gap` is the reason when it is nobody's afterwards.
+    `change` is "starved" and "doubled" if it was neither before, "recovered" if it had no client or several. `gap` is
+    the reason why it has no client afterwards.
     """
 
     queue: str
@@ -43,7 +36,7 @@ class QueueChange:
 
 
 def compare(before: Allotment, after: Allotment) -> list[QueueChange]:
-    """Every queue of either, in the order of the first, new ones last."""
+    """Return every queue of either, in the order of the first, new ones last."""
     names = dict.fromkeys([*before.takers, *after.takers])
     changes = []
     for name in names:
@@ -65,71 +58,59 @@ def _change(was: tuple[str, ...] | None, becomes: tuple[str, ...] | None) -> str
 
 
 def describe_verdict(changes: Sequence[QueueChange], before: Allotment) -> str:
-    """One line: how many queues starve, are consumed twice and move."""
+    """Return the numbers of queues that starve, are consumed twice and move, as one line."""
     there = sum(change.after is not None for change in changes)
     starved = sum(change.gap is not None for change in changes)
-    doubled = len(_doubled(changes))
     reported = [f"{starved} of {count(there, 'queue')} {_verb(starved, 'starve')}" if starved else "nothing starves"]
     if not starved and before.starved():
         reported = [f"nothing starves ({count(len(before.starved()), 'queue')} before the change)"]
-    if doubled:
+    if doubled := len(_doubled(changes)):
         reported.append(f"{doubled} {'is' if doubled == 1 else 'are'} consumed twice")
     if any(change.change != SAME for change in changes):
-        moved = sum(map(_is_moved, changes))
+        moved = 0
+        for change in changes:
+            was, becomes = set(change.before or ()), set(change.after or ())
+            moved += bool(was - becomes and becomes - was)
         reported.append(f"{moved or 'none'} {_verb(moved, 'move')} to another client")
     return f"{', '.join(reported)}.".capitalize()
 
 
 def describe_reasons(changes: Sequence[QueueChange], before: Allotment, after: Allotment) -> list[str]:
-    """A sentence each: which queues starve by which cause, which are consumed twice and by whom, how even it is."""
-    reasons: dict[str, list[str]] = {}
+    """Return sentences: the starved queues of each cause, the queues consumed twice, and the sizes of shares."""
+    by_reason: dict[str, list[str]] = {}
     for change in changes:
         if change.gap is not None:
-            because = BECAUSE[change.gap.cause].format(change.gap.client_id)
-            reasons.setdefault(because, []).append(change.queue)
+            by_reason.setdefault(BECAUSE[change.gap.cause].format(change.gap.client_id), []).append(change.queue)
     starved_before = set(before.starved()) if any(change.change != SAME for change in changes) else set()
-    reported = [
-        f"{name_queues(queues)} {_verb(len(queues), 'starve')}: {because}.{_as_before(queues, starved_before)}"
-        for because, queues in reasons.items()
-    ]
+    reported = []
+    for because, queues in by_reason.items():
+        known = len(starved_before.intersection(queues))
+        too = f" {known if known < len(queues) else 'They'} starved before the change, too." if known else ""
+        reported.append(f"{name_queues(queues)} {_verb(len(queues), 'starve')}: {because}.{too}")
     if doubled := _doubled(changes):
-        who = sorted({label for change in doubled for label in change.after or ()})
-        by = join_words([*who[:4], f"{len(who) - 4} more"] if len(who) > 4 else who)
+        labels = sorted({label for change in doubled for label in change.after or ()})
+        by = join_words([*labels[:4], f"{len(labels) - 4} more"] if len(labels) > 4 else labels)
         are = "is" if len(doubled) == 1 else "are"
         reported.append(f"{name_queues([change.queue for change in doubled])} {are} consumed twice, by {by}.")
-    return [*reported, _describe_spread(before, after)] if after.shares else reported
+    if after.shares:
+        was, becomes = _span(before), _span(after)
+        compared = f" ({was} before)" if before.shares and was != becomes else ""
+        number = len(after.idle)
+        idle = f"; {count(number, 'client')} of {len(after.shares)} {_verb(number, 'get')} none" if number else ""
+        reported.append(f"Shares are {becomes} per client{compared}{idle}.")
+    return reported
 
 
 def _doubled(changes: Sequence[QueueChange]) -> list[QueueChange]:
     return [change for change in changes if change.after and len(change.after) > 1]
 
 
-def _is_moved(change: QueueChange) -> bool:
-    was, becomes = set(change.before or ()), set(change.after or ())
-    return bool(was - becomes and becomes - was)
-
-
-def _as_before(queues: Sequence[str], starved_before: set[str]) -> str:
-    known = sum(queue in starved_before for queue in queues)
-    return f" {known if known < len(queues) else 'They'} starved before the change, too." if known else ""
-
-
 def _verb(number: int, verb: str) -> str:
     return f"{verb}s" if number == 1 else verb
 
 
-def _describe_spread(before: Allotment, after: Allotment) -> str:
-    was, becomes = _span(before), _span(after)
-    compared = f" ({was} before)" if before.shares and was != becomes else ""
-    idle = (
-        f"; {count(len(after.idle), 'client')} of {len(after.shares)} {_verb(len(after.idle), 'get')} none"
-        if after.idle
-        else ""
-    )
-    return f"Shares are {becomes} per client{compared}{idle if after.idle else ''}."
-
-
 def _span(allotment: Allotment) -> str:
+    """Return the sizes of the shares that are not empty: 2 queues, 2 to 3 queues."""
     sizes = [len(share) for share in allotment.shares.values() if share] or [0]
     few, most = min(sizes), max(sizes)
     return count(most, "queue") if few == most else f"{few} to {count(most, 'queue')}"

@@ -1,23 +1,23 @@
-"""A consumer group and one topic on paper, and the changes that can be tried on it."""
+"""The state of a consumer group and one topic, and the changes that `whatif` applies to it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 
 from udfs.rocketmq.consistent_hash import VIRTUAL_NODES
 from udfs.rocketmq.model import MessageQueue, java_order
-from udfs.rocketmq.version import NEWEST, ClientVersion
+from udfs.rocketmq.version import ClientVersion
 
 
 @dataclass(frozen=True)
 class Client:
     """One channel of the group.
 
-    topics            what it subscribes; None: not told, taken as subscribed
+    topics            its subscriptions; None: unknown, counts as subscribed
     strategy          AllocateMessageQueueStrategy.getName(); None: the group's
     client_version    its release; None: the newest
     room              its machine room, for the nearby strategies
-    config_queues     queues that CONFIG gives it, as `broker:queue_id`
+    config_queues     its queues under CONFIG, as `broker:queue_id`
     """
 
     client_id: str
@@ -31,13 +31,18 @@ class Client:
     def subscribes(self, topic: str) -> bool:
         return self.topics is None or topic in self.topics
 
+    def names(self) -> tuple[str, ...]:
+        """Return ClientId, address and host."""
+        addr = self.client_addr
+        return (self.client_id, addr, addr.rpartition(":")[0]) if addr else (self.client_id,)
+
 
 @dataclass(frozen=True)
 class Group:
-    """One topic's readable queues and the clients that share them out, as one broker lists them.
+    """One topic's readable queues and the clients that share them, as one broker lists them.
 
-    The rest are options of single strategies: the broker's machine rooms by name, MACHINE_ROOM's consumer_idcs and
-    CONSISTENT_HASH's virtual_nodes.
+    The last fields are options of single strategies: the machine rooms of brokers by name, MACHINE_ROOM's
+    consumer_idcs and CONSISTENT_HASH's virtual_nodes.
     """
 
     cluster: str
@@ -57,26 +62,24 @@ class Group:
         return sorted({client.client_id for client in self.clients}, key=java_order)
 
     def labelled(self) -> list[tuple[str, Client]]:
-        """Every channel by its ClientId, in the order of cid_all; the later ones of an id as `ID (2)`, `ID (3)`."""
-        ordered = sorted(self.clients, key=lambda client: (java_order(client.client_id), client.client_addr or "~"))
+        """Return every channel by its ClientId, in the order of cid_all; the later ones of an id as `ID (2)`, ..."""
         labelled: dict[str, Client] = {}
-        for client in ordered:
-            nth = next(n for n in count(1) if _label(client, n) not in labelled)
-            labelled[_label(client, nth)] = client
+        for client in sorted(
+            self.clients, key=lambda client: (java_order(client.client_id), client.client_addr or "~")
+        ):
+            others = (f"{client.client_id} ({nth})" for nth in count(2))
+            labels = chain([client.client_id], others)
+            labelled[next(label for label in labels if label not in labelled)] = client
         return list(labelled.items())
-
-
-def _label(client: Client, nth: int) -> str:
-    return client.client_id if nth == 1 else f"{client.client_id} ({nth})"
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What to try, in the order in which it is applied.
+    """The changes, in the order in which they are applied.
 
-    A client to remove is named by its ClientId, which removes all channels that carry it, or by its address. A twin
-    is one more channel with a ClientId that is there. `queues` maps a broker to its number of readable queues, ""
-    meaning every broker; `strategies` a ClientId to a strategy, "" meaning the whole group.
+    A client to remove is named by its ClientId, which removes all channels with it, or by its address or host. A twin
+    is another channel with an existing ClientId. `queues` maps a broker to its number of readable queues, `strategies`
+    a ClientId to a strategy; "" is every broker, and the group.
     """
 
     remove_clients: tuple[str, ...] = ()
@@ -93,11 +96,10 @@ class Changes:
 
 
 def change(group: Group, changes: Changes) -> Group:
-    """The group after `changes`. Raises ValueError, naming what exists, for a client or broker that is not there."""
-    clients = _change_clients(group, changes)
+    """Return the group after `changes`. Raises ValueError for an unknown client or broker, with the known ones."""
     changed = replace(
         group,
-        clients=tuple(clients),
+        clients=tuple(_change_clients(group, changes)),
         queues=tuple(_change_queues(group, changes)),
         strategy=changes.strategies.get("", group.strategy),
         consumer_idcs=changes.consumer_idcs or group.consumer_idcs,
@@ -108,14 +110,10 @@ def change(group: Group, changes: Changes) -> Group:
     return changed
 
 
-def _host(client: Client) -> str | None:
-    return client.client_addr.rpartition(":")[0] if client.client_addr else None
-
-
-def _change_clients(group: Group, changes: Changes) -> list[Client]:
+def _change_clients(group: Group, changes: Changes) -> Iterator[Client]:
     clients = list(group.clients)
     for name in changes.remove_clients:
-        rest = [client for client in clients if name not in (client.client_id, client.client_addr, _host(client))]
+        rest = [client for client in clients if name not in client.names()]
         if len(rest) == len(clients):
             raise ValueError(_unknown("client", name, group.client_ids(), group))
         clients = rest
@@ -123,25 +121,20 @@ def _change_clients(group: Group, changes: Changes) -> list[Client]:
         if any(client.client_id == client_id for client in clients):
             raise ValueError(f"client {client_id} already exists; use --twin for a second client with its ClientId")
         clients.append(Client(client_id, topics=(group.topic,)))
-    for client_id in changes.twins:
-        first = next((client for client in clients if client.client_id == client_id), None)
-        if first is None:
-            raise ValueError(_unknown("client", client_id, [client.client_id for client in clients], group))
-        clients.append(replace(first, client_addr=None))
-    for client_id in (*changes.unsubscribe, *filter(None, changes.strategies)):
+    for client_id in (*changes.twins, *changes.unsubscribe, *filter(None, changes.strategies)):
         if all(client.client_id != client_id for client in clients):
             raise ValueError(_unknown("client", client_id, [client.client_id for client in clients], group))
-    return [_changed(client, changes) for client in clients]
-
-
-def _changed(client: Client, changes: Changes) -> Client:
-    own_strategy = None if "" in changes.strategies else client.strategy
-    return replace(
-        client,
-        topics=() if client.client_id in changes.unsubscribe else client.topics,
-        strategy=changes.strategies.get(client.client_id, own_strategy),
-        client_version=changes.client_version or client.client_version,
-    )
+    for client_id in changes.twins:
+        first = next(client for client in clients if client.client_id == client_id)
+        clients.append(replace(first, client_addr=None))
+    for client in clients:
+        own_strategy = None if "" in changes.strategies else client.strategy
+        yield replace(
+            client,
+            topics=() if client.client_id in changes.unsubscribe else client.topics,
+            strategy=changes.strategies.get(client.client_id, own_strategy),
+            client_version=changes.client_version or client.client_version,
+        )
 
 
 def _change_queues(group: Group, changes: Changes) -> list[MessageQueue]:
@@ -168,7 +161,3 @@ def _change_queues(group: Group, changes: Changes) -> list[MessageQueue]:
 def _unknown(noun: str, name: str, known: Collection[str], group: Group) -> str:
     there = ", ".join(sorted(set(known), key=java_order)) or f"no {noun}"
     return f"group {group.consumer_group} has no {noun} {name} on topic {group.topic}; it has {there}"
-
-
-def release(client: Client) -> ClientVersion:
-    return client.client_version or NEWEST
