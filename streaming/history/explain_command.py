@@ -11,7 +11,6 @@ from rich.text import Text
 from schemas.tables import ALERTS, QUALITY, QUARANTINE, TABLES
 from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, read_story
 from streaming.history.query_options import FORMAT, parse_options
-from streaming.history.running import open_history
 from streaming.history.story import (
     MOST_SHOWN,
     CoveringSilence,
@@ -26,6 +25,7 @@ from streaming.history.story import (
     ends,
     turning_points,
 )
+from streaming.history.table_question import open_history
 from streaming.terminal.command import fail
 from streaming.terminal.printing import STATE_STYLES
 from streaming.terminal.setting_options import Warehouse
@@ -44,28 +44,35 @@ Line = tuple[int | None, str, str]
 """Time, a word, and the text."""
 
 
-def print_story_json(story: IncidentStory, runbook: str | None = None) -> None:
-    """Print one object; `*_ms` fields become `*_at`, ISO 8601."""
-    write_json({**_times(asdict(story)), "runbook_url": runbook})
-
-
-def _times(value: Any) -> Any:
-    if isinstance(value, dict):
-        return dict(_time(name, one) for name, one in value.items())
-    return [_times(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _time(name: str, value: Any) -> tuple[str, Any]:
-    if not name.endswith("_ms") or name == "latency_ms":
-        return name, _times(value)
-    return "at" if name == "at_ms" else f"{name.removesuffix('_ms')}_at", None if value is None else iso(value)
+def _with_times(value: Any) -> Any:
+    """Return the value with fields named `*_ms` as `*_at`, ISO 8601."""
+    if isinstance(value, list | tuple):
+        return [_with_times(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for name, field in value.items():
+        if name.endswith("_ms") and name != "latency_ms":
+            key = "at" if name == "at_ms" else f"{name.removesuffix('_ms')}_at"
+            found[key] = None if field is None else iso(field)
+        else:
+            found[name] = _with_times(field)
+    return found
 
 
 def print_story(story: IncidentStory, runbook: str | None = None) -> None:
     """Print the head, the advice, then each part that is not empty, oldest first."""
     console = VisibleConsole()
     head = Text(story.state, style=STATE_STYLES.get(story.state, "")).append(f"  {story.kind}  {story.severity}")
-    console.print(head.append(visible(f"  {_subject(story)}")))
+    names = {
+        "cluster": story.cluster,
+        "group": story.consumer_group,
+        "topic": story.topic,
+        "broker": story.broker_name,
+        "client": story.client_id,
+    }
+    subject = ", ".join(f"{name} {value}" for name, value in names.items() if value)
+    console.print(head.append(visible(f"  {subject}")))
     for label, text in _facts(story, runbook):
         _print_indented(console, Text(visible(f"{label}: {text}")))
     for title, lines, left_out in _parts(story):
@@ -87,16 +94,12 @@ def _print_part(console: Console, lines: Sequence[Line], left_out: int, always: 
             gap = "  ..."
         before = number
         at_ms, word, text = lines[number]
-        _print_line(console, at_ms, word, text, with_day=len(days) > 1)
+        day = f"{to_time(at_ms):%Y-%m-%d} " if len(days) > 1 and at_ms is not None else ""
+        line = Text("" if at_ms is None else f"{day}{_clock(at_ms)}  ")
+        line.append(f"{word}  " if word else "", style=STATE_STYLES.get(word, ""))
+        _print_indented(console, line.append(visible(text)))
     if missing and gap != "  ...":
         console.print(gap)
-
-
-def _print_line(console: Console, at_ms: int | None, word: str, text: str, *, with_day: bool) -> None:
-    day = f"{to_time(at_ms):%Y-%m-%d} " if with_day and at_ms is not None else ""
-    line = Text("" if at_ms is None else f"{day}{_clock(at_ms)}  ")
-    line.append(f"{word}  " if word else "", style=STATE_STYLES.get(word, ""))
-    _print_indented(console, line.append(visible(text)))
 
 
 def _print_indented(console: Console, text: Text) -> None:
@@ -109,17 +112,6 @@ def _print_indented(console: Console, text: Text) -> None:
 def _clock(at_ms: int) -> str:
     local = to_time(at_ms).astimezone()
     return f"{to_time(at_ms):%H:%M:%S}" + (f" ({local:%H:%M:%S %Z})" if local.utcoffset() else "")
-
-
-def _subject(story: IncidentStory) -> str:
-    parts = (
-        ("cluster", story.cluster),
-        ("group", story.consumer_group),
-        ("topic", story.topic),
-        ("broker", story.broker_name),
-        ("client", story.client_id),
-    )
-    return ", ".join(f"{name} {value}" for name, value in parts if value)
 
 
 def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str]]:
@@ -151,22 +143,19 @@ def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str
 def _parts(story: IncidentStory) -> Iterator[tuple[str, list[Line], int]]:
     """Yield title, lines, and the number of entries omitted from the story."""
     where = ", UTC (local)" if to_time(story.started_ms).astimezone().utcoffset() else ", UTC"
-    parts: tuple[tuple[str, str, list[Line]], ...] = (
-        ("steps", f"Steps{where}", [_step(one) for one in story.steps]),
-        ("inhibitors", "Inhibited by", [_related(one) for one in story.inhibitors]),
-        ("inhibits", _effects(story), [_effect(one) for one in story.inhibits]),
-        ("members", f"Members, from two minutes before the start{where}", [_member(one) for one in story.members]),
-        ("queue_changes", f"Queue changes{where}", _queue_changes(story.queue_changes)),
-        ("health", f"Producers that avoid the broker{where}", [_health(one) for one in story.health]),
-        ("deliveries", f"Notifications{where}", [_notification(one) for one in story.deliveries]),
-        ("silences", "Silences", [(None, one.silence_id, _quiet(one)) for one in story.silences]),
-        (
-            "acknowledgements",
-            f"Acknowledged{where}",
-            [(one.at_ms, one.acknowledged_by, one.note) for one in story.acknowledgements],
-        ),
-    )
-    for name, title, lines in parts:
+    acknowledgements: list[Line] = [(one.at_ms, one.acknowledged_by, one.note) for one in story.acknowledgements]
+    parts: dict[str, tuple[str, list[Line]]] = {
+        "steps": (f"Steps{where}", [*map(_step, story.steps)]),
+        "inhibitors": ("Inhibited by", [*map(_related, story.inhibitors)]),
+        "inhibits": (_effects(story), [*map(_effect, story.inhibits)]),
+        "members": (f"Members, from two minutes before the start{where}", [*map(_member, story.members)]),
+        "queue_changes": (f"Queue changes{where}", _queue_changes(story.queue_changes)),
+        "health": (f"Producers that avoid the broker{where}", [*map(_health, story.health)]),
+        "deliveries": (f"Notifications{where}", [*map(_notification, story.deliveries)]),
+        "silences": ("Silences", [*map(_silence, story.silences)]),
+        "acknowledgements": (f"Acknowledged{where}", acknowledgements),
+    }
+    for name, (title, lines) in parts.items():
         yield title, lines, story.left_out.get(name, 0)
 
 
@@ -176,36 +165,34 @@ def _step(step: Step) -> Line:
     return step.at_ms, step.state, f"{step.why}{under}{queues}"
 
 
-def _related(one: Related) -> Line:
-    return one.started_ms, one.state, f"{one.incident_id} {one.kind}: {one.summary}"
+def _related(incident: Related) -> Line:
+    return incident.started_ms, incident.state, f"{incident.incident_id} {incident.kind}: {incident.summary}"
 
 
 def _effects(story: IncidentStory) -> str:
     """Return the title: incidents that do not page, and those that paged before or after the inhibition."""
+
+    def by_kind(numbers: Mapping[str, int]) -> str:
+        return join_words([f"{number} {kind}" for kind, number in sorted(numbers.items()) if number] or ["none"])
+
     paged = story.paged_by_kind
     quiet = {kind: number - paged.get(kind, 0) for kind, number in story.inhibits_by_kind.items()}
-    title = f"Inhibits, so these do not page: {_by_kind(quiet)}"
-    return f"{title}; these paged before or after: {_by_kind(paged)}" if paged else title
+    title = f"Inhibits, so these do not page: {by_kind(quiet)}"
+    return f"{title}; these paged before or after: {by_kind(paged)}" if paged else title
 
 
-def _by_kind(numbers: Mapping[str, int]) -> str:
-    return join_words([f"{number} {kind}" for kind, number in sorted(numbers.items()) if number] or ["none"])
-
-
-def _effect(one: Inhibited) -> Line:
-    at_ms, state, text = _related(one)
-    until_ms, paged_ms = one.inhibited_until_ms, one.paged_ms
+def _effect(incident: Inhibited) -> Line:
+    at_ms, state, text = _related(incident)
+    until_ms, paged_ms = incident.inhibited_until_ms, incident.paged_ms
     if paged_ms is not None and (until_ms is None or paged_ms < until_ms):
         until = "" if until_ms is None else f" until {_clock(until_ms)}"
-        return (
-            at_ms,
-            state,
-            f"{text} (paged {_clock(paged_ms)}; inhibited from {_clock(one.inhibited_since_ms)}{until})",
+        text += f" (paged {_clock(paged_ms)}; inhibited from {_clock(incident.inhibited_since_ms)}{until})"
+    elif until_ms is not None and (state != "RESOLVED" or paged_ms is not None):
+        later = (
+            "" if paged_ms is None else ", pages since" if paged_ms == until_ms else f", pages since {_clock(paged_ms)}"
         )
-    if until_ms is None or (state == "RESOLVED" and paged_ms is None):
-        return at_ms, state, text
-    since = "" if paged_ms is None else ", pages since" if paged_ms == until_ms else f", pages since {_clock(paged_ms)}"
-    return at_ms, state, f"{text} (inhibited until {_clock(until_ms)}{since})"
+        text += f" (inhibited until {_clock(until_ms)}{later})"
+    return at_ms, state, text
 
 
 def _member(change: MemberChange) -> Line:
@@ -248,18 +235,18 @@ def _health(change: HealthChange) -> Line:
     return change.at_ms, change.broker_name, f"{avoiding}{until}"
 
 
-def _notification(one: Delivery) -> Line:
-    who = "no receiver" if one.receiver == "*" else one.receiver
-    attempt = f", attempt {one.attempt}, {one.latency_ms} ms" if one.attempt else ""
-    code = f", HTTP {one.code}" if one.code else ""
-    reason = f": {one.reason}" if one.reason else ""
-    route = f", route {one.route}" if one.route else ""
-    return one.at_ms, one.outcome or "", f"{who} {one.status or ''}{attempt}{code}{route}{reason}"
+def _notification(delivery: Delivery) -> Line:
+    who = "no receiver" if delivery.receiver == "*" else delivery.receiver
+    attempt = f", attempt {delivery.attempt}, {delivery.latency_ms} ms" if delivery.attempt else ""
+    code = f", HTTP {delivery.code}" if delivery.code else ""
+    reason = f": {delivery.reason}" if delivery.reason else ""
+    route = f", route {delivery.route}" if delivery.route else ""
+    return delivery.at_ms, delivery.outcome or "", f"{who} {delivery.status or ''}{attempt}{code}{route}{reason}"
 
 
-def _quiet(one: CoveringSilence) -> str:
-    span = f"{both_times(one.starts_ms)} until {both_times(one.ends_ms)}"
-    return f"by {one.created_by}, {span} ({one.match}): {one.comment}"
+def _silence(silence: CoveringSilence) -> Line:
+    span = f"{both_times(silence.starts_ms)} until {both_times(silence.ends_ms)}"
+    return None, silence.silence_id, f"by {silence.created_by}, {span} ({silence.match}): {silence.comment}"
 
 
 def explain(
@@ -280,7 +267,6 @@ def explain(
 
     Example: balancewatch explain c87a8d8867cd0128-1795258351124 --format json | jq '.queue_changes[] | .queue'
     """
-
     options = parse_options(format_=format_, formats=("table", "json"), warehouse=warehouse)
     beside = [table for table in TABLES.values() if table not in (ALERTS, QUARANTINE, QUALITY)]
     try:
@@ -292,4 +278,7 @@ def explain(
     except (WarehouseError, UnknownIncidentError) as error:
         fail(str(error))
     runbook = runbook_url(options.runbooks_url, story.kind, story.cause)
-    print_story_json(story, runbook) if options.format == "json" else print_story(story, runbook)
+    if options.format == "json":
+        write_json({**_with_times(asdict(story)), "runbook_url": runbook})
+    else:
+        print_story(story, runbook)

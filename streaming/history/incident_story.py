@@ -7,7 +7,7 @@ returns a `streaming.history.story.IncidentStory`.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
@@ -59,6 +59,7 @@ def member_changes(history: History, story: IncidentStory) -> list[MemberChange]
         return []
     rows = history.rows(
         _both_ends(
+            "epoch_ms(changed_at) AS at_ms, change, client_id, broker_name, client_addr, strategy, client_version",
             f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
             "WHERE cluster = $cluster AND consumer_group = $group",
             "changed_at, batch_id, broker_name, client_addr",
@@ -68,16 +69,13 @@ def member_changes(history: History, story: IncidentStory) -> list[MemberChange]
     changes: list[MemberChange] = []
     newest: dict[tuple[str, str], int] = {}
     for row in rows:
-        at_ms, channel = to_ms(row["changed_at"]), (row["broker_name"], row["client_addr"])
-        key = (row["client_id"], row["change"])
-        number = newest.get(key)
-        if number is not None and _is_same(changes[number], at_ms, channel):
+        channel = (row.pop("broker_name"), row.pop("client_addr"))
+        number = newest.get((row["client_id"], row["change"]))
+        if number is not None and _is_same(changes[number], row["at_ms"], channel):
             changes[number] = replace(changes[number], channels=(*changes[number].channels, channel))
-            continue
-        newest[key] = len(changes)
-        changes.append(
-            MemberChange(at_ms, row["change"], row["client_id"], (channel,), row["strategy"], row["client_version"])
-        )
+        else:
+            newest[row["client_id"], row["change"]] = len(changes)
+            changes.append(MemberChange(**row, channels=(channel,)))
     return changes
 
 
@@ -93,40 +91,28 @@ def queue_moves(history: History, story: IncidentStory) -> list[QueueChange]:
     """Return changes of the group's queues, or of those of the incident's topic."""
     if story.consumer_group is None:
         return []
-    params: dict[str, Any] = {
-        "cluster": story.cluster,
-        "group": story.consumer_group,
-        "since": to_time(story.from_ms),
-    }
-    is_topic = ""
-    if story.topic:
-        is_topic, params["topic"] = " AND topic = $topic", story.topic
-    rows = history.rows(
+    return _read(
+        history,
+        QueueChange,
         _both_ends(
+            "epoch_ms(changed_at) AS at_ms, topic, concat(broker_name, ':', queue_id) AS queue, verdict_before, "
+            "verdict, planned_before, planned_owner, observed_before, "
+            "list_filter(coalesce(observed_owners, []), lambda client: client <> '') AS observed_owners",
             "SELECT * FROM (SELECT *, lag(verdict) OVER w AS verdict_before, "
             "lag(planned_owner) OVER w AS planned_before, "
             f"lag(observed_owners) OVER w AS observed_before FROM {history.between(ASSIGNMENTS, None, story.to_ms)} "
-            f"WHERE cluster = $cluster AND consumer_group = $group{is_topic} "
+            "WHERE cluster = $cluster AND consumer_group = $group AND ($topic IS NULL OR topic = $topic) "
             "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
             "WHERE changed_at >= $since",
             "changed_at, batch_id, topic, broker_name, queue_id",
         ),
-        params,
+        {
+            "cluster": story.cluster,
+            "group": story.consumer_group,
+            "topic": story.topic or None,
+            "since": to_time(story.from_ms),
+        },
     )
-    return [
-        QueueChange(
-            to_ms(row["changed_at"]),
-            row["topic"],
-            f"{row['broker_name']}:{row['queue_id']}",
-            row["verdict_before"],
-            row["verdict"],
-            row["planned_before"],
-            row["planned_owner"],
-            None if row["observed_before"] is None else tuple(row["observed_before"]),
-            tuple(filter(None, row["observed_owners"] or ())),
-        )
-        for row in rows
-    ]
 
 
 def verdict_since_ms(history: History, story: IncidentStory) -> int | None:
@@ -156,44 +142,47 @@ def health_changes(history: History, story: IncidentStory) -> list[HealthChange]
     """Return health changes of the brokers of an incident without a group."""
     if not story.broker_name or story.consumer_group is not None:
         return []
-    rows = history.rows(
+    return _read(
+        history,
+        HealthChange,
         _both_ends(
+            "epoch_ms(changed_at) AS at_ms, broker_name, unavailable_producers, producers, "
+            "epoch_ms(unavailable_until) AS until_ms",
             f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
             "WHERE cluster = $cluster AND list_contains($brokers, broker_name)",
             "changed_at, batch_id, broker_name",
         ),
         {"cluster": story.cluster, "brokers": story.broker_name.split(",")},
     )
-    return [
-        HealthChange(
-            to_ms(row["changed_at"]),
-            row["broker_name"],
-            row["unavailable_producers"],
-            row["producers"],
-            to_ms(row["unavailable_until"]) if row["unavailable_until"] else None,
-        )
-        for row in rows
-    ]
 
 
-def _both_ends(sql: str, order: str) -> str:
+def _both_ends(columns: str, sql: str, order: str) -> str:
     """Return SQL of the ordered rows; of more than MOST_ROWS the first half and the last."""
     half = MOST_ROWS // 2
     return (
-        f"SELECT * EXCLUDE (nth, number) FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "
+        f"SELECT {columns} FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "
         f"count(*) OVER () AS number FROM ({sql})) WHERE nth <= {half} OR nth > number - {half} ORDER BY nth"
     )
 
 
+def _read(history: History, part: Callable[..., Part], sql: str, params: dict[str, Any]) -> list[Part]:
+    """Return a part for each row; columns are fields, and lists tuples."""
+    return [
+        part(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        for row in history.rows(sql, params)
+    ]
+
+
 def read_related(history: History, condition: str, params: dict[str, Any]) -> list[Related]:
     """Return incidents with a row that matches the condition, by their newest row, in order of their start."""
-    rows = history.rows(
-        f"SELECT * FROM alerts_now WHERE incident_id IN (SELECT incident_id FROM alerts WHERE {condition}) "
-        "ORDER BY started_at, incident_id",
+    return _read(
+        history,
+        Related,
+        "SELECT incident_id, kind, state, cause, consumer_group, topic, broker_name, summary, "
+        "epoch_ms(started_at) AS started_ms FROM alerts_now "
+        f"WHERE incident_id IN (SELECT incident_id FROM alerts WHERE {condition}) ORDER BY started_at, incident_id",
         params,
     )
-    names = ("incident_id", "kind", "state", "cause", "consumer_group", "topic", "broker_name", "summary")
-    return [Related(**{name: row[name] for name in names}, started_ms=to_ms(row["started_at"])) for row in rows]
 
 
 def read_effects(history: History, incident_id: str) -> list[Inhibited]:
@@ -253,7 +242,20 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
 
     steps = [_step(row) for row in rows]
     inhibits = read_effects(history, incident_id)
-    deliveries = _deliveries(history, incident_id)
+    deliveries = _read(
+        history,
+        Delivery,
+        "SELECT epoch_ms(delivered_at) AS at_ms, status, receiver, outcome, attempt, code, latency_ms, reason, route "
+        "FROM alert_deliveries WHERE incident_id = $id ORDER BY delivered_at, batch_id",
+        {"id": incident_id},
+    )
+    acknowledgements = _read(
+        history,
+        Acknowledged,
+        "SELECT epoch_ms(acknowledged_at) AS at_ms, acknowledged_by, note FROM acknowledgements "
+        "WHERE incident_id = $id ORDER BY acknowledged_at",
+        {"id": incident_id},
+    )
     return replace(
         story,
         verdict_since_ms=verdict_since_ms(history, story),
@@ -268,44 +270,38 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
         deliveries=bounded("deliveries", deliveries),
         not_notified_reason=_not_notified_reason(story, deliveries),
         silences=bounded("silences", _silences(history, story)),
-        acknowledgements=bounded("acknowledgements", _acknowledgements(history, incident_id)),
+        acknowledgements=bounded("acknowledgements", acknowledgements),
         left_out=left_out,
     )
 
 
 def _head(rows: list[Row]) -> IncidentStory:
     newest = rows[-1]
-    open_rows = [row for row in rows if row["state"] != "RESOLVED"]
-    is_over = newest["state"] == "RESOLVED"
+    open_row = next((row for row in reversed(rows) if row["state"] != "RESOLVED"), newest)
     started_ms, changed_ms = to_ms(newest["started_at"]), to_ms(newest["changed_at"])
-    names = ("incident_id", "alert_id", "kind", "severity", "state", "cause", "cluster", "consumer_group", "topic")
+    ended_ms = changed_ms if newest["state"] == "RESOLVED" else None
+    try:
+        evidence = json.loads(newest["evidence"] or "{}")
+    except (ValueError, RecursionError):
+        evidence = None
+    names = (
+        "incident_id", "alert_id", "kind", "severity", "state", "cause", "cluster", "consumer_group", "topic",
+        "broker_name", "client_id", "summary", "completeness",
+    )  # fmt: skip
     return IncidentStory(
         **{name: newest[name] for name in names},
-        broker_name=newest["broker_name"],
-        client_id=newest["client_id"],
-        queues=_queues((open_rows or rows)[-1]),
-        summary=newest["summary"],
-        advice=(open_rows or rows)[-1]["advice"],
-        evidence=_evidence(newest["evidence"]),
-        completeness=newest["completeness"],
+        queues=_queues(open_row),
+        advice=open_row["advice"],
+        evidence=evidence if isinstance(evidence, dict) else {"evidence": newest["evidence"]},
         flaps=newest["flaps"] or 0,
         is_flapping=bool(newest["is_flapping"]),
         started_ms=started_ms,
         fired_ms=to_ms(newest["fired_at"]) if newest["fired_at"] else None,
         changed_ms=changed_ms,
-        ended_ms=changed_ms if is_over else None,
+        ended_ms=ended_ms,
         from_ms=min(started_ms, to_ms(rows[0]["changed_at"])) - BEFORE_MS,
-        to_ms=changed_ms if is_over else None,
+        to_ms=ended_ms,
     )
-
-
-def _evidence(text: str | None) -> Mapping[str, Any]:
-    """Return the JSON object; any other text is returned under the key `evidence`."""
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {"evidence": text}
 
 
 def _queues(row: Row) -> tuple[str, ...]:
@@ -343,28 +339,24 @@ def _inhibitors(history: History, rows: list[Row]) -> tuple[Related, ...]:
     return tuple(inhibitors)
 
 
-def _deliveries(history: History, incident_id: str) -> list[Delivery]:
-    rows = history.rows(
-        "SELECT * FROM alert_deliveries WHERE incident_id = $id ORDER BY delivered_at, batch_id", {"id": incident_id}
-    )
-    names = ("status", "receiver", "outcome", "attempt", "code", "latency_ms", "reason", "route")
-    return [Delivery(to_ms(row["delivered_at"]), *(row[name] for name in names)) for row in rows]
+NOT_NOTIFIED: Mapping[str, str] = {
+    "SILENCED": "silenced",
+    "INHIBITED": "inhibited by another incident",
+    "LIMITED": "limited: too many alerts of this kind fired at once",
+    "NO_ROUTE": "no route matches",
+}
+"""Outcome without a notification to the reason in words, the strongest first."""
 
 
 def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Delivery]) -> str | None:
-    if any(one.outcome in ("PENDING", "DELIVERED", "RETRYING", "REFUSED") for one in deliveries):
+    outcomes = {delivery.outcome: delivery.reason for delivery in deliveries}
+    if outcomes.keys() & {"PENDING", "DELIVERED", "RETRYING", "REFUSED"}:
         return None
     if story.fired_ms is None:
         return f"it never fired; {story.state} sends no notification"
-    outcomes = {one.outcome: one for one in deliveries}
-    for outcome, words in (
-        ("SILENCED", "silenced"),
-        ("INHIBITED", "inhibited by another incident"),
-        ("LIMITED", "limited: too many alerts of this kind fired at once"),
-        ("NO_ROUTE", "no route matches"),
-    ):
+    for outcome, words in NOT_NOTIFIED.items():
         if outcome in outcomes:
-            reason = outcomes[outcome].reason
+            reason = outcomes[outcome]
             return f"{words} ({reason})" if reason else words
     return "no row in the delivery log: no relay has run since it fired"
 
@@ -389,10 +381,3 @@ def _silences(history: History, story: IncidentStory) -> list[CoveringSilence]:
                 CoveringSilence(row["silence_id"], row["created_by"], row["comment"], match, starts_ms, ends_ms)
             )
     return found
-
-
-def _acknowledgements(history: History, incident_id: str) -> list[Acknowledged]:
-    rows = history.rows(
-        "SELECT * FROM acknowledgements WHERE incident_id = $id ORDER BY acknowledged_at", {"id": incident_id}
-    )
-    return [Acknowledged(to_ms(row["acknowledged_at"]), row["acknowledged_by"], row["note"]) for row in rows]

@@ -8,8 +8,7 @@ import typer
 
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
 from streaming.history.query_options import FORMAT, GLOB, At, Cluster, parse_options
-from streaming.history.running import open_history
-from streaming.history.table_question import is_glob
+from streaming.history.table_question import is_glob, open_history
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.store.store import History
 from streaming.terminal.command import fail
@@ -78,6 +77,22 @@ class Queue:
     group: str | None
     cluster: str | None
 
+    @property
+    def name(self) -> str:
+        return f"{self.broker_name}:{self.queue_id}"
+
+    def condition(self) -> tuple[str, dict[str, Any]]:
+        """Return the SQL condition on topic, group and cluster, and its parameters."""
+        conditions, params = ["topic = $topic"], {"topic": self.topic}
+        for column, glob in (("consumer_group", self.group), ("cluster", self.cluster)):
+            if glob is not None:
+                conditions.append(f"{column} {'GLOB' if is_glob(glob) else '='} ${column}")
+                params[column] = glob
+        if self.cluster is None:
+            conditions.append("cluster <> $canary")
+            params["canary"] = CANARY_CLUSTER
+        return " AND ".join(conditions), params
+
 
 def owner(
     topic: Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")],
@@ -126,42 +141,21 @@ def owner(
 
 def read_owners(history: History, queue: Queue, at_ms: int) -> list[Row]:
     """Return the answers at that time, by cluster and group. Raises UnknownQueueError if there is none."""
-    names, params = _names(queue)
-    params |= {"broker": queue.broker_name, "queue_id": queue.queue_id}
+    condition, params = queue.condition()
     rows = history.rows(
-        f"SELECT * FROM {history.newest(ASSIGNMENTS, at_ms)} WHERE {names} AND broker_name = $broker "
+        f"SELECT * FROM {history.newest(ASSIGNMENTS, at_ms)} WHERE {condition} AND broker_name = $broker "
         "AND queue_id = $queue_id ORDER BY cluster, consumer_group",
-        params,
+        params | {"broker": queue.broker_name, "queue_id": queue.queue_id},
     )
     if not rows:
         raise UnknownQueueError(_what_is_known(history, queue, at_ms))
-    found = []
     for row in rows:
-        name = f"{row['broker_name']}:{row['queue_id']}"
-        found.append(
-            row
-            | {
-                "queue": name,
-                "at": to_time(at_ms),
-                "strategy": _strategy(history, row, at_ms),
-                "observed_owners": list(filter(None, row["observed_owners"] or ())),
-            }
-            | ({} if row["verdict"] in FINE else _incident(history, row, name, at_ms))
-        )
-    return found
-
-
-def _names(queue: Queue) -> tuple[str, dict[str, Any]]:
-    """Return the SQL condition on topic, group and cluster, and its parameters."""
-    conditions, params = ["topic = $topic"], {"topic": queue.topic}
-    for column, glob in (("consumer_group", queue.group), ("cluster", queue.cluster)):
-        if glob is not None:
-            conditions.append(f"{column} {'GLOB' if is_glob(glob) else '='} ${column}")
-            params[column] = glob
-    if queue.cluster is None:
-        conditions.append("cluster <> $canary")
-        params["canary"] = CANARY_CLUSTER
-    return " AND ".join(conditions), params
+        row["queue"], row["at"] = queue.name, to_time(at_ms)
+        row["strategy"] = _strategy(history, row, at_ms)
+        row["observed_owners"] = list(filter(None, row["observed_owners"] or ()))
+        if row["verdict"] not in FINE:
+            row.update(_incident(history, row, at_ms))
+    return rows
 
 
 def _strategy(history: History, row: Row, at_ms: int) -> str | None:
@@ -176,7 +170,7 @@ def _strategy(history: History, row: Row, at_ms: int) -> str | None:
     return strategy
 
 
-def _incident(history: History, row: Row, queue: str, at_ms: int) -> Row:
+def _incident(history: History, row: Row, at_ms: int) -> Row:
     """Return columns of the open incident that lists the queue, a firing one first, with the advice of its cause."""
     rows = history.rows(
         f"WITH moment AS (SELECT * FROM {history.newest(ALERTS, at_ms)} WHERE cluster = $cluster) "
@@ -187,7 +181,7 @@ def _incident(history: History, row: Row, queue: str, at_ms: int) -> Row:
         "WHERE effect.state <> 'RESOLVED' AND effect.consumer_group = $group AND effect.topic = $topic "
         "AND list_contains(effect.queues, $queue) "
         "ORDER BY effect.state = 'FIRING' DESC, effect.kind = 'starved_queue' DESC, effect.started_at LIMIT 1",
-        {"cluster": row["cluster"], "group": row["consumer_group"], "topic": row["topic"], "queue": queue},
+        {"cluster": row["cluster"], "group": row["consumer_group"], "topic": row["topic"], "queue": row["queue"]},
     )
     return rows[0] if rows else {}
 
@@ -218,26 +212,29 @@ def _describe(row: Row) -> str:
 
 def _what_is_known(history: History, queue: Queue, at_ms: int) -> str:
     """Return why there is no answer: an unknown topic, group or queue, or a time before the first row."""
-    name = f"{queue.broker_name}:{queue.queue_id}"
-    topics = _distinct(history, "topic", "true", {})
+
+    def names(column: str, topic: str | None = None) -> list[str]:
+        rows = history.rows(
+            f"SELECT DISTINCT {column} AS name FROM assignments WHERE $topic IS NULL OR topic = $topic",
+            {"topic": topic},
+        )
+        return [row["name"] for row in rows]
+
+    topics = names("topic")
     if queue.topic not in topics:
         return f"TOPIC {queue.topic!r} is not in the assignments table{suggest(queue.topic, topics)}"
-    conditions, params = _names(queue)
+    condition, params = queue.condition()
     rows = history.rows(
-        "SELECT broker_name, queue_id, min(changed_at) AS first FROM assignments "
-        f"WHERE {conditions} GROUP BY broker_name, queue_id",
+        "SELECT concat(broker_name, ':', queue_id) AS queue, min(changed_at) AS first FROM assignments "
+        f"WHERE {condition} GROUP BY ALL",
         params,
     )
     if not rows:
-        groups = _distinct(history, "consumer_group", "topic = $topic", {"topic": queue.topic})
+        groups = names("consumer_group", queue.topic)
         options = f"--group {queue.group!r}" if queue.group else f"--cluster {queue.cluster!r}"
         return f"{options} has no queue of topic {queue.topic}{suggest(queue.group or '', groups)}"
-    first = {f"{row['broker_name']}:{row['queue_id']}": to_ms(row["first"]) for row in rows}
-    if name not in first:
-        return f"topic {queue.topic} has no queue {name}; it has {name_queues(sorted(first, key=queue_order))}"
-    return f"{queue.topic} {name} has no row at {both_times(at_ms)}; its first row is from {both_times(first[name])}"
-
-
-def _distinct(history: History, column: str, condition: str, params: dict[str, Any]) -> list[str]:
-    rows = history.rows(f"SELECT DISTINCT {column} AS name FROM assignments WHERE {condition}", params)
-    return [row["name"] for row in rows]
+    first = {row["queue"]: to_ms(row["first"]) for row in rows}
+    if queue.name not in first:
+        return f"topic {queue.topic} has no queue {queue.name}; it has {name_queues(sorted(first, key=queue_order))}"
+    began = both_times(first[queue.name])
+    return f"{queue.topic} {queue.name} has no row at {both_times(at_ms)}; its first row is from {began}"

@@ -7,8 +7,7 @@ import typer
 
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS
 from streaming.history.query_options import GLOB, Broker, Cluster, Group, Topic
-from streaming.history.running import command_of
-from streaming.history.table_question import Named, Question, States, any_of, equals
+from streaming.history.table_question import Named, Question, States, any_of, command_of, equals
 from streaming.store.alerts import present_alert
 from streaming.terminal.printing import Layout, Records, print_alerts, print_table, styled_state, time_columns
 from udfs.alerts.kinds import KIND_FACTS

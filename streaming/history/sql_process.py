@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -16,6 +15,8 @@ from streaming.history.query_options import is_terminal
 from streaming.store.limits import too_long, too_much
 from streaming.text.output import bytes_out
 from streaming.warehouse.warehouse_error import WarehouseError
+
+PROJECT = Path(__file__).parents[2]
 
 CHUNK_BYTES = 1 << 16
 
@@ -32,28 +33,26 @@ main()
 
 def print_apart(*, seconds: float, **request: Any) -> str:
     """Print the answer to stdout and return a note. Raises WarehouseError. See sql_worker.answer for the arguments."""
-    with _worker(is_in_bucket=is_store(request["warehouse"])) as process:
-        words, code = _talk(process, {**request, "seconds": seconds})
+    command, pipe = [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())], subprocess.PIPE
+    environment = _environment(is_in_bucket=is_store(request["warehouse"]))
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:  # noqa: S603  # our own command line
+        try:
+            words, code = _talk(process, {**request, "seconds": seconds})
+        finally:
+            process.kill()
     if code == -signal.SIGALRM:
         raise WarehouseError(too_long(seconds))
     if code < 0:
         raise WarehouseError(f"{too_much()} (DuckDB ended by {signal.Signals(-code).name})")
-    said = _read_words(words)
-    if "error" in said:
-        raise WarehouseError(said["error"])
-    return said.get("note", "")
-
-
-@contextmanager
-def _worker(*, is_in_bucket: bool) -> Iterator[subprocess.Popen[bytes]]:
-    command, pipe = [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())], subprocess.PIPE
-    with subprocess.Popen(  # noqa: S603  # our own command line
-        command, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(is_in_bucket)
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    text = words.decode("utf-8", "replace").strip()
+    try:
+        reported: dict[str, str] = json.loads(text)
+    except ValueError:
+        reason = text.rpartition("\n")[2] or "no error message"
+        raise WarehouseError(f"DuckDB could not be started: {reason}") from None
+    if "error" in reported:
+        raise WarehouseError(reported["error"])
+    return reported.get("note", "")
 
 
 def _talk(process: subprocess.Popen[bytes], request: dict[str, Any]) -> tuple[bytes, int]:
@@ -71,26 +70,16 @@ def _talk(process: subprocess.Popen[bytes], request: dict[str, Any]) -> tuple[by
     return words.read(), process.wait()
 
 
-def _read_words(words: bytes) -> dict[str, str]:
-    text = words.decode("utf-8", "replace").strip()
-    try:
-        said: dict[str, str] = json.loads(text)
-    except ValueError:
-        return {"error": f"DuckDB could not be started: {text.rpartition(chr(10))[2] or 'no error message'}"}
-    return said
-
-
-def _environment(is_in_bucket: bool) -> dict[str, str]:
+def _environment(*, is_in_bucket: bool) -> dict[str, str]:
     """Return the environment without settings, and without credentials unless the tables are in a bucket."""
     private = ("BALANCEWATCH_",) if is_in_bucket else ("BALANCEWATCH_", "AWS_")
     given = {name: value for name, value in os.environ.items() if not name.upper().startswith(private)}
-    project = str(Path(__file__).parents[2])
     return {
         **_screen(),
         **given,
         "ARROW_DEFAULT_MEMORY_POOL": "system",  # other pools and each of malloc's arenas
         "MALLOC_ARENA_MAX": "2",  # reserve addresses, which are limited
-        "PYTHONPATH": os.pathsep.join(filter(None, [project, os.environ.get("PYTHONPATH", "")])),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")])),
     }
 
 

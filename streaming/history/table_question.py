@@ -1,17 +1,32 @@
-"""Questions to a table as data, and their SQL: all rows of a span, or the newest row of each key."""
+"""Commands that print the rows of a table: each is declared as a Question, and `command_of` makes it a command.
 
-from collections.abc import Callable, Iterator, Mapping
+A question selects all rows of a span, or the newest row of each key. Notes about the rows go to stderr.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from inspect import Parameter, Signature
+from typing import Annotated, Any
 
 import typer
 
-from schemas.tables import Table
-from streaming.history.query_options import QueryOptions
+from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, Table
+from streaming.history.query_options import At, Current, FormatName, Limit, QueryOptions, Since, Until, parse_options
+from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.store.store import History
-from streaming.terminal.printing import Records
+from streaming.terminal.choices import choose
+from streaming.terminal.command import fail
+from streaming.terminal.printing import Records, print_answer
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import note
 from streaming.text.result import Found
+from streaming.text.suggestions import suggest
+from streaming.text.times import both_times, wall_ms
+from streaming.warehouse.warehouse_error import NotWrittenError, WarehouseError
+from udfs.alerts.prose import count
 from udfs.alerts.rulebook import CANARY_CLUSTER
+
+MANY_FILES = 1_000
 
 Condition = Callable[[str], str]
 """Return SQL that compares a row with a parameter; `{}` in the argument stands for the row's value."""
@@ -83,20 +98,25 @@ class Question:
         return found
 
     @property
-    def conditions(self) -> dict[str, Condition]:
-        return {name: one.condition for name, one in self.filters.items() if isinstance(one, Named)}
+    def named(self) -> dict[str, Named]:
+        return {name: one for name, one in self.filters.items() if isinstance(one, Named)}
 
 
 def select(history: History, question: Question, options: QueryOptions) -> Found:
     """Return rows oldest first, ties by batch and key; with a limit the newest ones. Raises WarehouseError."""
-    table = question.table
     sql, params = sql_of(history, question, options)
-    order = ", ".join(f'"{column}"{{0}}' for column in (table.time, "batch_id", *table.key))
-    if options.limit is None:
-        return Found(history.stream(f"{sql} ORDER BY {order.format('')}", params), is_cut=False)
-    newest = f"{sql} ORDER BY {order.format(' DESC NULLS FIRST')} LIMIT {options.limit + 1}"
-    rows = history.query(f"SELECT * FROM ({newest}) ORDER BY {order.format('')}", params)
-    is_cut = rows.num_rows > options.limit
+    order = (question.table.time, "batch_id", *question.table.key)
+    return read_newest(history, sql, params, order, options.limit)
+
+
+def read_newest(history: History, sql: str, params: dict[str, Any], order: Sequence[str], limit: int | None) -> Found:
+    """Return the rows in the order of these columns; with a limit the last ones. Raises WarehouseError."""
+    columns = [f'"{name}"' for name in order]
+    if limit is None:
+        return Found(history.stream(f"{sql} ORDER BY {', '.join(columns)}", params), is_cut=False)
+    newest = f"{sql} ORDER BY {', '.join(f'{name} DESC NULLS FIRST' for name in columns)} LIMIT {limit + 1}"
+    rows = history.query(f"SELECT * FROM ({newest}) ORDER BY {', '.join(columns)}", params)
+    is_cut = rows.num_rows > limit
     return Found(rows.slice(int(is_cut)).to_reader(), is_cut)
 
 
@@ -109,16 +129,14 @@ def sql_of(history: History, question: Question, options: QueryOptions) -> tuple
         rows = history.newest(table)
     else:
         rows = history.between(table, options.since_ms, options.until_ms)
-    conditions, params = [], {}
-    for condition, value in _conditions(question, options):
-        conditions.append(condition)
-        params.update(value)
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    conditions = list(_conditions(question, options))
+    where = f" WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else ""
+    params = {name: value for _, values in conditions for name, value in values.items()}
     return f"SELECT * FROM ({question.wrap.format(rows=rows)}){where}", params
 
 
 def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str, dict[str, Any]]]:
-    of = question.conditions
+    of = {name: named.condition for name, named in question.named.items()}
     for name, value in options.names.items():
         if isinstance(value, str):
             yield of[name](f"{{}} {'GLOB' if is_glob(value) else '='} ${name}"), {name: value}
@@ -137,3 +155,125 @@ def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str
 def is_glob(text: str) -> bool:
     """Return whether the text has one of fnmatch's signs, which DuckDB's GLOB shares."""
     return any(sign in text for sign in "*?[")
+
+
+def command_of(question: Question) -> Callable[..., None]:
+    """Return the function that Typer makes the command of."""
+
+    def command(
+        *, context: Any = None, current: bool, at: str | None, state: str | None, format_: str, **given: Any
+    ) -> None:
+        if context is not None and context.invoked_subcommand is not None:
+            _refuse_options(context)
+            return
+        states = question.states
+        if state is None and states.of_moment and (current or at is not None):
+            state = ",".join(states.of_moment)
+        for name, named in question.named.items():
+            if named.values and given[name] is not None:
+                given[name] = choose(f"--{name}", given[name], named.values)
+        run_query(
+            question, parse_options(current=current, at=at, state=state, states=states.values, format_=format_, **given)
+        )
+
+    filters = {
+        name: Annotated[str | None, one.option] if isinstance(one, States) else one.option
+        for name, one in question.filters.items()
+    }
+    options = {
+        **({"context": typer.Context} if question.has_commands else {}),
+        **{"current": Current, "since": Since, "until": Until, "at": At},
+        **filters,
+        **{"format_": FormatName, "limit": Limit, "warehouse": Warehouse},
+    }
+    defaults = {"current": False, "format_": "table"}
+    command.__doc__ = question.help
+    command.__annotations__ = options
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=option)
+        for name, option in options.items()
+    ]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what `inspect` looks for first
+    return command
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """Leave with 2 where an option was given before the subcommand, which would ignore it."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if source is not None and source.name == "COMMANDLINE":
+            below = context.invoked_subcommand
+            fail(f"{parameter.opts[0]} before {below} has no effect; give it after {below}, or leave it out", code=2)
+
+
+def run_query(question: Question, options: QueryOptions) -> None:
+    """Print the requested rows. Leaves with 1 and a sentence where the tables cannot be read."""
+    table, beside = question.table, question.beside
+    is_of_moment = table in LIVE_TABLES and (options.is_current or options.at_ms is not None)
+    try:
+        history = open_history(options, table, *beside, *(LIVE_TABLES if is_of_moment else ()))
+        found = select(history, question, options)
+        rows = print_answer(found.rows, options.format, question.show, question.nothing, question.present)
+        unknown = [] if rows else list(_unknown_names(options))
+        stale = ""
+        if is_of_moment:
+            at_ms = wall_ms() if options.at_ms is None else options.at_ms
+            stale = describe_stale(read_freshness(history, at_ms, options.stale_ms))
+    except WarehouseError as error:
+        fail(str(error))
+    for line in unknown:
+        note(line)
+    print_notes(options, history, (table, *beside), stale, is_cut=found.is_cut)
+
+
+NAMED_BY = {
+    "cluster": dict.fromkeys(LIVE_TABLES, "cluster"),
+    "group": {ALERTS: "consumer_group", ASSIGNMENTS: "consumer_group", MEMBERSHIPS: "consumer_group"},
+    "topic": {ALERTS: "topic", ASSIGNMENTS: "topic", MEMBERSHIPS: "unnest(topics)"},
+    "broker": {
+        ALERTS: "unnest(string_split(broker_name, ','))",
+        **{table: "broker_name" for table in LIVE_TABLES if table is not ALERTS},
+    },
+}
+"""Option to the tables, and their columns, that know its names."""
+
+
+def _unknown_names(options: QueryOptions) -> Iterator[str]:
+    """Yield a sentence for each name, not a glob, that no table of the query has."""
+    names = {name: value for name, value in options.names.items() if name in NAMED_BY and isinstance(value, str)}
+    if not names:
+        return
+    history = History(options.warehouse, list(LIVE_TABLES))
+    for name, value in names.items():
+        union = " UNION ".join(f"SELECT {column} AS name FROM {table.name}" for table, column in NAMED_BY[name].items())
+        known = {row["name"] for row in history.rows(f"SELECT DISTINCT name FROM ({union}) WHERE name <> ''")}
+        if not is_glob(value) and value not in known:
+            yield f"no such {name}: {value!r}{suggest(value, known)}"
+
+
+def open_history(options: QueryOptions, table: Table, *beside: Table) -> History:
+    """Open the tables. Raises NotWrittenError where the first one does not exist."""
+    history = History(options.warehouse, list({one.name: one for one in (table, *beside)}.values()))
+    if table.name not in history.versions:
+        raise NotWrittenError(options.warehouse, table.name)
+    return history
+
+
+def print_notes(
+    options: QueryOptions, history: History, tables: tuple[Table, ...], stale: str = "", *, is_cut: bool
+) -> None:
+    """Print to stderr the time that was asked for, and why the rows may be incomplete or late."""
+    if options.format == "table":
+        if options.at_ms is not None:
+            note(f"as of {both_times(options.at_ms)}")
+        if options.since_ms is not None or options.until_ms is not None:
+            since = f"from {both_times(options.since_ms)} " if options.since_ms is not None else ""
+            note(f"{since}until {'now' if options.until_ms is None else both_times(options.until_ms)}")
+    if stale:
+        note(stale)
+    if is_cut:
+        note(f"only the newest {count(options.limit or 0, 'row')}; --limit 0 prints all")
+    for name in dict.fromkeys(table.name for table in tables):
+        files = history.file_counts.get(name, 0)
+        if files > MANY_FILES:
+            note(f"table {name} has {files:,} files, which slows queries; `balancewatch maintain` compacts them")

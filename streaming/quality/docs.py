@@ -86,18 +86,13 @@ def _index(pages: Iterable[str], newest: Rows) -> str:
         found = [row for known in suite.expectations if (row := newest.get((suite.name, known.name)))]
         failing = [row for row in found if not row["success"]]
         lines += ["<h2>", *(f'<a href="{page}">{text}</a>' for page, text in links), "</h2>"]
-        lines.append(
-            f"<p>{len(failing)} of {len(found)} expectations fail</p>" if found else "<p>not validated yet</p>"
-        )
+        state = f"{len(failing)} of {len(found)} expectations fail" if found else "not validated yet"
+        lines.append(f"<p>{state}</p>")
         for row in failing:
-            counts = f"({_text(row['unexpected'])} of {_text(row['evaluated'])})"
-            lines.append(f"<p>{html.escape(row['description'] or row['expectation'])} {counts}</p>")
+            counts = f"({row['unexpected']:,} of {row['evaluated']:,})"
+            lines.append(f"<p>{html.escape(row['description'])} {counts}</p>")
     head = '<!DOCTYPE html>\n<html lang="en">\n<head><title>Data expectations</title>\n</head>\n<body>'
     return "\n".join([head, *lines, "</body>\n</html>\n"])
-
-
-def _text(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
 
 
 def _result_of(suite: Suite, newest: Rows) -> ExpectationSuiteValidationResult | None:
@@ -109,15 +104,26 @@ def _result_of(suite: Suite, newest: Rows) -> ExpectationSuiteValidationResult |
     ]
     if not found:
         return None
-    successful = sum(bool(row["success"]) for row, _ in found)
+    successful = sum(row["success"] for row, _ in found)
+    results = []
+    for row, configuration in found:
+        percent = 100 * row["unexpected_share"]
+        counts = {
+            "element_count": row["evaluated"],
+            "unexpected_count": row["unexpected"],
+            "unexpected_percent": percent,
+            "unexpected_percent_total": percent,
+            "unexpected_percent_nonmissing": percent,
+            "missing_count": 0,
+            "missing_percent": 0.0,
+            "partial_unexpected_list": [html.escape(value) for value in row["observed"]],
+        }
+        results.append(
+            ExpectationValidationResult(success=row["success"], expectation_config=configuration, result=counts)
+        )
     return ExpectationSuiteValidationResult(
         success=successful == len(found),
-        results=[
-            ExpectationValidationResult(
-                success=bool(row["success"]), expectation_config=configuration, result=_counts_of(row)
-            )
-            for row, configuration in found
-        ],
+        results=results,
         suite_name=suite.name,
         statistics={
             "evaluated_expectations": len(found),
@@ -130,18 +136,3 @@ def _result_of(suite: Suite, newest: Rows) -> ExpectationSuiteValidationResult |
             "run_id": RunIdentifier(run_name=suite.topic, run_time=max(row["validated_at"] for row, _ in found)),
         },
     )
-
-
-def _counts_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts; an old row may lack them."""
-    percent = 100 * (row["unexpected_share"] or 0.0)
-    return {
-        "element_count": row["evaluated"] or 0,
-        "unexpected_count": row["unexpected"] or 0,
-        "unexpected_percent": percent,
-        "unexpected_percent_total": percent,
-        "unexpected_percent_nonmissing": percent,
-        "missing_count": 0,
-        "missing_percent": 0.0,
-        "partial_unexpected_list": [html.escape(value) for value in row["observed"] or ()],
-    }

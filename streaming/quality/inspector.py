@@ -1,14 +1,14 @@
 """The quality part of `run`: a thread that validates samples of the messages that the query has just read.
 
-A query only notes that a batch is done. The thread reads the position of the query from its checkpoint, takes a sample
-of those messages from Kafka, and writes `quality` and, if needed, `data_quality`.
+The query only notes that a batch is done. The thread reads the position of the query from its checkpoint, takes a
+sample of those messages from Kafka, and writes `quality` and, if needed, `data_quality`.
 """
 
 import math
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,23 +21,20 @@ from schemas.tables import ALERTS, QUALITY
 from streaming.quality.inspection import Inspection
 from streaming.quality.quality_alert import QualityAlerts, QuarantineShare, read_open_topics
 from streaming.queries import balance
-from streaming.queries.checkpoint import Offsets, Position, checkpoint_of, read_beginning, read_position
+from streaming.queries.checkpoint import Position, checkpoint_of, read_beginning, read_position
 from streaming.queries.written_batch import WrittenBatch
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows, arrow_table
 from streaming.warehouse.writer import Writer
 
-TOPICS = {balance.NAME: balance.TOPICS}
-
 APP_ID = "balancewatch-quality"
+
+MOST_BATCHES = 1_000
+"""Limit on batches that are counted separately; of older ones the sum is kept."""
 
 OnAlerts = Callable[[list[dict[str, Any]]], None]
 
 log = structlog.get_logger()
-
-
-MOST_BATCHES = 1_000
-"""Limit on batches of a query that are counted separately; of older ones the sum is kept."""
 
 
 class ReadProgress:
@@ -47,52 +44,44 @@ class ReadProgress:
     is forgotten before `settle`.
     """
 
-    def __init__(self, checkpoints: Mapping[str, Path]) -> None:
-        """`checkpoints` by query. Messages that were read before are not counted. Raises OSError or ValueError."""
-        self._checkpoints = checkpoints
-        self._ends: dict[str, Offsets] = {}
-        self._quarantined: dict[str, dict[int, Counter[str]]] = defaultdict(dict)
-        for name, checkpoint in checkpoints.items():
-            position = read_position(checkpoint)
-            if position is not None:
-                self._ends[name] = dict(position.wanted)
+    def __init__(self, checkpoint: Path) -> None:
+        """Messages that were read before are not counted. Raises OSError or ValueError."""
+        self._checkpoint = checkpoint
+        position = read_position(checkpoint)
+        self._ends = None if position is None else dict(position.wanted)
+        self._quarantined: dict[int, Counter[str]] = {}
 
-    def note(self, name: str, batch_id: int, rows: Rows) -> None:
+    def note(self, batch_id: int, rows: Rows) -> None:
         """Note the quarantined rows of a batch; the same batch again counts once."""
-        batches = self._quarantined[name]
-        batches[batch_id] = Counter(row["topic"] for row in rows.get("quarantine", ()))
-        if len(batches) > MOST_BATCHES:
-            oldest, next_, *_ = sorted(batches)
-            batches[next_] += batches.pop(oldest)
+        self._quarantined[batch_id] = Counter(row["topic"] for row in rows.get("quarantine", ()))
+        if len(self._quarantined) > MOST_BATCHES:
+            oldest, next_, *_ = sorted(self._quarantined)
+            self._quarantined[next_] += self._quarantined.pop(oldest)
 
-    def since_last(self, name: str, topic: str, position: Position) -> QuarantineShare:
+    def since_last(self, topic: str, position: Position) -> QuarantineShare:
         """Return the counts of the batches that are done at this position. A recreated partition counts from 0."""
-        ends = self._ends.get(name)
-        if ends is None:
-            ends = self._ends[name] = read_beginning(self._checkpoints[name])
+        if self._ends is None:
+            self._ends = read_beginning(self._checkpoint)
         read = 0
         for place, end in position.wanted.items():
             if place[0] == topic:
-                begin = ends.get(place, 0)
+                begin = self._ends.get(place, 0)
                 read += end - begin if end >= begin else end
-        done = _done(position)
-        return QuarantineShare(
-            read, sum(of[topic] for batch_id, of in self._quarantined[name].items() if batch_id <= done)
-        )
+        return QuarantineShare(read, sum(self._quarantined[batch_id][topic] for batch_id in self._done(position)))
 
-    def settle(self, name: str, topic: str, position: Position) -> None:
-        """Forget the topic's counts up to this position, whose outcomes are written."""
-        ends = self._ends.setdefault(name, {})
-        ends |= {place: end for place, end in position.wanted.items() if place[0] == topic}
-        batches, done = self._quarantined[name], _done(position)
-        for batch_id in [one for one in batches if one <= done]:
-            del batches[batch_id][topic]
-            if not batches[batch_id]:
-                del batches[batch_id]
+    def settle(self, topics: Iterable[str], position: Position) -> None:
+        """Forget the counts of these topics up to this position, whose outcomes are written."""
+        for topic in topics:
+            self._ends = (self._ends or {}) | {
+                place: end for place, end in position.wanted.items() if place[0] == topic
+            }
+            for batch_id in self._done(position):
+                del self._quarantined[batch_id][topic]
+        self._quarantined = {batch_id: counts for batch_id, counts in self._quarantined.items() if counts}
 
-
-def _done(position: Position) -> int:
-    return position.batch_id if position.is_committed else position.batch_id - 1
+    def _done(self, position: Position) -> list[int]:
+        newest = position.batch_id if position.is_committed else position.batch_id - 1
+        return [batch_id for batch_id in self._quarantined if batch_id <= newest]
 
 
 class Inspector:
@@ -100,17 +89,16 @@ class Inspector:
 
     def __init__(self, settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None, past_ms: int = 0) -> None:
         """`on_alerts` receives the rows of `alerts` that it writes; `past_ms` is as in Inspection."""
-        self._past_ms = past_ms
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
-        self._batches: Counter[str] = Counter()
-        self._due: set[str] = set()
-        self._heard = threading.Condition()
-        self._is_stopping = False
-        self._thread = threading.Thread(target=self._work, name="quality", daemon=True)
-        self._inspection: Any = None
+        self._checkpoint = checkpoint_of(balance.NAME, settings)
+        self._inspection = Inspection(settings, past_ms=past_ms)
         self._alerts = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse))
-        self._intake = ReadProgress({name: checkpoint_of(name, settings) for name in TOPICS})
+        self._progress = ReadProgress(self._checkpoint)
+        self._changed = threading.Condition()
+        self._batches = 0
+        self._is_due = self._is_stopping = False
         self._written_ms = 0
+        self._thread = threading.Thread(target=self._work, name="quality", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -120,70 +108,61 @@ class Inspector:
 
     def stop(self) -> None:
         """Interrupt a validation, and wait for the thread, ten seconds at most."""
-        with self._heard:
+        with self._changed:
             self._is_stopping = True
-            self._heard.notify()
-        if self._inspection is not None:
-            self._inspection.stop()
+            self._changed.notify()
+        self._inspection.stop()
         self._thread.join(timeout=10)
 
     def on_batch(self, batch: WrittenBatch) -> None:
-        self.note_batch(batch.query, batch.batch_id, batch.rows)
-
-    def note_batch(self, name: str, batch_id: int, rows: Rows) -> None:
-        """Note a batch of a query; every few batches lead to a look."""
-        with self._heard:
-            self._intake.note(name, batch_id, rows)
-            self._batches[name] += 1
-            if self._batches[name] % self._settings.quality.every_batches == 0:
-                self._due.add(name)
-                self._heard.notify()
+        """Note a batch; every few batches lead to a look."""
+        with self._changed:
+            self._progress.note(batch.batch_id, batch.rows)
+            self._batches += 1
+            if self._batches % self._settings.quality.every_batches == 0:
+                self._is_due = True
+                self._changed.notify()
 
     def _work(self) -> None:
-        looked_at: dict[str, float] = {}
-        pause = self._settings.quality.pause_seconds
-        while True:
-            with self._heard:
-                ready = None
-                while not self._is_stopping and ready is None:
-                    now = time.monotonic()
-                    waits = {name: looked_at.get(name, -math.inf) + pause - now for name in self._due}
-                    ready = min(waits, key=lambda name: waits[name], default=None)  # the most overdue
-                    if ready is None or waits[ready] > 0:
-                        self._heard.wait(None if ready is None else waits[ready])
-                        ready = None
-                if ready is None:
-                    break
-                self._due.discard(ready)
-            looked_at[ready] = time.monotonic()
+        began = -math.inf
+        while self._wait_until_due(began + self._settings.quality.pause_seconds):
+            began = time.monotonic()
             try:
-                self.look(ready, wall_ms())
+                self.look(wall_ms())
             except Exception as error:  # the query continues in any case
-                _warn(error, query=ready)
+                _warn(error)
                 self._forget()
-        if self._inspection is not None:
-            self._inspection.close()
+        self._inspection.close()
+
+    def _wait_until_due(self, earliest: float) -> bool:
+        """Return True when a look is due, `earliest` on the monotonic clock; False when the thread has to end."""
+        with self._changed:
+            while not self._is_stopping:
+                wait = earliest - time.monotonic() if self._is_due else None
+                if wait is not None and wait <= 0:
+                    self._is_due = False
+                    return True
+                self._changed.wait(wait)
+            return False
 
     def _forget(self) -> None:
         """Reconnect, and read the open alerts from the table: a row may not have been written."""
-        if self._inspection is not None:
-            self._inspection.close()
+        self._inspection.close()
         with suppress(Exception):  # the table may be the cause
             self._alerts = QualityAlerts(self._settings.quality, read_open_topics(self._settings.paths.warehouse))
 
-    def look(self, name: str, now_ms: int) -> None:
+    def look(self, now_ms: int) -> None:
         """Validate the messages that the query read last, topic by topic; topics without new messages are skipped.
 
         A topic that cannot be validated is logged and validated at the next look; the other topics continue.
         """
-        position = read_position(checkpoint_of(name, self._settings))
+        position = read_position(self._checkpoint)
         if position is None:
             return
-        self._inspection = self._inspection or Inspection(self._settings, past_ms=self._past_ms)
-        quality, alerts, looked_at = [], [], []
-        for topic in TOPICS[name]:
-            with self._heard:
-                kept = self._intake.since_last(name, topic, position)
+        quality, alerts, validated = [], [], []
+        for topic in balance.TOPICS:
+            with self._changed:
+                kept = self._progress.since_last(topic, position)
             if kept.read <= 0:
                 alerts += self._alerts.rest(topic, now_ms)
                 continue
@@ -193,19 +172,18 @@ class Inspector:
             except Exception as error:  # other topics continue in any case
                 if self._is_stopping:
                     break
-                _warn(error, query=name, topic=topic)
+                _warn(error, topic=topic)
                 self._inspection.close()
                 if isinstance(error, KafkaError):
                     break  # each of the others would wait as long for Kafka
                 continue
-            quality += inspected.rows(name, now_ms)
+            quality += inspected.rows(balance.NAME, now_ms)
             alerts += self._alerts.judge(topic, inspected.outcomes, kept, now_ms)
-            looked_at.append(topic)
+            validated.append(topic)
         self._inspection.end_look()
         self._write(quality, alerts, now_ms)
-        with self._heard:
-            for topic in looked_at:
-                self._intake.settle(name, topic, position)
+        with self._changed:
+            self._progress.settle(validated, position)
 
     def _write(self, quality: list[dict[str, Any]], alerts: list[dict[str, Any]], now_ms: int) -> None:
         self._written_ms = batch_id = max(now_ms, self._written_ms + 1)

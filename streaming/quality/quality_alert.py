@@ -5,7 +5,7 @@ of the messages since the last validation was quarantined. It passes below half 
 consecutive failures open the alert, as many passes resolve it. A topic has one alert.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conf.location import Location
@@ -65,7 +65,8 @@ class QualityAlerts:
                 return [self._end(known, now_ms)]
             state.streak = 0
             return [self._note(self._alerts.open(describe(topic, failed, kept), now_ms))]
-        if known is not None and worst > share and _failing(failed) - set(_described(known.alert)):
+        failing = {f"{one.suite} {one.expectation.name}" for one in failed}
+        if known is not None and worst > share and failing - set(_described(known.alert)):
             return [self._note(self._alerts.update(known, describe(topic, failed, kept), now_ms))]
         return []
 
@@ -126,21 +127,17 @@ def describe(topic: str, failed: Sequence[Outcome], kept: QuarantineShare) -> Se
     )
 
 
-def _failing(failed: Sequence[Outcome]) -> set[str]:
-    return {f"{one.suite} {one.expectation.name}" for one in failed}
-
-
-def _described(alert: SelfAlert) -> Iterable[str]:
-    return (f"{one['suite']} {one['expectation']}" for one in alert.evidence.get("failed", ()))
+def _described(alert: SelfAlert) -> list[str]:
+    return [f"{one['suite']} {one['expectation']}" for one in alert.evidence.get("failed", ())]
 
 
 def read_open_topics(warehouse: Location) -> SelfAlerts:
     """Return the alerts that an earlier `run` left open."""
-    return read_open(warehouse, DATA_QUALITY, _has_topic)
 
+    def check(alert: SelfAlert) -> None:
+        """Raise ValueError unless the labels name a topic and the evidence lists what failed."""
+        if not isinstance(alert.labels["topic"], str):
+            raise ValueError("labels lack a topic")
+        _described(alert)
 
-def _has_topic(alert: SelfAlert) -> None:
-    """Raise ValueError unless the labels name a topic and the evidence lists what failed."""
-    if not isinstance(alert.labels["topic"], str):
-        raise ValueError("labels lack a topic")
-    list(_described(alert))
+    return read_open(warehouse, DATA_QUALITY, check)

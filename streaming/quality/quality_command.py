@@ -1,7 +1,6 @@
 """`balancewatch quality`: data expectations in the newest samples, in Kafka now, and as static pages."""
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,18 +8,18 @@ import typer
 from deltalake import DeltaTable
 from kafka.errors import KafkaError
 
-from conf.location import Location
+from conf.settings import Settings
 from schemas.events import EVENTS
 from schemas.tables import QUALITY, TABLES
 from streaming.history.query_options import FormatName, Topic, check_format, parse_options
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.quality.inspection import Inspected, Inspection
 from streaming.quality.sample import Bounds
-from streaming.quality.spinner import spinner
 from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
-from streaming.terminal.printing import plain, print_answer, print_rows, print_table
+from streaming.terminal.printing import Layout, plain, print_answer, print_records, print_table
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
+from streaming.text.console import VisibleConsole
 from streaming.text.output import say
 from streaming.text.times import ago, time_text, to_ms, to_time, wall_ms
 from streaming.warehouse.tables import table_path
@@ -58,7 +57,6 @@ def newest(
     """
     if context.invoked_subcommand is not None:
         return
-
     asked = parse_options(topic=topic, format_=format_, warehouse=warehouse)
     try:
         history = History(asked.warehouse, [QUALITY])
@@ -94,7 +92,6 @@ def check(
 
     Example: balancewatch quality check --topic rocketmq.pulls --sample 10000 --format json
     """
-
     form = check_format(format_, ("table", "json", "csv"))
     settings = load(kafka={"bootstrap_servers": bootstrap_servers})
     needs_kafka(settings)
@@ -104,13 +101,14 @@ def check(
     bounds = Bounds(sample or settings.quality.sample_messages, settings.quality.sample_bytes)
     found: list[Inspected] = []
     run_or_exit(lambda: found.extend(_inspect(settings, topic or list(EVENTS), bounds)))
-    rows = [row for inspected in found for row in _as_read(inspected)]
+    now = to_time(wall_ms())
+    rows = [plain({**row, "validated_at": now}) for inspected in found for row in inspected.rows(None, 0)]
     if form == "table":
         for inspected in found:
             say(f"{inspected.sample.topic}: {_extent(inspected)}")
         _print(rows)
     else:
-        print_rows(rows, "json" if form == "json" else "csv", "")
+        print_records(rows, form)
     if any(row["severity"] == "critical" and not row["success"] for row in rows):
         raise typer.Exit(1)
 
@@ -126,18 +124,18 @@ def docs(
 
     Example: balancewatch quality docs --out /var/www/quality
     """
-
     if out.exists() and not out.is_dir():
         fail(f"--out {out} is a file; name a folder", code=2)
     settings = load(paths={"warehouse": warehouse})
     try:
         rows = History(settings.paths.warehouse, [QUALITY]).rows("SELECT * FROM quality_now")
     except WarehouseError as error:
-        if not _is_not_validated_yet(settings.paths.warehouse):
+        written = {name for name in TABLES if DeltaTable.is_deltatable(table_path(settings.paths.warehouse, name))}
+        if not written or QUALITY.name in written:
             fail(str(error))
         rows = []  # pages of the expectations need no result
     try:
-        with spinner("writing pages"):
+        with VisibleConsole(stderr=True).status("writing pages"):
             from streaming.quality.docs import write_docs  # noqa: PLC0415  # Great Expectations: 1.2 s, 230 MB
 
             index = write_docs(out, rows)
@@ -148,27 +146,19 @@ def docs(
     say(str(index.resolve()))
 
 
-def _is_not_validated_yet(warehouse: Location) -> bool:
-    """Return whether balancewatch wrote tables here, but not `quality` yet."""
-
-    written = {name for name in TABLES if DeltaTable.is_deltatable(table_path(warehouse, name))}
-    return bool(written) and QUALITY.name not in written
-
-
-def _inspect(settings: Any, topics: Sequence[str], bounds: Any) -> list[Inspected]:
-    """Raises KafkaUnreachableError."""
-
-    with spinner("validating"):
-        inspection = Inspection(settings, bounds)
-        try:
+def _inspect(settings: Settings, topics: Sequence[str], bounds: Bounds) -> list[Inspected]:
+    """Validate the topics' newest events. Raises KafkaUnreachableError."""
+    inspection = Inspection(settings, bounds)
+    try:
+        with VisibleConsole(stderr=True).status("validating"):
             return [inspection.look(topic) for topic in topics]
-        except KafkaError as error:
-            raise KafkaUnreachableError(
-                f"kafka.bootstrap_servers = {settings.kafka.bootstrap_servers!r}: no broker answers "
-                f"({type(error).__name__})"
-            ) from None
-        finally:
-            inspection.close()
+    except KafkaError as error:
+        raise KafkaUnreachableError(
+            f"kafka.bootstrap_servers = {settings.kafka.bootstrap_servers!r}: no broker answers "
+            f"({type(error).__name__})"
+        ) from None
+    finally:
+        inspection.close()
 
 
 def _extent(inspected: Inspected) -> str:
@@ -179,40 +169,24 @@ def _extent(inspected: Inspected) -> str:
     return f"{len(messages):,} events (partition {spans})"
 
 
-def _as_read(inspected: Inspected) -> list[dict[str, Any]]:
-
-    return [plain({**row, "validated_at": to_time(wall_ms())}) for row in inspected.rows(None, 0)]
-
-
 def _print_newest(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the rows and their age: a stopped `run` validates nothing."""
-
     _print(rows)
     newest = {row["topic"]: row["validated_at"] for row in rows}
-    first, last = (pick(newest, key=lambda topic: newest[topic]) for pick in (min, max))
-    now = datetime.now(UTC)
-    reported = f"Validated {_age(now, newest[last])}"
-    say(reported + ("." if newest[first] == newest[last] else f"; {first} {_age(now, newest[first])}."))
-
-
-def _age(now: datetime, then: datetime) -> str:
-    """2025-06-15 15:06:40 UTC (3 h ago)"""
-
-    milliseconds = round((now - then).total_seconds() * 1000)
-    return f"{time_text(to_ms(then))} ({ago(milliseconds)})"
+    ages = {topic: f"{time_text(to_ms(at))} ({ago(wall_ms() - to_ms(at))})" for topic, at in newest.items()}
+    first, last = min(newest, key=newest.__getitem__), max(newest, key=newest.__getitem__)
+    older = "" if newest[first] == newest[last] else f"; {first} {ages[first]}"
+    say(f"Validated {ages[last]}{older}.")
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the failing expectations and the number of passing ones."""
-
     failed = [row for row in rows if not row["success"]]
-    layout: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "expectation": lambda row: f"{row['suite']}\n{row['description'] or row['expectation']}",
-        "failed": lambda row: f"{row['unexpected'] or 0:,} of {row['evaluated'] or 0:,}\n{row['severity'] or ''}",
-        "found": lambda row: ", ".join(filter(None, row["observed"] or ())),
-        "partition@offset": lambda row: "\n".join(
-            place.rpartition("-")[2] for place in filter(None, row["sample_offsets"] or ())
-        ),
+    layout: Layout = {
+        "expectation": lambda row: f"{row['suite']}\n{row['description']}",
+        "failed": lambda row: f"{row['unexpected']:,} of {row['evaluated']:,}\n{row['severity']}",
+        "found": lambda row: ", ".join(row["observed"]),
+        "partition@offset": lambda row: "\n".join(place.rpartition("-")[2] for place in row["sample_offsets"]),
     }
     if failed:
         print_table(failed, layout)

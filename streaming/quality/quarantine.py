@@ -7,7 +7,7 @@ A replay is at least once: it publishes a message, waits for Kafka's confirmatio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -18,9 +18,10 @@ from schemas.contract import MAX_BYTES, MAX_DEPTH
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES, key_of
 from schemas.tables import QUARANTINE, REPAIRS
+from streaming.history.table_question import read_newest
 from streaming.kafka_io.publisher import Publisher
 from streaming.store.store import History
-from streaming.text.result import Found
+from streaming.text.result import Found, records_of
 from streaming.text.times import to_ms, wall_ms
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.rows import arrow_table
@@ -32,8 +33,6 @@ STATES = (WAITING, REPLAYED)
 
 AT_A_TIME = 1_000
 """Messages between two entries in the table; a replay that ends early repeats at most these."""
-
-MOST_CHARACTERS = 1_000
 
 MATTERS_MS: Mapping[str, tuple[int, str]] = {
     HEARTBEATS: (120_000, "the broker has dropped that channel since"),
@@ -50,7 +49,7 @@ HARMFUL = (ROUTES,)
 _STEP = re.compile(r"[^.\[\]]+|\[\d{1,6}\]")
 _PATH = re.compile(r"[^.\[\]]+(?:\[\d{1,6}\])*(?:\.[^.\[\]]+(?:\[\d{1,6}\])*)*", re.ASCII)
 
-_SQL = """
+_FOUND = """
 WITH replays AS (
     SELECT topic, "partition", "offset", ingest_time, max(replayed_partition) AS replayed_partition,
         max(replayed_offset) AS replayed_offset
@@ -70,19 +69,11 @@ WITH replays AS (
         AND ($until_ms IS NULL OR epoch_ms(q.ingest_time) <= $until_ms)
         AND ($reason IS NULL OR len(list_filter(q.reasons, lambda said: said = $reason OR said GLOB $reason)) > 0)
 )
+SELECT {columns} FROM found WHERE len($states) = 0 OR list_contains($states, state)
 """
 """A message is a place and a time, because offsets restart in a recreated topic."""
 
-_LISTED = """
-SELECT * EXCLUDE (raw) FROM (
-    SELECT * FROM found WHERE len($states) = 0 OR list_contains($states, state)
-    ORDER BY ingest_time DESC, topic DESC, "partition" DESC, "offset" DESC LIMIT $most
-) ORDER BY ingest_time, topic, "partition", "offset"
-"""
-_FULL = """
-SELECT * FROM found WHERE len($states) = 0 OR list_contains($states, state)
-ORDER BY ingest_time, topic, "partition", "offset" LIMIT $most
-"""
+ORDER = ("ingest_time", "topic", "partition", "offset")
 
 
 class ChangeError(ValueError):
@@ -102,30 +93,24 @@ class QuarantineFilter:
     reason: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
-    states: tuple[str, ...] = ()
+    states: list[str] = field(default_factory=list)
     at_ms: int | None = None
-
-    def parameters(self, most: int | None) -> dict[str, Any]:
-        return {**self.__dict__, "states": list(self.states), "most": most}
 
 
 def open_quarantine(warehouse: Location) -> History:
-    """Raises WarehouseError."""
+    """Open the tables of messages and replays. Raises WarehouseError."""
     return History(warehouse, [QUARANTINE, REPAIRS])
 
 
 def list_quarantined(history: History, wanted: QuarantineFilter, limit: int | None) -> Found:
     """Return the newest `limit` messages, oldest first, without their bytes. Raises WarehouseError."""
-    if limit is None:
-        return Found(history.stream(_SQL + _LISTED, wanted.parameters(None)), is_cut=False)
-    rows = history.query(_SQL + _LISTED, wanted.parameters(limit + 1))
-    is_cut = rows.num_rows > limit
-    return Found(rows.slice(int(is_cut)).to_reader(), is_cut)
+    return read_newest(history, _FOUND.format(columns="* EXCLUDE (raw)"), vars(wanted), ORDER, limit)
 
 
-def read_quarantined(history: History, wanted: QuarantineFilter, most: int) -> list[Mapping[str, Any]]:
-    """Return the oldest `most` messages with their bytes. Raises WarehouseError."""
-    return list(history.rows(_SQL + _FULL, wanted.parameters(most)))
+def read_quarantined(history: History, wanted: QuarantineFilter, most: int) -> list[dict[str, Any]]:
+    """Return the newest `most` messages with their bytes, oldest first. Raises WarehouseError."""
+    found = read_newest(history, _FOUND.format(columns="*"), vars(wanted), ORDER, most)
+    return [row for batch in found.rows for row in records_of(batch)]
 
 
 def place_text(row: Mapping[str, Any]) -> str:
@@ -143,13 +128,13 @@ def parse_sets(texts: Sequence[str]) -> dict[str, Any]:
     """Parse `field=value`; a value that is not JSON is text. Raises ChangeError."""
     found = {}
     for text in texts:
-        field, equals, value = text.partition("=")
-        if not equals or not field.strip():
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip():
             raise ChangeError(f"--set {text[:100]!r}: give FIELD=VALUE, such as queue_id=3")
         try:
-            found[field.strip()] = json.loads(value)
+            found[path.strip()] = json.loads(value)
         except (ValueError, RecursionError):
-            found[field.strip()] = value
+            found[path.strip()] = value
     return found
 
 
@@ -157,12 +142,10 @@ def set_fields(raw: bytes | None, sets: Mapping[str, Any]) -> bytes | None:
     """Return the message with these fields; `a.b` is in an object, `a[0]` in a list. Raises ChangeError."""
     if not sets:
         return raw
-    event = None
-    if raw is not None and len(raw) <= MAX_BYTES:
-        try:
-            event = json.loads(raw.decode())
-        except (ValueError, RecursionError):
-            event = None
+    try:
+        event = json.loads(raw.decode()) if raw is not None and len(raw) <= MAX_BYTES else None
+    except (ValueError, RecursionError):
+        event = None
     if not isinstance(event, dict):
         raise ChangeError("the message is not a JSON object, so it has no fields to set")
     for path, value in sets.items():
@@ -180,7 +163,7 @@ def set_fields(raw: bytes | None, sets: Mapping[str, Any]) -> bytes | None:
 def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
     """Return the container that has the path's last key, and the key."""
     steps = _STEP.findall(path)
-    if len(steps) > MAX_DEPTH or len(path) > MOST_CHARACTERS or not _PATH.fullmatch(path):
+    if len(steps) > MAX_DEPTH or not _PATH.fullmatch(path):
         raise ChangeError(f"field {path[:100]!r} is invalid; write a, a.b or a[0].b")
     *keys, last = [int(step[1:-1]) if step.startswith("[") else step for step in steps]
     node: Any = event
@@ -228,29 +211,33 @@ def prepare(row: Mapping[str, Any], sets: Mapping[str, Any], now_ms: int) -> tup
 
 def replay(settings: Settings, messages: Sequence[Ready], owner: str) -> Iterator[int]:
     """Publish the messages, and yield after each part how many Kafka has. Raises PublishError."""
-    warehouse = settings.paths.warehouse
     with Publisher(settings.kafka) as publisher:
         for start in range(0, len(messages), AT_A_TIME):
             futures = []
             try:
                 for message in messages[start : start + AT_A_TIME]:
-                    fields = {name: getattr(message.event, name) for name in message.event.__struct_fields__}
-                    topic = message.row["topic"]
-                    futures.append((message, publisher.publish_raw(topic, key_of(topic, fields), message.value)))
+                    key = key_of(message.row["topic"], msgspec.structs.asdict(message.event))
+                    futures.append((message, publisher.publish_raw(message.row["topic"], key, message.value)))
                 publisher.flush()
             finally:
                 confirmed = [(message, future.value) for message, future in futures if future.succeeded()]
-                _record(warehouse, confirmed, owner)
+                _record(settings.paths.warehouse, confirmed, owner)
             yield len(confirmed)
 
 
 def _record(warehouse: Location, confirmed: Sequence[tuple[Ready, Any]], owner: str) -> None:
     now_ms = wall_ms()
     rows = [
-        {name: message.row[name] for name in ("topic", "partition", "offset")}
-        | {"ingest_time": to_ms(message.row["ingest_time"]), "changed_at": now_ms}
-        | {"action": REPLAYED, "value": message.value, "owner": owner}
-        | {"replayed_partition": landed.partition, "replayed_offset": landed.offset}
+        {
+            **{name: message.row[name] for name in ("topic", "partition", "offset")},
+            "ingest_time": to_ms(message.row["ingest_time"]),
+            "changed_at": now_ms,
+            "action": REPLAYED,
+            "value": message.value,
+            "owner": owner,
+            "replayed_partition": landed.partition,
+            "replayed_offset": landed.offset,
+        }
         for message, landed in confirmed
     ]
     if rows:

@@ -22,7 +22,7 @@ from streaming.history.query_options import (
     is_terminal,
     parse_options,
 )
-from streaming.history.running import print_notes
+from streaming.history.table_question import is_glob, print_notes
 from streaming.quality.quarantine import (
     REPLAYED,
     STATES,
@@ -39,10 +39,10 @@ from streaming.quality.quarantine import (
     validate,
 )
 from streaming.quality.quarantine import replay as publish_again
-from streaming.quality.spinner import spinner
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
-from streaming.terminal.printing import Layout, print_answer, print_table, time_columns
+from streaming.terminal.printing import Layout, print_answer, print_rows, print_table, time_columns
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
+from streaming.text.console import VisibleConsole
 from streaming.text.output import bytes_out, say
 from streaming.text.times import both_times, time_text, to_ms, wall_ms
 from streaming.text.visible_text import visible
@@ -51,6 +51,7 @@ from streaming.warehouse.warehouse_error import WarehouseError
 quarantine = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
 MOST_REASON = 1_000
+MOST_OWNER = 255
 MOST_AT_ONCE = 100_000
 SHOWN = 20
 """Messages listed by a replay; the others are counted."""
@@ -64,25 +65,20 @@ Reason = Annotated[
         help="Only with this reason: missing_field, 'wrong_type: queue_id' or a glob such as 'not_*'.", metavar=GLOB
     ),
 ]
-State = Annotated[
-    str | None, typer.Option(help=f"Only these states, with commas: {', '.join(STATES)}.", metavar="STATE")
-]
-Current = Annotated[
-    bool,
-    typer.Option("--current", help="Only WAITING messages."),
-]
-TopicPlace = Annotated[str | None, typer.Argument(help="Kafka topic.", metavar="TOPIC")]
-Partition = Annotated[int | None, typer.Argument(help="Partition.", min=0, metavar="PARTITION")]
-Offset = Annotated[int | None, typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")]
+TOPIC = typer.Argument(help="Kafka topic.", metavar="TOPIC")
+PARTITION = typer.Argument(help="Partition.", min=0, metavar="PARTITION")
+OFFSET = typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")
 
 
 @quarantine.callback()
 def listed(
     context: typer.Context,
-    current: Current = False,
+    current: Annotated[bool, typer.Option("--current", help="Only WAITING messages.")] = False,
     topic: Topic = None,
     reason: Reason = None,
-    state: State = None,
+    state: Annotated[
+        str | None, typer.Option(help=f"Only these states, with commas: {', '.join(STATES)}.", metavar="STATE")
+    ] = None,
     since: Since = None,
     until: Until = None,
     at: At = None,
@@ -103,21 +99,21 @@ def listed(
     """
     if context.invoked_subcommand is not None:
         return
-
     asked = parse_options(
         topic=topic,
         since=since,
         until=until,
         at=at,
         current=current,
-        state=state,
+        state=WAITING if current and state is None else state,
         states=(WAITING,) if current else STATES,
         limit=limit,
         format_=format_,
         warehouse=warehouse,
     )
-    states = asked.states or ((WAITING,) if current else ())
-    wanted = QuarantineFilter(topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, states, asked.at_ms)
+    wanted = QuarantineFilter(
+        topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, list(asked.states), asked.at_ms
+    )
     layout: Layout = {
         **time_columns("ingest_time"),
         "message": place_text,
@@ -137,9 +133,9 @@ def listed(
 
 @quarantine.command()
 def show(
-    topic: Annotated[str, typer.Argument(help="Kafka topic.", metavar="TOPIC")],
-    partition: Annotated[int, typer.Argument(help="Partition.", min=0, metavar="PARTITION")],
-    offset: Annotated[int, typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")],
+    topic: Annotated[str, TOPIC],
+    partition: Annotated[int, PARTITION],
+    offset: Annotated[int, OFFSET],
     raw: Annotated[bool, typer.Option("--raw", help="Write the unchanged bytes to a file or a pipe.")] = False,
     warehouse: Warehouse = None,
 ) -> None:
@@ -149,21 +145,23 @@ def show(
 
     Example: balancewatch quarantine show rocketmq.pulls 0 1742 --raw > event.json
     """
-
-    row = _one(load(paths={"warehouse": warehouse}).paths.warehouse, topic, partition, offset)
+    warehouse_ = load(paths={"warehouse": warehouse}).paths.warehouse
+    rows = _read(warehouse_, QuarantineFilter(topic, partition, offset), 1)
+    if not rows:
+        fail(f"{topic}-{partition}@{offset} is not in quarantine; `balancewatch quarantine` lists the messages")
     if not raw:
-        _print_message(row)
+        _print_message(rows[0])
         return
     if is_terminal():
         fail("--raw writes bytes: redirect them to a file (> event.json) or a pipe", code=2)
-    bytes_out().write(row["raw"] or b"")
+    bytes_out().write(rows[0]["raw"] or b"")
 
 
 @quarantine.command()
 def replay(
-    topic_: TopicPlace = None,
-    partition: Partition = None,
-    offset: Offset = None,
+    topic_: Annotated[str | None, TOPIC] = None,
+    partition: Annotated[int | None, PARTITION] = None,
+    offset: Annotated[int | None, OFFSET] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -191,22 +189,72 @@ def replay(
     Example: balancewatch quarantine replay --topic rocketmq.pulls --reason 'missing_field: cluster' --since 2h
     --set cluster=prod-a --dry-run
     """
-
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     if not dry_run:
         needs_kafka(settings)
     wanted = _wanted((topic_, partition, offset), topic, reason, since, until)
+    if owner is not None and not 0 < len(owner.strip()) <= MOST_OWNER:
+        fail(f"--owner {owner[:50]!r}: give 1 to {MOST_OWNER} characters", code=2)
     try:
         sets = parse_sets(set_ or ())
     except ChangeError as error:
         fail(str(error), code=2)
-    ready = _prepare(_read(settings.paths.warehouse, wanted), sets)
+    rows = _read(settings.paths.warehouse, wanted, MOST_AT_ONCE + 1)
+    if not rows:
+        fail("no quarantined message matches")
+    if len(rows) > MOST_AT_ONCE:
+        fail(
+            f"more than {MOST_AT_ONCE:,} messages match; narrow the filter with --topic, --reason, --since or --until",
+            code=2,
+        )
+    ready = _prepare(rows, sets)
     if not ready:
         fail("nothing to publish")
     if dry_run:
         say(f"{len(ready):,} would be published.")
         return
-    run_or_exit(lambda: _publish(settings, ready, _owner(owner)))
+    run_or_exit(lambda: _publish(settings, ready, owner or _user_name()))
+
+
+def _wanted(
+    place: tuple[str | None, int | None, int | None],
+    topic: str | None,
+    reason: str | None,
+    since: str | None,
+    until: str | None,
+) -> QuarantineFilter:
+    """Return a place or a filter. Leaves with 2 for neither or both."""
+    has_filter = any(given is not None for given in (topic, reason, since, until))
+    if any(part is not None for part in place):
+        if None in place or has_filter:
+            fail("give either TOPIC PARTITION OFFSET, or filters such as --topic and --reason", code=2)
+        return QuarantineFilter(*place)
+    if not has_filter:
+        fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
+    asked = parse_options(topic=topic, since=since, until=until)
+    return QuarantineFilter(topic, reason=_glob(reason), since_ms=asked.since_ms, until_ms=asked.until_ms)
+
+
+def _glob(reason: str | None) -> str | None:
+    """Return the reason as a glob; a code alone matches all its fields. Leaves with 2 for an invalid length."""
+    if reason is not None and not 0 < len(reason.strip()) <= MOST_REASON:
+        fail(f"--reason {reason[:50]!r}: give 1 to {MOST_REASON} characters", code=2)
+    return reason if reason is None or ":" in reason or is_glob(reason) else f"{reason}*"
+
+
+def _read(warehouse: Location, wanted: QuarantineFilter, most: int) -> list[dict[str, Any]]:
+    """Return the newest matching messages. Leaves with 1 where the tables cannot be read."""
+    try:
+        return read_quarantined(open_quarantine(warehouse), wanted, most)
+    except WarehouseError as error:
+        fail(str(error))
+
+
+def _user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list[Ready]:
@@ -220,21 +268,16 @@ def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list
             left[reason] += 1
         else:
             ready.append(message)
-    layout: Layout = {
-        "message": lambda line: line["message"],
-        "event time": lambda line: line["time"],
-        "note": lambda line: line["note"],
-    }
     lines = [
         {
             "message": place_text(message.row),
-            "time": time_text(message.event.event_time_ms),
+            "event time": time_text(message.event.event_time_ms),
             "note": f"too late to have an effect: {late}" if (late := message.late_reason(now_ms)) else "",
         }
         for message in ready[:SHOWN]
     ]
     if lines:
-        print_table(lines, layout)
+        print_rows(lines, "table", "")
     if len(ready) > SHOWN:
         say(f"… and {len(ready) - SHOWN:,} more")
     for reason, number in left.most_common(SHOWN):
@@ -243,30 +286,14 @@ def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list
 
 
 def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> None:
-    """Raises PublishError."""
+    """Publish the messages and print their number. Raises PublishError."""
     published = 0
     try:
-        with spinner("publishing"):
+        with VisibleConsole(stderr=True).status("publishing"):
             for confirmed in publish_again(settings, ready, owner):
                 published += confirmed
     finally:
         say(f"{published:,} published.")
-
-
-def _read(warehouse: Location, wanted: QuarantineFilter) -> Sequence[Mapping[str, Any]]:
-    """Return matching messages. Leaves with 1 where there is none, with 2 for more than MOST_AT_ONCE."""
-    try:
-        rows = read_quarantined(open_quarantine(warehouse), wanted, MOST_AT_ONCE + 1)
-    except WarehouseError as error:
-        fail(str(error))
-    if not rows:
-        fail("no quarantined message matches")
-    if len(rows) > MOST_AT_ONCE:
-        fail(
-            f"more than {MOST_AT_ONCE:,} messages match; narrow the filter with --topic, --reason, --since or --until",
-            code=2,
-        )
-    return rows
 
 
 def _print_message(row: Mapping[str, Any]) -> None:
@@ -304,53 +331,3 @@ def _hex(value: bytes) -> str:
         letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
         lines.append(f"{start:08x}  {part.hex(' '):<47}  {letters}")
     return "\n".join(lines)
-
-
-def _one(warehouse: Location, topic: str, partition: int, offset: int) -> Any:
-    """Return the newest message at this place. Leaves with 1 where there is none."""
-
-    try:
-        rows = read_quarantined(open_quarantine(warehouse), QuarantineFilter(topic, partition, offset), 100)
-    except WarehouseError as error:
-        fail(str(error))
-    if not rows:
-        fail(f"{topic}-{partition}@{offset} is not in quarantine; `balancewatch quarantine` lists the messages")
-    return rows[-1]
-
-
-def _wanted(
-    place: tuple[str | None, int | None, int | None],
-    topic: str | None,
-    reason: str | None,
-    since: str | None,
-    until: str | None,
-) -> QuarantineFilter:
-    """Return a place or a filter. Leaves with 2 for neither or both."""
-    has_filter = any(one is not None for one in (topic, reason, since, until))
-    if any(one is not None for one in place):
-        if None in place or has_filter:
-            fail("give either TOPIC PARTITION OFFSET, or filters such as --topic and --reason", code=2)
-        return QuarantineFilter(*place)
-    if not has_filter:
-        fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
-    asked = parse_options(topic=topic, since=since, until=until)
-    return QuarantineFilter(topic, reason=_glob(reason), since_ms=asked.since_ms, until_ms=asked.until_ms)
-
-
-def _glob(reason: str | None) -> str | None:
-    """Return the reason as a glob; a code alone matches all its fields. Leaves with 2 for an invalid length."""
-    if reason is not None and not 0 < len(reason.strip()) <= MOST_REASON:
-        fail(f"--reason {reason[:50]!r}: give 1 to {MOST_REASON} characters", code=2)
-    if reason is None or ":" in reason or any(sign in reason for sign in "*?["):
-        return reason
-    return f"{reason}*"
-
-
-def _owner(given: str | None) -> str:
-
-    if given is not None and not 0 < len(given.strip()) <= 255:
-        fail(f"--owner {given[:50]!r}: give 1 to 255 characters", code=2)
-    try:
-        return given or getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

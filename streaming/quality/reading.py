@@ -10,7 +10,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark.sql import types as T
 
@@ -21,12 +21,11 @@ from schemas.fields import NAME_CHARACTERS
 from schemas.suites import ABSENT, KEPT, KNOWN, suites_of, word_of
 from streaming.quality.sample import Message, Sample
 
+Source = TypeVar("Source")
+
 Row = dict[str, Any]
 Readings = dict[str, list[Row]]
 """Suite name to its rows."""
-
-Good = list[tuple[Row, Any, bytes]]
-"""The rows of messages that keep their contract, with the event and its bytes."""
 
 ENOUGH_EVENTS, ENOUGH_MS = 20, 1_000
 """Least number of events, and duration, for a rate."""
@@ -88,15 +87,14 @@ class Routes:
         for route in reversed(self._routes.get((event.cluster, event.topic), [])):
             if until_ms <= event.event_time_ms - FOLLOW_MS:
                 break
-            words.add(_queue_word(kind, route.queues.get(event.broker_name), event.queue_id))
+            queues = route.queues.get(event.broker_name)
+            if queues is None:
+                words.add("unknown_broker")
+            else:
+                number = queues.read if kind == PULLS else queues.write
+                words.add(KNOWN if event.queue_id < number else "unknown_queue")
             until_ms = route.from_ms
         return next((word for word in (KNOWN, "unknown_queue", "unknown_broker") if word in words), None)
-
-
-def _queue_word(kind: str, queues: Queues | None, queue_id: int) -> str:
-    if queues is None:
-        return "unknown_broker"
-    return KNOWN if queue_id < (queues.read if kind == PULLS else queues.write) else "unknown_queue"
 
 
 class UsualRates:
@@ -120,49 +118,47 @@ class UsualRates:
 
 def read(sample: Sample, routes: Routes, rates: UsualRates) -> Readings:
     """Return the rows of every suite of the sample's topic, and add its rates to the usual ones."""
-    events, *elements = suites_of(sample.topic)
+    topic = sample.topic
+    events, *elements = suites_of(topic)
     readings: Readings = {suite.name: [] for suite in (events, *elements)}
-    good: Good = []
+    valid: list[tuple[Row, Any, bytes]] = []
     for message in sample.messages:
         place = {"partition": message.partition, "offset": message.offset}
-        kept, reasons = (None, ["too_large"]) if message.size > MAX_BYTES else _decode(message)
-        row: Row = place | {"contract": reasons[0].partition(":")[0] if reasons else KEPT}
-        readings[events.name].append(row)
-        content = _parse(message)
-        if content is not None:
-            row |= _fields(content, EVENTS[sample.topic])
-            row |= _times(row["event_time_ms"], message.ingest_time_ms)
-            for suite in elements:
-                readings[suite.name] += (place | _fields(one, suite.schema) for one in _elements(content, suite.lists))
-        if kept is not None and message.value is not None:
-            good.append((row, kept, message.value))
-    _add_rules(sample.topic, good, routes, rates)
+        row: Row = {**place, "contract": KEPT}
+        readings[topic].append(row)
+        if message.size > MAX_BYTES:
+            row["contract"] = "too_large"
+            continue
+        event, reasons = decode(topic, message.value, message.ingest_time_ms)
+        if reasons:
+            row["contract"] = reasons[0].partition(":")[0]
+        try:
+            content = parse_object(message.value or b"")
+        except ValueError:
+            continue
+        row |= _fields(content, EVENTS[topic])
+        if (time_ms := row["event_time_ms"]) is not None:
+            row["ahead_ms"] = _bounded(time_ms - message.ingest_time_ms)
+            row["behind_ms"] = _bounded(message.ingest_time_ms - time_ms)
+        for suite in elements:
+            readings[suite.name] += (place | _fields(one, suite.schema) for one in _elements(content, suite.lists))
+        if not reasons:
+            valid.append((row, event, message.value or b""))
+    _add_rules(topic, valid, routes, rates)
     return readings
-
-
-def _decode(message: Message) -> tuple[Any, list[str]]:
-    return decode(message.topic, message.value, message.ingest_time_ms)
-
-
-def _parse(message: Message) -> Any:
-    """Return the JSON object, or None."""
-    if message.value is None or message.size > MAX_BYTES:
-        return None
-    try:
-        return parse_object(message.value)
-    except ValueError:
-        return None
 
 
 def _fields(content: Any, schema: T.StructType) -> Row:
     """Return each field's word, and its value if the type is right. Of a repeated field, the worst value counts."""
     row: Row = {}
     for field in schema.fields:
+        bounds = field.metadata
         right = {word_of(field.dataType)} | ({ABSENT} if field.nullable else set())
         word, value = ABSENT, None
         for value in content.values_of(field.name):
-            word = _word(value, field.dataType, field.metadata)
-            if word not in right or (word == "integer" and not _is_within(value, field.metadata)):
+            word = _word(value, field.dataType, bounds)
+            is_within = word != "integer" or bounds.get("minimum", value) <= value <= bounds.get("maximum", value)
+            if word not in right or not is_within:
                 break
         row[f"found_{field.name}"] = word
         if not isinstance(field.dataType, T.ArrayType):
@@ -170,30 +166,22 @@ def _fields(content: Any, schema: T.StructType) -> Row:
     return row
 
 
-def _is_within(value: int, bounds: Mapping[str, Any]) -> bool:
-    return bool(bounds.get("minimum", value) <= value <= bounds.get("maximum", value))
-
-
 def _word(value: Any, type_: T.DataType, bounds: Mapping[str, Any]) -> str:
-    if value is None:
-        return ABSENT
-    if isinstance(value, bool):
-        return "boolean"
+    if value is None or isinstance(value, bool):
+        return ABSENT if value is None else "boolean"
     if isinstance(value, int):
         bits = 31 if isinstance(type_, T.IntegerType) else 63
         return "integer" if -(1 << bits) <= value < 1 << bits else "too_wide"
     if isinstance(value, list):
-        return _word_of_list(value, type_, bounds)
-    if isinstance(value, str) and isinstance(type_, T.StringType):
+        if not isinstance(type_, T.ArrayType):
+            return "list_of_others"
+        is_long = len(value) > bounds.get("max_items", len(value))
+        return "too_many" if is_long else "list" if _has_type(value, type_) else "list_of_others"
+    if isinstance(value, str):
         is_long = len(value) > bounds.get("max_length", NAME_CHARACTERS)
-        return "too_long" if is_long else "empty" if not value and bounds.get("is_name") else "string"
-    return "string" if isinstance(value, str) else "number" if isinstance(value, float) else "object"
-
-
-def _word_of_list(value: list[Any], type_: T.DataType, bounds: Mapping[str, Any]) -> str:
-    if isinstance(type_, T.ArrayType) and len(value) > bounds.get("max_items", len(value)):
-        return "too_many"
-    return "list" if isinstance(type_, T.ArrayType) and _has_type(value, type_) else "list_of_others"
+        word = "too_long" if is_long else "empty" if not value and bounds.get("is_name") else "string"
+        return word if isinstance(type_, T.StringType) else "string"
+    return "number" if isinstance(value, float) else "object"
 
 
 def _has_type(elements: Sequence[Any], type_: T.ArrayType) -> bool:
@@ -213,22 +201,16 @@ def _elements(content: Any, lists: Sequence[str]) -> Iterator[Any]:
                 yield from _elements(element, lists[1:])
 
 
-def _times(event_time_ms: int | None, ingest_time_ms: int) -> Row:
-    if event_time_ms is None:
-        return {}
-    ahead_ms = event_time_ms - ingest_time_ms
-    return {"ahead_ms": _whole(ahead_ms), "behind_ms": _whole(-ahead_ms)}
-
-
-def _whole(number: int) -> int:
+def _bounded(number: int) -> int:
     """Return the number within 0 and the maximum of Int64: an event may have any time."""
     return max(0, min(number, MOST))
 
 
-def _add_rules(topic: str, good: Good, routes: Routes, rates: UsualRates) -> None:
+def _add_rules(topic: str, valid: Sequence[tuple[Row, Any, bytes]], routes: Routes, rates: UsualRates) -> None:
+    """Add the columns that need other messages to the rows of messages that keep their contract."""
     copies: Counter[bytes] = Counter()
     last_ms: dict[tuple[str, ...], int] = {}
-    for row, event, value in good:
+    for row, event, value in valid:
         row["copies"] = copies[value]
         copies[value] += 1
         if topic in (PULLS, SEND_LATENCIES):
@@ -237,29 +219,28 @@ def _add_rules(topic: str, good: Good, routes: Routes, rates: UsualRates) -> Non
             channel = (event.cluster, event.broker_name, event.client_id, event.client_addr)
             before_ms = last_ms.get(channel)
             if before_ms is not None and event.event_time_ms >= before_ms:
-                row["since_last_ms"] = _whole(event.event_time_ms - before_ms)
+                row["since_last_ms"] = _bounded(event.event_time_ms - before_ms)
             last_ms[channel] = max(event.event_time_ms, before_ms or 0)
     if topic in (HEARTBEATS, PULLS, SEND_LATENCIES):
-        by_cluster = _per_second([((event.cluster,), event.event_time_ms) for _, event, _ in good])
-        for row, event, _ in good:
-            rate, usual = by_cluster.get((event.cluster,)), rates.usual(topic, event.cluster)
-            row["rate_percent"] = None if rate is None or not usual else _whole(round(100 * rate / usual))
-        rates.learn(topic, {cluster: rate for (cluster,), rate in by_cluster.items()})
+        by_cluster = _per_second((event.cluster, event.event_time_ms) for _, event, _ in valid)
+        for row, event, _ in valid:
+            rate, usual = by_cluster.get(event.cluster), rates.usual(topic, event.cluster)
+            row["rate_percent"] = None if rate is None or not usual else _bounded(round(100 * rate / usual))
+        rates.learn(topic, by_cluster)
     if topic == SEND_LATENCIES:
-        by_client = _per_second([((event.cluster, event.client_id), event.event_time_ms) for _, event, _ in good])
-        for row, event, _ in good:
+        by_client = _per_second(((event.cluster, event.client_id), event.event_time_ms) for _, event, _ in valid)
+        for row, event, _ in valid:
             rate = by_client.get((event.cluster, event.client_id))
             row["source_per_second"] = None if rate is None else round(rate)
 
 
-def _per_second(events: Sequence[tuple[tuple[str, ...], int]]) -> dict[tuple[str, ...], float]:
+def _per_second(events: Iterable[tuple[Source, int]]) -> dict[Source, float]:
     """Return the events per second of each source from its first to its last event, if these are enough."""
-    times: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    times: dict[Source, list[int]] = defaultdict(list)
     for source, time_ms in events:
         times[source].append(time_ms)
-    spans = {source: max(of_source) - min(of_source) for source, of_source in times.items()}
     return {
-        source: 1000 * len(of_source) / spans[source]
+        source: 1000 * len(of_source) / span_ms
         for source, of_source in times.items()
-        if len(of_source) >= ENOUGH_EVENTS and spans[source] >= ENOUGH_MS
+        if len(of_source) >= ENOUGH_EVENTS and (span_ms := max(of_source) - min(of_source)) >= ENOUGH_MS
     }

@@ -13,9 +13,9 @@ from streaming.kafka_io.consumer import Span, read_spans
 from streaming.text.times import wall_ms
 
 WINDOW_MS = 120_000
-"""A sample goes back so far at the most from its newest message, by Kafka's time: a quiet topic's past is over.
+"""Length of a sample at most, back from its newest message by Kafka's time, which is often the publisher's own.
 
-That time is often the publisher's own. A message that is ahead of our clock is in the sample, and moves no other out.
+A message that is ahead of our clock is in the sample, and moves no other out.
 """
 
 READ_SECONDS = 10.0
@@ -33,14 +33,10 @@ class Message(NamedTuple):
     value: bytes | None
     size: int
 
-    @property
-    def place(self) -> str:
-        return f"{self.topic}-{self.partition}@{self.offset}"
-
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a sample may hold at the most, a topic."""
+    """The most messages and bytes of a topic that a sample may hold."""
 
     messages: int
     bytes: int
@@ -69,24 +65,30 @@ def read_sample(
     bounds: Bounds,
     *,
     window_ms: float = WINDOW_MS,
-    seconds: float = READ_SECONDS,
 ) -> Sample:
-    """The topic's newest messages before `ends` (partition to the offset after the last); None is all there is.
+    """Return the topic's newest messages before `ends` (partition to the offset after the last); None is the end.
 
-    What is not read within `seconds` is left out. Raises KafkaError.
+    Messages that are not read within READ_SECONDS are left out. Raises KafkaError.
     """
-    spans = _wanted(read_spans(consumer, [topic]), ends, bounds.messages)
-    deadline = time.monotonic() + seconds
-    room = bounds.bytes // max(1, len(spans))
+    spans = read_spans(consumer, [topic])
+    share = max(1, bounds.messages // max(1, len(spans)))
+    wanted = {}
+    for (_, partition), span in spans.items():
+        end = span.end if ends is None else min(span.end, ends.get(partition, span.beginning))
+        beginning = max(span.beginning, end - share)
+        if beginning < end:
+            wanted[partition] = Span(beginning, end)
+    deadline = time.monotonic() + READ_SECONDS
     messages: list[Message] = []
-    for partition, span in sorted(spans.items()):
-        messages += _read_backwards(consumer, TopicPartition(topic, partition), span, room, window_ms, deadline)
+    for partition, span in sorted(wanted.items()):
+        place = TopicPartition(topic, partition)
+        messages += _read_backwards(consumer, place, span, bounds.bytes // len(wanted), window_ms, deadline)
     first_ms = _first_ms(messages, window_ms)
-    return Sample(topic, tuple(one for one in messages if one.ingest_time_ms >= first_ms))
+    return Sample(topic, tuple(message for message in messages if message.ingest_time_ms >= first_ms))
 
 
 def _first_ms(messages: Iterable[Message], window_ms: float) -> float:
-    """Where the window begins. Without a message that our clock has reached it has no beginning."""
+    """Return the beginning of the window; without a message that our clock has reached it has none."""
     now_ms = wall_ms()
     reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
     return max(reached, default=-math.inf) - window_ms
@@ -95,9 +97,9 @@ def _first_ms(messages: Iterable[Message], window_ms: float) -> float:
 def _read_backwards(
     consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int, window_ms: float, deadline: float
 ) -> list[Message]:
-    """Blocks from the newest on, each twice as long as the one after it, until one is all too old or there is no room.
+    """Return blocks from the newest message backwards, each twice as long as the one after it.
 
-    So the newest are always in it, whatever lies before them. The first block is taken whole.
+    The first block is read in full. It stops at a block that is too old, and without room or time for the next.
     """
     found: list[Message] = []
     end, length = span.end, FIRST_BLOCK
@@ -110,7 +112,7 @@ def _read_backwards(
         room -= sum(message.size for message in block)
         end, length = begin, 2 * length
         first_ms = _first_ms(found, window_ms)
-        if room <= 0 or (block and all(one.ingest_time_ms < first_ms for one in block)):
+        if room <= 0 or (block and all(message.ingest_time_ms < first_ms for message in block)):
             break
     return found
 
@@ -118,7 +120,7 @@ def _read_backwards(
 def _read_block(
     consumer: KafkaConsumer, place: TopicPartition, span: Span, room: float, deadline: float
 ) -> list[Message] | None:
-    """All of it, or None when it is over the room or the time."""
+    """Return the span's messages; None if there is not enough room or time."""
     consumer.assign([place])
     consumer.seek(place, span.beginning)
     messages: list[Message] = []
@@ -128,25 +130,9 @@ def _read_block(
         for records in consumer.poll(timeout_ms=200, max_records=1_000).values():
             for record in records:
                 if record.offset < span.end:
-                    messages.append(_message(record))
-                    room -= messages[-1].size
+                    size = len(record.value or b"")
+                    value = record.value if size <= MAX_BYTES else b""
+                    ingest_time_ms = record.timestamp
+                    messages.append(Message(place.topic, place.partition, record.offset, ingest_time_ms, value, size))
+                    room -= size
     return messages if room >= 0 else None
-
-
-def _wanted(spans: Mapping[tuple[str, int], Span], ends: Mapping[int, int] | None, messages: int) -> dict[int, Span]:
-    """The partitions that have any, each with the end of its own part of the sample."""
-    share = max(1, messages // max(1, len(spans)))
-    wanted = {}
-    for (_, partition), span in spans.items():
-        end = span.end if ends is None else min(span.end, ends.get(partition, span.beginning))
-        beginning = max(span.beginning, end - share)
-        if beginning < end:
-            wanted[partition] = Span(beginning, end)
-    return wanted
-
-
-def _message(record: object) -> Message:
-    value: bytes | None = record.value  # type: ignore[attr-defined]  # kafka-python ships no types
-    size = len(value or b"")
-    kept = value if size <= MAX_BYTES else b""
-    return Message(record.topic, record.partition, record.offset, record.timestamp, kept, size)  # type: ignore[attr-defined]  # the same

@@ -1,4 +1,4 @@
-"""The thread beside the query: when it looks, at what, what it writes, and that its faults are its own."""
+"""The thread that validates samples: when it runs, what it writes, and that its failures stay isolated."""
 
 import json
 import threading
@@ -15,9 +15,11 @@ from schemas.expectations import holds
 from schemas.suites import SUITES
 from streaming.quality import inspector as module
 from streaming.quality.inspection import Inspected, Outcome
-from streaming.quality.inspector import TOPICS, Inspector, end_open
+from streaming.quality.inspector import Inspector, end_open
 from streaming.quality.quality_alert import QuarantineShare
 from streaming.quality.sample import Sample
+from streaming.queries import balance
+from streaming.queries.written_batch import WrittenBatch
 from streaming.store.alerts import Filter, read_alerts
 from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter
@@ -58,15 +60,14 @@ class FakeInspection:
 
 
 def put(file: Path, text: str) -> None:
-    """Whole or not at all, as Spark does it: the inspector may be reading."""
+    """Write the file atomically, as Spark does: the inspector may be reading."""
     written = file.parents[1] / f"{file.name}.written"
     written.write_text(text)
     written.replace(file)
 
 
 class Place:
-    """A warehouse, checkpoints as the query leaves them, and the inspector at work there, after pauses shorter than
-    the settings allow."""
+    """A warehouse, checkpoints of the query, and an inspector with shorter pauses than the settings allow."""
 
     def __init__(self, root: Path, *, every_batches: int = 3, pause_seconds: float = PAUSE_SECONDS) -> None:
         sections = {"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"}
@@ -80,13 +81,13 @@ class Place:
     def begin(self) -> Inspector:
         writer = DeltalakeWriter(self.settings.paths.warehouse)
         inspector = Inspector(self.settings, writer, self.reported.extend)
-        inspector._inspection = self.fake
+        inspector._inspection = self.fake  # type: ignore[assignment]  # no Kafka here
         return inspector
 
     def read_up_to(
         self, topic: str, offset: int, query: str = "balance", *, first: int = 0, is_done: bool = True
     ) -> None:
-        """The query has done another batch, up to this offset; or is at it. Its very first began at `first`."""
+        """Write the checkpoint of the next batch, which ends at this offset. The first batch began at `first`."""
         self.batch_id += 1
         checkpoint = self.settings.paths.checkpoints / query
         for folder in ("offsets", "commits", "sources/0"):
@@ -101,16 +102,21 @@ class Place:
         return History(self.settings.paths.warehouse).rows("SELECT * FROM quality ORDER BY batch_id")
 
 
+def note_batch(inspector: Inspector, place: Place, quarantined: int = 0) -> None:
+    rows = {"quarantine": [{"topic": SEND_LATENCIES}] * quarantined}
+    inspector.on_batch(WrittenBatch(balance.NAME, place.batch_id, rows))
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_a_look_writes_what_came_of_each_expectation(place: Place) -> None:
+def test_a_look_writes_the_outcome_of_each_expectation(place: Place) -> None:
     inspector = place.begin()
     place.read_up_to(SEND_LATENCIES, 50)
     place.fake.bad = 40
-    inspector.look("balance", START_MS)
+    inspector.look(START_MS)
     rows = place.quality()
     assert place.fake.looks == [(SEND_LATENCIES, {0: 50})]
     assert [(row["suite"], row["success"], row["evaluated"], row["unexpected"], row["query"]) for row in rows] == [
@@ -123,7 +129,7 @@ def test_the_process_that_validates_ends_after_each_look(place: Place) -> None:
     inspector = place.begin()
     for number in (1, 2):
         place.read_up_to(SEND_LATENCIES, number)
-        inspector.look("balance", START_MS + number * MINUTE)
+        inspector.look(START_MS + number * MINUTE)
         assert place.fake.ended == number
 
 
@@ -134,42 +140,42 @@ def test_stop_interrupts_a_validation(place: Place) -> None:
     assert place.fake.stopped == 1
 
 
-def test_a_topic_without_anything_new_is_not_looked_at_again(place: Place) -> None:
+def test_a_topic_without_new_messages_is_not_validated_again(place: Place) -> None:
     inspector = place.begin()
     place.read_up_to(SEND_LATENCIES, 50)
-    inspector.look("balance", START_MS)
+    inspector.look(START_MS)
     place.read_up_to(SEND_LATENCIES, 50)
-    inspector.look("balance", START_MS + MINUTE)
+    inspector.look(START_MS + MINUTE)
     place.read_up_to(SEND_LATENCIES, 51)
-    inspector.look("balance", START_MS + 2 * MINUTE)
+    inspector.look(START_MS + 2 * MINUTE)
     assert [ends for _, ends in place.fake.looks] == [{0: 50}, {0: 51}]
 
 
-def look_at(place: Place, inspector: Inspector, minutes: Iterable[int]) -> None:
-    """A look a minute, each after another message."""
+def look_each_minute(place: Place, inspector: Inspector, minutes: Iterable[int]) -> None:
+    """Validate once a minute, each time after another message."""
     for number in minutes:
         place.read_up_to(SEND_LATENCIES, number)
-        inspector.look("balance", START_MS + number * MINUTE)
+        inspector.look(START_MS + number * MINUTE)
 
 
-def test_a_query_without_a_batch_is_not_looked_at(place: Place) -> None:
-    place.begin().look("balance", START_MS)
+def test_a_query_without_a_batch_is_not_validated(place: Place) -> None:
+    place.begin().look(START_MS)
     assert place.fake.looks == []
 
 
-def test_what_was_read_before_a_restart_is_not_looked_at_again(place: Place) -> None:
+def test_messages_read_before_a_restart_are_not_validated_again(place: Place) -> None:
     place.read_up_to(SEND_LATENCIES, 50)
-    place.begin().look("balance", START_MS)
+    place.begin().look(START_MS)
     assert place.fake.looks == []
 
 
 def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
     place.fake.bad = 40
     inspector = place.begin()
-    look_at(place, inspector, range(1, 4))
+    look_each_minute(place, inspector, range(1, 4))
     place.fake.bad = 0
     inspector = place.begin()
-    look_at(place, inspector, range(4, 7))
+    look_each_minute(place, inspector, range(4, 7))
     rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
     assert [(row["state"], row["changed_at"]) for row in rows] == [
         ("FIRING", "2025-06-15T15:09:40.000Z"),
@@ -180,16 +186,15 @@ def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
 
 def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
     inspector = place.begin()
-    bad = [{"topic": SEND_LATENCIES}] * 30
     for number in range(1, 4):
         place.read_up_to(SEND_LATENCIES, 1_000 * number)
-        inspector.note_batch("balance", place.batch_id, {"quarantine": bad})
-        inspector.look("balance", START_MS + number * MINUTE)
+        note_batch(inspector, place, 30)
+        inspector.look(START_MS + number * MINUTE)
     assert "Quarantined: 30 of the last 1,000 messages." in place.reported[0]["summary"]
 
 
 def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[QuarantineShare]:
-    """What the alerts will have been told of each look: messages read, and quarantined of them."""
+    """Return the messages read and quarantined that each validation passes to the alerts."""
     reported: list[QuarantineShare] = []
     judge = inspector._alerts.judge
 
@@ -202,9 +207,9 @@ def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> None:
-    """Of five topics the second fails: the others' rows are written, and it is looked at again."""
+    """The second of five topics fails: the rows of the others are written, and it is validated again."""
     inspector = place.begin()
-    topics = TOPICS["balance"]
+    topics = balance.TOPICS
     look, broken = place.fake.look, topics[1]
 
     def look_or_fail(topic: str, ends: Mapping[int, int]) -> Any:
@@ -213,87 +218,92 @@ def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> Non
             raise TypeError("an integer that no column holds")
         return Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
 
-    place.fake.look = look_or_fail  # type: ignore[method-assign]  # one message that nobody thought of
+    place.fake.look = look_or_fail  # type: ignore[method-assign]  # an unforeseen message
     place.read_up_to(PULLS, 1, "balance")
     offsets = json.dumps({topic: {"0": 5} for topic in topics})
     (place.settings.paths.checkpoints / "balance/offsets/0").write_text(f"v1\n{{}}\n{offsets}")
-    inspector.look("balance", START_MS)
+    inspector.look(START_MS)
     assert len(place.quality()) == len(topics) - 1
     place.fake.looks.clear()
-    inspector.look("balance", START_MS + MINUTE)
+    inspector.look(START_MS + MINUTE)
     assert [topic for topic, _ in place.fake.looks] == [broken]
 
 
-def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither where the sample fails nor where the table does; what was counted is counted once."""
-    inspector = place.begin()
-    kept = judged(place, inspector, monkeypatch)
+def fail_first(inspector: Inspector, monkeypatch: pytest.MonkeyPatch, table_name: str | None = None) -> None:
+    """Let the first write of this table, or of any, meet a full disk."""
     write, failures = inspector._writer.append, iter([OSError("disk full")])
 
-    def fail_once(*row: Any) -> None:
-        if (failure := next(failures, None)) is not None:
+    def append(table: Any, *rest: Any) -> None:
+        if table_name in (None, table.name) and (failure := next(failures, None)) is not None:
             raise failure
-        write(*row)
+        write(table, *rest)
 
-    inspector._writer.append = fail_once  # type: ignore[method-assign]  # a full disk
+    monkeypatch.setattr(inspector._writer, "append", append)
+
+
+def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a failed sample nor a failed write loses a count or counts it twice."""
+    inspector = place.begin()
+    kept = judged(place, inspector, monkeypatch)
+    fail_first(inspector, monkeypatch)
     for number in range(1, 5):
         place.read_up_to(SEND_LATENCIES, 100 * number)
-        inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 30})
+        note_batch(inspector, place, 30)
         place.fake.failure = ValueError("cannot be") if number == 1 else None
         with suppress(OSError):
-            inspector.look("balance", START_MS + number * MINUTE)
+            inspector.look(START_MS + number * MINUTE)
     assert kept == [QuarantineShare(200, 60), QuarantineShare(300, 90), QuarantineShare(100, 30)]
 
 
 def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a topic with a million messages that Kafka dropped long ago."""
+    """Kafka has dropped the first million messages of the topic."""
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 1_000_050, first=1_000_000)
-    inspector.look("balance", START_MS)
+    inspector.look(START_MS)
     assert kept == [QuarantineShare(50, 0)]
 
 
-def test_a_topic_that_was_made_anew_counts_from_its_beginning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recreated_topic_counts_from_its_beginning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     for offset in (1_000, 40, 90):
         place.read_up_to(SEND_LATENCIES, offset)
-        inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 10})
-        inspector.look("balance", START_MS)
+        note_batch(inspector, place, 10)
+        inspector.look(START_MS)
     assert kept == [QuarantineShare(1_000, 10), QuarantineShare(40, 10), QuarantineShare(50, 10)]
 
 
 def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is heard before Spark notes the batch: the look it wakes has its rows already, and not yet its messages."""
+    """The rows of a batch are noted before Spark commits it, so a validation in between has not its messages yet."""
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 10)
-    inspector.note_batch("balance", place.batch_id, {})
+    note_batch(inspector, place)
     place.read_up_to(SEND_LATENCIES, 1_010, is_done=False)
-    inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}] * 20})
-    inspector.look("balance", START_MS)
+    note_batch(inspector, place, 20)
+    inspector.look(START_MS)
     (place.settings.paths.checkpoints / "balance/commits" / str(place.batch_id)).write_text("v1\n{}")
-    inspector.look("balance", START_MS + MINUTE)
+    inspector.look(START_MS + MINUTE)
     assert kept == [QuarantineShare(10, 0), QuarantineShare(1_000, 20)]
 
 
-def test_of_batches_that_no_look_counts_a_sum_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_uncounted_batches_are_kept_as_a_sum(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BATCHES", 3)
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     for number in range(1, 21):
         place.read_up_to(SEND_LATENCIES, 10 * number)
-        inspector.note_batch("balance", place.batch_id, {"quarantine": [{"topic": SEND_LATENCIES}]})
-    assert len(inspector._intake._quarantined["balance"]) == 3
-    inspector.look("balance", START_MS)
+        note_batch(inspector, place, 1)
+    assert len(inspector._progress._quarantined) == 3
+    inspector.look(START_MS)
     assert kept == [QuarantineShare(200, 20)]
 
 
-def test_a_run_that_validates_nothing_ends_what_is_open(place: Place) -> None:
+def test_a_run_that_validates_nothing_resolves_open_alerts(place: Place) -> None:
     place.fake.bad = 40
     inspector = place.begin()
-    look_at(place, inspector, range(1, 4))
+    look_each_minute(place, inspector, range(1, 4))
     for _ in range(2):
         end_open(place.settings, DeltalakeWriter(place.settings.paths.warehouse), place.reported.extend)
     rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
@@ -301,37 +311,32 @@ def test_a_run_that_validates_nothing_ends_what_is_open(place: Place) -> None:
     assert [row["state"] for row in place.reported] == ["FIRING", "RESOLVED"]
 
 
-def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(place: Place) -> None:
-    """The table decides what is open, not what was meant to be written."""
+def test_an_alert_that_could_not_be_written_is_opened_by_the_next_looks(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open alerts are read from the table."""
     place.fake.bad = 40
     inspector = place.begin()
-    write, failures = inspector._writer.append, iter([OSError("disk full")])
-
-    def fail_once(table: Any, *rest: Any) -> None:
-        if table.name == "alerts" and (failure := next(failures, None)) is not None:
-            raise failure
-        write(table, *rest)
-
-    inspector._writer.append = fail_once  # type: ignore[method-assign]  # a full disk
+    fail_first(inspector, monkeypatch, "alerts")
     for number in range(1, 4):
         place.read_up_to(SEND_LATENCIES, number)
         try:
-            inspector.look("balance", START_MS + number * MINUTE)
+            inspector.look(START_MS + number * MINUTE)
         except OSError:
             inspector._forget()
     assert place.reported == []
-    look_at(place, inspector, range(4, 7))
+    look_each_minute(place, inspector, range(4, 7))
     assert [row["state"] for row in place.reported] == ["FIRING"]
 
 
-def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place) -> None:
+def test_every_third_batch_leads_to_a_look_even_after_a_failed_one(place: Place) -> None:
     inspector = place.begin()
     inspector.start()
     place.fake.failure = ValueError("cannot be")
     try:
         for number in range(1, 7):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.note_batch("balance", place.batch_id, {})
+            note_batch(inspector, place)
             if number % 3 == 0:
                 assert place.fake.looked.acquire(timeout=60)
         assert len(place.fake.looks) == 2
@@ -343,7 +348,7 @@ def test_every_third_batch_leads_to_a_look_and_a_fault_to_none_less(place: Place
 
 
 def test_batches_that_end_during_a_look_are_one_look_later(tmp_path: Path) -> None:
-    """A look that takes longer than the pause leaves the query due, however many batches ended meanwhile."""
+    """A validation that takes longer than the pause is followed by one, for all batches that ended meanwhile."""
     place = Place(tmp_path, every_batches=1)
     inspector = place.begin()
     inspector.start()
@@ -357,11 +362,11 @@ def test_batches_that_end_during_a_look_are_one_look_later(tmp_path: Path) -> No
     place.fake.look = look_slowly  # type: ignore[method-assign]  # a busy machine
     try:
         place.read_up_to(SEND_LATENCIES, 1)
-        inspector.note_batch("balance", place.batch_id, {})
+        note_batch(inspector, place)
         assert place.fake.looked.acquire(timeout=60)
         for number in range(2, 9):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.note_batch("balance", place.batch_id, {})
+            note_batch(inspector, place)
         allowed.release()
         assert place.fake.looked.acquire(timeout=60)
     finally:
@@ -376,11 +381,11 @@ def test_batches_while_it_pauses_are_one_look_later(tmp_path: Path) -> None:
     inspector.start()
     try:
         place.read_up_to(SEND_LATENCIES, 1)
-        inspector.note_batch("balance", place.batch_id, {})
+        note_batch(inspector, place)
         assert place.fake.looked.acquire(timeout=60)
         for number in range(2, 50):
             place.read_up_to(SEND_LATENCIES, number)
-            inspector.note_batch("balance", place.batch_id, {})
+            note_batch(inspector, place)
     finally:
         inspector.stop()
     assert len(place.fake.looks) == 1

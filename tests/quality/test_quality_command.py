@@ -86,7 +86,7 @@ def test_filters(warehouse: Path, arguments: list[str], suites: list[str]) -> No
     assert [one["suite"] for one in rows] == suites
 
 
-def test_what_fails_is_counted_among_all(warehouse: Path) -> None:
+def test_failing_expectations_are_counted_among_all(warehouse: Path) -> None:
     shown = call("--warehouse", str(warehouse), "--failed").stdout
     assert "brokers is known" in shown
     assert "1 of 2 expectations of 2 suites pass." in shown
@@ -100,7 +100,7 @@ def test_people_see_how_old_the_results_are(warehouse: Path) -> None:
     assert re.search(r"Validated \S+ \S+ UTC \(3 h ago\); rocketmq.routes 2025-06-15 15:06:40 UTC \(", shown)
 
 
-def test_what_is_expected_no_more_is_not_shown_as_failing(warehouse: Path) -> None:
+def test_a_removed_expectation_is_not_shown_as_failing(warehouse: Path) -> None:
     """The newest look at the routes asked something else."""
     append_rows(DeltalakeWriter(warehouse), {"quality": [row(ROUTES, "queues", 0, AT_MS + 2)]}, "app", 2)
     rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
@@ -153,7 +153,7 @@ def test_before_the_first_sample_it_says_so(tmp_path: Path) -> None:
         (["docs", "--out", __file__], 2, "is a file; name a folder"),
     ],
 )
-def test_what_cannot_work_ends_in_a_sentence_that_names_it(
+def test_an_error_is_one_sentence_that_names_the_value(
     arguments: list[str], code: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
