@@ -26,29 +26,13 @@ verdict metric. If `relay` runs as a separate process, it exports the delivery a
 
 def page() -> str:
     """Return the page's text."""
-    return (
-        "\n".join(
-            [
-                OPENING,
-                overview_table(),
-                "\n## Queues, groups, brokers and alerts\n",
-                *_sections(VERDICTS),
-                "## Service health\n",
-                *_sections(HEALTH),
-            ]
-        )
-        .rstrip("\n")
-        .replace("\n\n\n", "\n\n")
-        + "\n"
-    )
-
-
-def overview_table() -> str:
-    """Return a table of all metrics with kind, unit and labels."""
-    return markdown_table(
+    overview = markdown_table(
         ("metric", "kind", "unit", "labels"),
         [(f"[`{one.name}`](#{one.name})", kind_of(one), one.unit, _labels(one)) for one in METRICS],
     )
+    parts = [OPENING, overview, "\n## Queues, groups, brokers and alerts\n", *_sections(VERDICTS)]
+    parts += ["## Service health\n", *_sections(HEALTH)]
+    return "\n".join(parts).rstrip("\n").replace("\n\n\n", "\n\n") + "\n"
 
 
 def kind_of(metric: Metric) -> str:

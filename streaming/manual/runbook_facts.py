@@ -1,6 +1,6 @@
 """The facts block of each runbook, and the README's table of findings, from the rules' facts.
 
-The bounds in the table are those of the tests' judge, read from its file: the product imports no test.
+The bounds in the table are those of tests/score/bounds.py, read as a file: the product imports no test.
 """
 
 import re
@@ -27,16 +27,17 @@ def page_of(kind: str) -> Path:
 
 def facts_block(kind: str) -> str:
     """Return when the kind's alert fires, how severe it is, what inhibits it and which settings decide."""
-    return _of_rule(kind) if kind in KIND_FACTS else _of_balancewatch(kind)
-
-
-def _of_rule(kind: str) -> str:
+    if kind in SELF_FACTS:
+        return _own_facts(kind)
     facts = KIND_FACTS[kind]
     explained = ", ".join(f"[{cause}]({cause}.md)" for cause in facts.inhibited_by) or "nothing"
     keys = ", ".join(f"`rules.{name}`" for name in facts.thresholds) or "no threshold"
+    condition = facts.holds_when
+    if facts.thresholds:
+        condition = re.sub(rf"\b({'|'.join(facts.thresholds)})\b", r"`\1`", condition)
     return "\n".join(
         [
-            f"- **Holds when** {_coded(facts.holds_when, facts.thresholds)}.",
+            f"- **Holds when** {condition}.",
             f"- **Severity:** {_any_of(facts.severities)}.",
             f"- **Inhibited by:** {explained}.",
             f"- **Settings that decide:** {keys}, and `rules.kinds.{kind}`.",
@@ -48,9 +49,15 @@ def _any_of(severities: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(severities[:-1]), severities[-1])))
 
 
-def _of_balancewatch(kind: str) -> str:
+def _own_facts(kind: str) -> str:
     facts = SELF_FACTS[kind]
-    lines = [f"- **Fires:** {_by_name(facts.fires)}", f"- **Resolves:** {_by_name(facts.ends)}"]
+    limits = {name: span_text(value) if name.endswith("_ms") else str(value) for name, value in asdict(LIMITS).items()}
+
+    def by_name(text: str) -> str:
+        """Return the text with each setting as its name, because its value differs, and each limit as its value."""
+        return re.sub(r"\{([a-z_]+)\}", lambda found: limits[found[1]], KEY.sub(r"`\1`", text))
+
+    lines = [f"- **Fires:** {by_name(facts.fires)}", f"- **Resolves:** {by_name(facts.ends)}"]
     lines.append(f"- **Severity:** {_any_of(facts.severities)}.")
     if facts.reaches:
         lines.append(f"- **Reaches** {facts.reaches}.")
@@ -59,26 +66,24 @@ def _of_balancewatch(kind: str) -> str:
     return "\n".join(lines)
 
 
-def _by_name(text: str) -> str:
-    """Return the text with each setting as its name, because its value is the reader's, and each limit as its value."""
-    limits = {name: span_text(value) if name.endswith("_ms") else str(value) for name, value in asdict(LIMITS).items()}
-    return re.sub(r"\{([a-z_]+)\}", lambda found: limits[found[1]], KEY.sub(r"`\1`", text))
-
-
-def _coded(text: str, names: tuple[str, ...]) -> str:
-    return re.sub(r"\b(" + "|".join(names) + r")\b", r"`\1`", text) if names else text
-
-
 def findings_table() -> str:
     """Return each kind with its severity, meaning and bound; the kinds about the monitoring itself share a row."""
+    bounds = runpy.run_path(str(ROOT / "tests" / "score" / "bounds.py"))
+    of_starved = bounds["BOUNDS_MS"].values()
+    bound_of = {kind: span_text(bound_ms) for kind, bound_ms in bounds["BOUNDS_OF_KIND_MS"].items()}
+    bound_of["starved_queue"] = f"{span_text(min(of_starved))} to {span_text(max(of_starved))}"
     rows = [
-        (f"[`{kind}`]({RUNBOOKS}/{kind}.md)", ", ".join(facts.severities), first_sentence(kind), _bound(kind))
+        (link(kind), ", ".join(facts.severities), first_sentence(kind), bound_of.get(kind, ""))
         for kind, facts in KIND_FACTS.items()
         if kind not in OF_MONITORING
     ]
-    own = ", ".join(f"[`{kind}`]({RUNBOOKS}/{kind}.md)" for kind in (*OF_MONITORING, *SELF_FACTS))
+    own = ", ".join(map(link, (*OF_MONITORING, *SELF_FACTS)))
     rows.append((own, "", "The monitoring itself: collector, clocks, rules, events, deliveries.", ""))
     return markdown_table(("alert", "severity", "meaning", "detectable after"), rows)
+
+
+def link(kind: str) -> str:
+    return f"[`{kind}`]({RUNBOOKS}/{kind}.md)"
 
 
 def first_sentence(kind: str) -> str:
@@ -86,13 +91,3 @@ def first_sentence(kind: str) -> str:
     paragraph = page_of(kind).read_text().split("\n\n")[1].replace("\n", " ")
     sentence = re.split(r"(?<=[.])\s", paragraph, maxsplit=1)[0]
     return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", sentence)
-
-
-def _bound(kind: str) -> str:
-    """Return the time from onset before which RocketMQ's clocks let no watcher be certain; "" where none is known."""
-    bounds = runpy.run_path(str(ROOT / "tests" / "score" / "bounds.py"))
-    if kind == "starved_queue":
-        spans = bounds["BOUNDS_MS"].values()
-        return f"{span_text(min(spans))} to {span_text(max(spans))}"
-    bound_ms = bounds["BOUNDS_OF_KIND_MS"].get(kind)
-    return "" if bound_ms is None else span_text(bound_ms)

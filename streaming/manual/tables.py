@@ -1,7 +1,7 @@
 """The generated tables: commands, settings, topics, events, Delta tables and views, from their sources."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from conf.settings import DEFAULTS
 from schemas.contract import CODES
 from schemas.events import EVENTS, KEYS, MEANINGS
 from schemas.fields import NEVER
-from schemas.tables import TABLES, Table
+from schemas.tables import TABLES
 from schemas.views import VIEWS
 from streaming.cli import GROUPS, Place, app
 from streaming.manual.block import markdown_table
@@ -37,7 +37,8 @@ def _lines(places: Mapping[str, Place]) -> Iterator[str]:
 
 
 _SECTION = re.compile(r"\[{1,2}(?P<name>[\w.]+)\]{1,2}")
-_KEY = re.compile(r'(?P<name>[\w."*]+) = (?P<rest>.+)')
+_KEY = re.compile(r'(?P<name>[\w."*]+) = (?P<value>(?:"[^"]*"|[^"#])+?)\s*(?:#\s*(?P<beside>.*))?')
+"""A key, its value and the comment beside it; a # within quotes is part of the value."""
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,9 @@ def read_keys(path: Path = DEFAULTS) -> list[Key]:
     A comment belongs to the keys below it, up to an empty line or the next comment. A comment above `[[..]]` belongs to
     the keys in that table.
     """
-    return list(_keys(path.read_text().splitlines()))
-
-
-def settings_table() -> str:
-    """Return key, default and meaning of each setting."""
-    rows = [(f"`{key.path}`", f"`{key.value}`", key.comment) for key in read_keys()]
-    return markdown_table(("key", "default", "meaning"), rows)
-
-
-def _keys(lines: list[str]) -> Iterator[Key]:
+    keys = []
     section, said, is_fresh = "", "", True
-    for line in map(str.strip, lines):
+    for line in map(str.strip, path.read_text().splitlines()):
         if header := _SECTION.fullmatch(line):
             section, is_fresh = header["name"], True
             said = said if line.startswith("[[") else ""
@@ -81,25 +73,20 @@ def _keys(lines: list[str]) -> Iterator[Key]:
         elif not line:
             said, is_fresh = "", True
         elif key := _KEY.fullmatch(line):
-            value, beside = _without_comment(key["rest"])
-            yield Key(section, key["name"], value, beside or said)
+            keys.append(Key(section, key["name"], key["value"], key["beside"] or said))
             is_fresh = True
+    return keys
 
 
-def _without_comment(text: str) -> tuple[str, str]:
-    """Return a value and the comment beside it; a # within quotes is part of the value."""
-    is_quoted = False
-    for position, sign in enumerate(text):
-        if sign == '"':
-            is_quoted = not is_quoted
-        elif sign == "#" and not is_quoted:
-            return text[:position].strip(), text[position + 1 :].strip()
-    return text.strip(), ""
+def settings_table() -> str:
+    """Return key, default and meaning of each setting."""
+    rows = [(f"`{key.path}`", f"`{key.value}`", key.comment) for key in read_keys()]
+    return markdown_table(("key", "default", "meaning"), rows)
 
 
 def topics_table() -> str:
     """Return each Kafka topic with its key and the meaning of a message."""
-    rows = [(f"`{topic}`", ", ".join(f"`{name}`" for name in KEYS[topic]), MEANINGS[topic]) for topic in EVENTS]
+    rows = [(f"`{topic}`", _names(KEYS[topic]), MEANINGS[topic]) for topic in EVENTS]
     return markdown_table(("topic", "key, joined by a bar", "event"), rows)
 
 
@@ -120,7 +107,17 @@ def tables_table() -> str:
 
 def columns_tables() -> str:
     """Return each table's columns."""
-    return "\n\n".join(f"### `{table.name}`\n\n{table.comment}\n\n{_columns(table)}" for table in TABLES.values())
+    return "\n\n".join(
+        f"### `{table.name}`\n\n{table.comment}\n\n"
+        + markdown_table(
+            ("column", "type", "may be null", "meaning"),
+            [
+                (f"`{column.name}`", f"`{column.type.value}`", "" if column.is_required else "yes", column.comment)
+                for column in table.columns
+            ],
+        )
+        for table in TABLES.values()
+    )
 
 
 def views_table() -> str:
@@ -136,14 +133,6 @@ def views_table() -> str:
 def reasons_list() -> str:
     """Return the reason codes of the quarantine."""
     return ", ".join(f"`{code}`" for code in CODES)
-
-
-def _columns(table: Table) -> str:
-    rows = [
-        (f"`{column.name}`", f"`{column.type.value}`", "" if column.is_required else "yes", column.comment)
-        for column in table.columns
-    ]
-    return markdown_table(("column", "type", "may be null", "meaning"), rows)
 
 
 def _fields(event: T.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
@@ -176,5 +165,5 @@ def _type(type_: T.DataType) -> str:
     )
 
 
-def _names(columns: tuple[str, ...]) -> str:
+def _names(columns: Iterable[str]) -> str:
     return ", ".join(f"`{column}`" for column in columns)

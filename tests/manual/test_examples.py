@@ -1,4 +1,4 @@
-"""What the pages show can be typed: every command is understood, every question is asked, every setting is taken."""
+"""The examples of the pages work: commands are parsed, queries are answered, settings are valid."""
 
 import json
 import re
@@ -35,7 +35,7 @@ INCIDENT = re.compile(r"\b[0-9a-f]{16}-\d{13}\b")
 
 
 def commands() -> list[str]:
-    """Each `balancewatch` command line of the pages' console blocks, once; what a pipe does with it is left out."""
+    """Return each `balancewatch` command line of the pages' console blocks once, up to a pipe."""
     shown = {
         re.split(r"\s(?:\||>|2>|&$)", command)[0].strip()
         for page in PAGES
@@ -43,6 +43,17 @@ def commands() -> list[str]:
         for command in commands_of(block)
     }
     return sorted(command for command in shown if command.startswith("balancewatch "))
+
+
+def find_command(words: list[str]) -> tuple[Any, click.Context, list[str]]:
+    """Return the command that the words begin with, its context, and the other words."""
+    command: Any = get_command(app)
+    context = click.Context(command, info_name="balancewatch")
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        name, *words = words
+        command = command.commands[name]
+        context = click.Context(command, parent=context, info_name=name)
+    return command, context, words
 
 
 def settings_blocks() -> list[Block]:
@@ -68,15 +79,31 @@ def test_a_command_that_a_page_shows_is_understood(subtests: pytest.Subtests) ->
     assert commands()
     for command in commands():
         with subtests.test(command):
-            _, *words = shlex.split(command)
-            group: Any = get_command(app)
-            context = click.Context(group, info_name="balancewatch")
-            while hasattr(group, "commands") and words and words[0] in group.commands:
-                name = words.pop(0)
-                group = group.commands[name]
-                context = click.Context(group, parent=context, info_name=name)
+            group, context, words = find_command(shlex.split(command)[1:])
             assert not (hasattr(group, "commands") and words and not words[0].startswith("-") and not group.params)
             group.make_context(group.name, words, parent=context.parent)
+
+
+def test_a_command_within_the_text_of_a_runbook_is_understood(subtests: pytest.Subtests) -> None:
+    """Required arguments may be missing there; the given options and arguments must exist."""
+    shown = [
+        (page.name, " ".join(line.split()))
+        for page in PAGES
+        if page.parent.name == "runbooks"
+        for line in re.findall(r"`balancewatch ([^`]+)`", page.read_text())
+    ]
+    assert len(shown) > 20
+    for page, line in shown:
+        with subtests.test(page, line=line):
+            command, _, words = find_command(shlex.split(line))
+            assert command.name != "balancewatch"
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= options
+            arguments = [one for one in command.params if one.param_type_name == "argument"]
+            flags = {option for one in command.params if getattr(one, "is_flag", False) for option in one.opts}
+            pairs = zip(words, ["", *words], strict=False)
+            free = [word for word, before in pairs if word[:1] != "-" and (before in flags or before[:1] != "-")]
+            assert len(free) <= len(arguments)
 
 
 def test_a_question_that_a_page_shows_is_answered(
@@ -93,7 +120,7 @@ def test_a_question_that_a_page_shows_is_answered(
         with subtests.test(command):
             words = shlex.split(INCIDENT.sub(incident["incident_id"], command))[1:]
             result = CliRunner().invoke(app, words)
-            # `canary` ends with 1 where none has come: nobody injects any into the modelled tables.
+            # `canary` ends with 1 without a canary: the modelled tables have none.
             assert result.exit_code == (1 if words[0] == "canary" else 0), result.output
             assert isinstance(result.exception, SystemExit | None)
             assert result.output.strip()

@@ -1,4 +1,4 @@
-"""The pages say what the program says: settings, topics, tables and commands are written from their sources."""
+"""The generated parts of the pages are up to date: settings, topics, tables, commands and findings."""
 
 import re
 import tomllib
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from conf.settings import DEFAULTS
-from schemas.events import EVENTS, MEANINGS
 from streaming.cli import COMMANDS
 from streaming.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
 from streaming.manual.runbook_facts import findings_table
@@ -17,7 +16,7 @@ from udfs.alerts.runbook import CAUSES
 
 
 def names_in(section: str, keys: dict[str, Any]) -> set[str]:
-    """`section.key` of each key; a table or a list of tables with a header of its own gives its keys."""
+    """Return `section.key` of each key; a table or a list of tables with its own header gives its keys."""
     names: set[str] = set()
     text = DEFAULTS.read_text()
     for name, value in keys.items():
@@ -61,10 +60,6 @@ def test_a_comment_belongs_to_the_keys_below_it_or_to_the_one_beside_it(tmp_path
         ("one.two", '"*"', "{ e = 1 }", "Of both."),
         ("one.two", "f", "2", "Of both."),
     ]
-
-
-def test_each_topic_says_what_an_event_of_it_is() -> None:
-    assert MEANINGS.keys() == EVENTS.keys()
 
 
 def test_the_readme_is_short_and_its_commands_only_read_from_rocketmq() -> None:
