@@ -10,6 +10,7 @@ from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from streaming.check.check import describe_mute, floor_warnings
+from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_receivers
 from streaming.relay.silences import make_mutes
@@ -34,19 +35,13 @@ def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse
 
     Example: balancewatch check --rules stricter.toml --format json
     """
-    check_format(format_)
+    form = check_format(format_, ("table", "json"))
     settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
     answer = _in_force(settings)
-    if format_ == "json":
+    if form == "json":
         write_json(answer, default=str)
     else:
         _print(answer)
-
-
-def check_format(format_: str) -> None:
-    """Leave with 2 for another format than table or json."""
-    if format_ not in ("table", "json"):
-        fail(f"--format {format_!r}: choose table or json", code=2)
 
 
 def _in_force(settings: Settings) -> dict[str, Any]:

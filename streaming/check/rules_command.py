@@ -12,7 +12,8 @@ from rich.text import Text
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.check.check import Subject, World, check
-from streaming.check.check_command import FormatName, RulesFile, check_format, describe_window, keys_table
+from streaming.check.check_command import FormatName, RulesFile, describe_window, keys_table
+from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_routes, names_of
 from streaming.relay.receivers.log import LogReceiver
@@ -62,7 +63,7 @@ def rules(
 
     Example: balancewatch alerts rules 3f1c2a9b --format json
     """
-    check_format(format_)
+    form = check_format(format_, ("table", "json"))
     if severity not in (None, *SEVERITIES):
         fail(f"--severity {severity!r}: choose {', '.join(SEVERITIES)}", code=2)
     settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
@@ -77,7 +78,7 @@ def rules(
         if row["kind"] not in KIND_FACTS and row["kind"] not in SELF_FACTS:
             _refuse_kind(row["kind"])
         answer = check(Subject(**{field.name: row[field.name] for field in fields(Subject)}), world, row)
-    if format_ == "json":
+    if form == "json":
         write_json(answer, default=str)
     else:
         _print(answer)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
+from streaming.history.query_options import check_format
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.queries.rulebook import rulebook
 from streaming.replay.recorded import RecordedError, last_event_ms, read_events, read_kafka
@@ -78,8 +79,7 @@ def replay(
 
     Example: balancewatch replay --events night.jsonl --since 2026-11-21T00:00 --format json
     """
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    form = check_format(format_, ("table", "json", "csv"))
     settings = load(
         kafka={"bootstrap_servers": bootstrap_servers},
         paths={"warehouse": warehouse},
@@ -115,10 +115,10 @@ def replay(
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:
-        print_alerts([_transition(row) for row in replayed.transitions], format_)  # type: ignore[arg-type]  # checked above
+        print_alerts([_transition(row) for row in replayed.transitions], form)  # type: ignore[arg-type]  # not Parquet
     else:
         outcomes = compare(replayed.pages, notified, asked.from_ms, asked.to_ms)
-        print_outcomes(report(outcomes, replayed, asked), format_)
+        print_outcomes(report(outcomes, replayed, asked), form)
     for line in _notes(replayed, asked, incomparable):
         note(line)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streaming.history.query_options import check_format
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.warehouse.warehouse_error import WarehouseError
@@ -79,8 +80,7 @@ def whatif(
 
     Example: balancewatch whatif --file state.json --queues 16
     """
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    form = check_format(format_, ("table", "json", "csv"))
     if (file is None) == (group is None or topic is None) or (file is not None and (group or topic)):
         fail("give either --group and --topic, or --file (--save writes one)", code=2)
     settings = load(paths={"warehouse": warehouse})
@@ -109,7 +109,7 @@ def whatif(
         changed = change(state, changes)
         if save is not None:
             save_file(save, state)
-        print_whatif(state, changed, notes, format_)
+        print_whatif(state, changed, notes, form)
     except (WarehouseError, UnknownGroupError) as error:
         fail(str(error))
     except (WhatIfError, ValueError) as error:

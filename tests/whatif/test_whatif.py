@@ -1,4 +1,4 @@
-"""The whatif command: what it reads from Delta or a file, what it prints, and what it refuses; no JVM, no Kafka."""
+"""The whatif command: its state from Delta or a file, its output and its errors; no JVM, no Kafka."""
 
 import csv
 import io
@@ -292,7 +292,7 @@ def test_csv_has_a_row_a_queue(state: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_work_ends_in_a_sentence_that_names_it(arguments: list[str], sentence: str, state: Path) -> None:
+def test_an_error_is_one_sentence_that_names_the_value(arguments: list[str], sentence: str, state: Path) -> None:
     result = invoke(*(str(state) if argument == "STATE" else argument for argument in arguments))
     assert result.exit_code == 2
     assert sentence in result.stderr
@@ -330,15 +330,13 @@ def test_a_file_that_is_no_state_says_where(state: Path, wrong: dict[str, Any], 
         ),
     ],
 )
-def test_what_delta_does_not_know_is_said_with_what_it_knows(
-    warehouse: Path, arguments: list[str], sentence: str
-) -> None:
+def test_an_unknown_name_is_reported_with_the_known_ones(warehouse: Path, arguments: list[str], sentence: str) -> None:
     result = invoke("--warehouse", warehouse, *arguments)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert sentence in result.stderr
 
 
-def test_a_group_of_two_clusters_must_be_told_apart(tmp_path: Path) -> None:
+def test_a_group_of_two_clusters_needs_the_cluster(tmp_path: Path) -> None:
     rows = [queue("broker-a", 0), queue("broker-a", 0, cluster="d")]
     root = write(tmp_path, {"assignments": rows, "memberships": [member("A"), member("B", cluster="d")]})
     result = invoke(*of(root))
@@ -353,7 +351,7 @@ def test_no_tables_is_a_failure_that_names_the_setting(tmp_path: Path) -> None:
 
 
 def test_no_jvm_is_started(warehouse: Path) -> None:
-    """In a process of its own, as another test may have left Spark in this one."""
+    """Runs in a separate process, because another test may have loaded Spark in this one."""
     arguments = ["whatif", *map(str, of(warehouse)), "--format", "json"]
     script = f"""
 import os, sys
