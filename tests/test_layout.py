@@ -264,18 +264,18 @@ def test_no_file_is_over_600_lines() -> None:
 
 
 BUDGET = {
-    "streaming/board": 5_000, "streaming/check": 650, "streaming/collector": 3_550, "streaming/history": 2_200,
-    "streaming/kafka_io": 450, "streaming/logs": 320, "streaming/maintenance": 860, "streaming/manual": 470,
-    "streaming/metrics": 1_550, "streaming/quality": 2_100, "streaming/queries": 4_350, "streaming/relay": 4_510,
-    "streaming/replay": 720, "streaming/self_monitoring": 410, "streaming/service": 1_720, "streaming/simulator": 4_850,
-    "streaming/spark": 450, "streaming/store": 760, "streaming/system": 320, "streaming/terminal": 480,
-    "streaming/text": 680, "streaming/warehouse": 1_480, "streaming/whatif": 610, "udfs/alerts": 1_660,
-    "udfs/brokers": 2_400, "udfs/groups": 4_300, "udfs/producers": 1_380, "udfs/rocketmq": 2_250, "udfs/whatif": 490,
-    "schemas": 1_750, "conf": 1_430,
+    "streaming/board": 4_730, "streaming/check": 590, "streaming/collector": 3_310, "streaming/history": 2_110,
+    "streaming/kafka_io": 420, "streaming/logs": 320, "streaming/maintenance": 790, "streaming/manual": 430,
+    "streaming/metrics": 1_360, "streaming/quality": 1_950, "streaming/queries": 4_110, "streaming/relay": 4_280,
+    "streaming/replay": 680, "streaming/self_monitoring": 400, "streaming/service": 1_540,
+    "streaming/simulator": 4_320, "streaming/spark": 440, "streaming/store": 730, "streaming/system": 310,
+    "streaming/terminal": 460, "streaming/text": 670, "streaming/warehouse": 1_400, "streaming/whatif": 540,
+    "udfs/alerts": 1_630, "udfs/brokers": 2_230, "udfs/groups": 3_890, "udfs/producers": 1_300,
+    "udfs/rocketmq": 2_100, "udfs/whatif": 440, "schemas": 1_730, "conf": 1_370,
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure; none raises one."""
 
-MOST_FILES = 362
+MOST_FILES = 317
 """Of the product, likewise."""
 
 
