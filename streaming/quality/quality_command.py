@@ -183,10 +183,12 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the failing expectations and the number of passing ones."""
     failed = [row for row in rows if not row["success"]]
     layout: Layout = {
-        "expectation": lambda row: f"{row['suite']}\n{row['description']}",
-        "failed": lambda row: f"{row['unexpected']:,} of {row['evaluated']:,}\n{row['severity']}",
-        "found": lambda row: ", ".join(row["observed"]),
-        "partition@offset": lambda row: "\n".join(place.rpartition("-")[2] for place in row["sample_offsets"]),
+        "expectation": lambda row: f"{row['suite']}\n{row['description'] or row['expectation']}",
+        "failed": lambda row: f"{row['unexpected'] or 0:,} of {row['evaluated'] or 0:,}\n{row['severity'] or ''}",
+        "found": lambda row: ", ".join(filter(None, row["observed"] or ())),
+        "partition@offset": lambda row: "\n".join(
+            place.rpartition("-")[2] for place in filter(None, row["sample_offsets"] or ())
+        ),
     }
     if failed:
         print_table(failed, layout)

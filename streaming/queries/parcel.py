@@ -175,6 +175,13 @@ class Parcel(msgspec.Struct, array_like=True, gc=False):
     sends_read: int = 0
 
 
-encode = msgspec.msgpack.Encoder().encode
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(value: Any) -> bytes:
+    """Return MessagePack. A function, because Spark pickles what `make_pack` refers to, and no Encoder can be pickled."""
+    return _encoder.encode(value)
+
+
 decode_chunks = msgspec.msgpack.Decoder(list[Chunk]).decode
 decode_parcel: Callable[[Any], Parcel] = msgspec.msgpack.Decoder(Parcel).decode

@@ -87,7 +87,7 @@ def test_a_restart_knows_what_is_open_of_its_kind_and_leaves_out_what_cannot_be_
     assert (known.alert, known.started_ms, known.changed_ms) == (LOST, NOW_MS, NOW_MS)
 
 
-@pytest.mark.parametrize("column", ["is_flapping", "fired_at"])
+@pytest.mark.parametrize("column", ["started_at", "fired_at"])
 def test_rows_of_alerts_are_built_in_one_place(column: str) -> None:
     builders = {
         str(path.relative_to(ROOMS)) for path in ROOMS.rglob("*.py") if f'"{column}": incident' in path.read_text()
