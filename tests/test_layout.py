@@ -266,7 +266,7 @@ def test_no_file_is_over_600_lines() -> None:
 BUDGET = {
     "streaming/board": 4_730, "streaming/check": 590, "streaming/collector": 3_310, "streaming/history": 2_110,
     "streaming/kafka_io": 420, "streaming/logs": 320, "streaming/maintenance": 790, "streaming/manual": 430,
-    "streaming/metrics": 1_360, "streaming/quality": 1_950, "streaming/queries": 4_110, "streaming/relay": 4_280,
+    "streaming/metrics": 1_360, "streaming/quality": 1_960, "streaming/queries": 4_120, "streaming/relay": 4_280,
     "streaming/replay": 680, "streaming/self_monitoring": 400, "streaming/service": 1_540,
     "streaming/simulator": 4_320, "streaming/spark": 440, "streaming/store": 730, "streaming/system": 310,
     "streaming/terminal": 460, "streaming/text": 670, "streaming/warehouse": 1_400, "streaming/whatif": 540,

@@ -179,7 +179,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(value: Any) -> bytes:
-    """Return MessagePack. A function, because Spark pickles what `make_pack` refers to, and no Encoder can be pickled."""
+    """Return MessagePack. A function, because Spark pickles what `make_pack` calls, and an Encoder cannot be pickled."""
     return _encoder.encode(value)
 
 
