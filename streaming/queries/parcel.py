@@ -179,7 +179,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(value: Any) -> bytes:
-    """Return MessagePack. A function, because Spark pickles what `make_pack` calls, and an Encoder cannot be pickled."""
+    """Return MessagePack. A function, because Spark pickles what `make_pack` calls, and cannot pickle an Encoder."""
     return _encoder.encode(value)
 
 
