@@ -81,8 +81,7 @@ public class Membership {
                     return String.valueOf(register(step));
                 case "unregister":
                     manager.unregisterConsumer(step.getString(1),
-                        new ClientChannelInfo(channels.get(step.getIntValue(2)), "", LanguageCode.JAVA, 0),
-                        step.getBooleanValue(3));
+                        new ClientChannelInfo(channels.get(step.getIntValue(2)), "", LanguageCode.JAVA, 0), true);
                     return "-";
                 case "close":
                     return String.valueOf(manager.doChannelCloseEvent("", channels.get(step.getIntValue(1))));
@@ -99,9 +98,6 @@ public class Membership {
                 case "list":
                     ConsumerGroupInfo info = manager.getConsumerGroupInfo(step.getString(1));
                     return info == null ? "null" : sorted(info.getAllClientId());
-                case "find":
-                    ClientChannelInfo found = manager.findChannel(step.getString(1), step.getString(2));
-                    return found == null ? "null" : found.getClientId();
                 default:
                     throw new IllegalArgumentException(step.toJSONString());
             }
@@ -113,9 +109,8 @@ public class Membership {
             ConsumeType type = ConsumeType.valueOf(step.getString(5));
             MessageModel model = MessageModel.valueOf(step.getString(6));
             ConsumeFromWhere where = ConsumeFromWhere.valueOf(step.getString(7));
-            boolean isNotified = step.getBooleanValue(9);
             if (step.getBooleanValue(8)) {
-                return manager.registerConsumerWithoutSub(step.getString(1), channel, type, model, where, isNotified);
+                return manager.registerConsumerWithoutSub(step.getString(1), channel, type, model, where, true);
             }
             Set<SubscriptionData> subscriptions = new HashSet<>();
             for (Object one : step.getJSONArray(4)) {
@@ -124,7 +119,7 @@ public class Membership {
                 subscription.setSubVersion(given.getLongValue(2));
                 subscriptions.add(subscription);
             }
-            return manager.registerConsumer(step.getString(1), channel, type, model, where, subscriptions, isNotified);
+            return manager.registerConsumer(step.getString(1), channel, type, model, where, subscriptions, true);
         }
 
         private String table() {
@@ -160,8 +155,6 @@ public class Membership {
                 case "unlock_batch":
                     manager.unlockBatch(group, queues(step.getJSONArray(2)), step.getString(3));
                     return "-";
-                case "is_lock_all_expired":
-                    return String.valueOf(manager.isLockAllExpired(group));
                 case "pass":
                     age(step.getLongValue(1));
                     return "-";

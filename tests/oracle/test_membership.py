@@ -36,9 +36,9 @@ def random_consumers_step(random: Random) -> Step:
         subscriptions = [[topic, random.choice(SUB_STRINGS), random.randrange(4)] for topic in topics]
         client_id = random.choice(CLIENTS) if random.random() < 0.2 else CLIENTS[channel % 3]
         kind = [random.choice(TYPES), random.choice(MODELS), random.choice(WHERE)]
-        return [verb, group, channel, client_id, subscriptions, *kind, random.random() < 0.2, True]
+        return [verb, group, channel, client_id, subscriptions, *kind, random.random() < 0.2]
     of: dict[str, Step] = {
-        "unregister": [group, channel, True],
+        "unregister": [group, channel],
         "close": [channel],
         "pass": [random.choice(PASSED_MS)],
         "list": [group],
@@ -74,7 +74,7 @@ class Consumers:
         if verb == "register":
             return self.register(*args)
         if verb == "unregister":
-            group, channel, _ = args
+            group, channel = args
             manager.unregister_consumer(group, channel)
             return "-", self.reported(group)
         if verb == "close":
@@ -99,7 +99,6 @@ class Consumers:
         message_model: str,
         consume_from_where: str,
         without_sub: bool,
-        is_notified: bool,
     ) -> tuple[str, list[str]]:
         changed = self.manager.register_consumer(
             group,

@@ -18,7 +18,7 @@ from udfs.alerts.rules import KindRules, Rules
 SLOTS = 21
 
 MOST_COMINGS = 64
-"""Remembered of a window, newest; so many are flapping by any threshold."""
+"""The most comings that a window keeps, the newest: this many are flapping at any threshold."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Window:
     span_ms: int = 0
 
     def note(self, now_ms: int, slot_ms: int, *, is_on: bool) -> None:
-        """Bring the window to now; in time that nobody looked in nothing came."""
+        """Bring the window to now. Time without an evaluation has no comings."""
         self.now_ms, self.span_ms = max(now_ms, self.now_ms), SLOTS * slot_ms
         if is_on and not self.is_on:
             self.comings.append(self.now_ms)
@@ -55,7 +55,7 @@ class Window:
         return min(1.0, 2 * sum(weights) / (SLOTS - 1))
 
     def is_over(self) -> bool:
-        """Nothing of it is left to remember."""
+        """Return whether the alert is off and the window has no comings."""
         return not self.is_on and not self.comings
 
 
@@ -129,7 +129,7 @@ def advance(
 
 
 def end(incident: Incident, reason: Reason, evaluation: Evaluation) -> Transition:
-    """The last row: the incident is over, after how long."""
+    """Return the last row, which says how long the incident lasted."""
     seconds = max(0, evaluation.now_ms - incident.started_at_ms) // 1000
     lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
     verb = "Resolved" if incident.has_fired else "Not confirmed"
@@ -272,8 +272,8 @@ def step(
 
 
 def is_waiting(incidents: Mapping[str, Incident], rules: Rules) -> bool:
-    """Whether time alone may move one of them on. A kind that is off stays PENDING until its condition goes, which
-    something other than time brings about.
+    """Return whether time alone may move an incident on. An incident of a disabled kind stays PENDING until its
+    condition ends, which takes more than time.
     """
     return any(
         incident.alone_ms is not None or incident.next_queues is not None

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster's brokers, NameServers, clocks, collectors. Each rule names its next innocent case."""
+"""Findings on a cluster's brokers, NameServers, clocks, collectors. Each rule names its nearest innocent case."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -219,9 +219,9 @@ def find_slow_collector(cluster_state: ClusterState, cluster: str, now_ms: int) 
 def find_stopped_collectors(
     cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules
 ) -> Iterator[tuple[str, Finding]]:
-    """Kind 15, of one collector: what it alone spoke for gives no data.
+    """Kind 15, of one collector: the groups and brokers that no other collector reads give no data.
 
-    Not without data: what another collector speaks for too; a broker that left service; a group that a person forgot.
+    Not without data: those that another collector reads too; a broker that left service; a group that a person forgot.
     Silence counts while another collector continues, and not in a gap of all of them.
     """
     for name, source in cluster_state.rounds.stopped(now_ms).items():
@@ -282,7 +282,7 @@ def find_no_clock(cluster: str, since_ms: int, *, has_ahead: bool) -> Finding:
 
 
 def find_dropped(cluster: str, shard: int, dropped: int, since_ms: int, inhibited_by: str | None) -> Finding:
-    """What waited for a tick for too long in one shard; the rest of its rule is in streaming/queries/waiting.py."""
+    """Kind 15: events of one shard that waited too long for a tick (rest of the rule: streaming/queries/waiting.py)."""
     return Finding(
         kind=CLUSTER_NO_DATA,
         cause=EVENTS_DROPPED,
@@ -302,7 +302,7 @@ def find_dropped(cluster: str, shard: int, dropped: int, since_ms: int, inhibite
 
 
 def find_dropped_sends(cluster: str, dropped: int, since_ms: int) -> Finding:
-    """What producers told and waited for a tick for too long; the rest of its rule: udfs.producers.fleet."""
+    """Kind 15: sends that waited too long for a tick (rest of the rule: udfs/producers/fleet.py)."""
     return Finding(
         kind=CLUSTER_NO_DATA,
         cause=EVENTS_DROPPED,
@@ -411,7 +411,7 @@ CLOCK_SKEW = "clock_skew"
 CLOCK_AHEAD, CLOCK_OUT_OF_STEP = "clock_ahead", "clock_out_of_step"
 
 AHEAD_OVER_MS = 120_000
-"""A clock that sent nothing from the future for so long has been set right."""
+"""A clock that sends no time from the future for this long has been corrected."""
 
 NAMED = 5
 
@@ -427,14 +427,14 @@ def step_skew(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rul
 def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
     """Kind 19. A clock is out of step when it is more than 10 s off Kafka's, and stays so; one finding a role.
 
-    One that is more than a minute ahead tells a time that is not taken, so it moves nothing. Not out of step: a source
+    The time of a clock that is more than a minute ahead is refused, so it moves nothing. Not out of step: a source
     whose messages come as late as its rounds are apart.
     """
     over_ms = max(AHEAD_OVER_MS, 3 * cluster_state.interval_ms)
     cluster_state.ahead = {name: seen for name, seen in cluster_state.ahead.items() if now_ms < seen[0] + over_ms}
     ahead = {name: ahead_ms for name, (_, ahead_ms) in sorted(cluster_state.ahead.items())}
     if ahead:
-        yield _finding(cluster_state, cluster, "clock", CLOCK_AHEAD, ahead, now_ms)
+        yield _skew_finding(cluster_state, cluster, "clock", CLOCK_AHEAD, ahead, now_ms)
     own_clocks = frozenset(name for name, source in cluster_state.rounds.sources.items() if source.is_own)
     out_of_step = cluster_state.skew.out_of_step(cluster_state.interval_ms, own_clocks, ahead.values())
     found = {role: dict(machines) for role, machines in out_of_step.items()}
@@ -442,10 +442,10 @@ def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterato
         if skew.machine not in found.get("collector", {}):
             found.setdefault(skew.role, {}).setdefault(skew.machine, skew.ahead_ms)
     for role, machines in sorted(found.items()):
-        yield _finding(cluster_state, cluster, role, CLOCK_OUT_OF_STEP, machines, now_ms)
+        yield _skew_finding(cluster_state, cluster, role, CLOCK_OUT_OF_STEP, machines, now_ms)
 
 
-def _finding(
+def _skew_finding(
     cluster_state: ClusterState, cluster: str, role: str, cause: str, machines: Mapping[str, int], now_ms: int
 ) -> tuple[str, Finding]:
     key = f"{CLOCK_SKEW} {role}"
@@ -457,7 +457,7 @@ def _finding(
         cause=cause,
         severity="warning",
         since_ms=since_ms,
-        text=_describe(cluster, role, cause, machines, since_ms),
+        text=_describe_skew(cluster, role, cause, machines, since_ms),
         labels={"cluster": cluster, "role": role},
         broker_name=",".join(names) if role == "broker" and len(names) <= NAMED else None,
         client_id=names[0] if role == "client" and len(names) == 1 else None,
@@ -465,7 +465,7 @@ def _finding(
     )
 
 
-def _describe(cluster: str, role: str, cause: str, machines: Mapping[str, int], since_ms: int) -> Text:
+def _describe_skew(cluster: str, role: str, cause: str, machines: Mapping[str, int], since_ms: int) -> Text:
     worst = sorted(machines, key=lambda name: (-abs(machines[name]), name))
     off = join_words(
         [

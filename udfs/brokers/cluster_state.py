@@ -16,17 +16,17 @@ WINDOW_MS = 300_000
 LEAST_ROUNDS, MOST_ROUNDS = 6, 60
 
 TWICE = 2
-"""A broker that was away once and came back is no seldom one."""
+"""Absences: a broker that was away once and came back does not answer seldom."""
 
 SELDOM_SHARE, END_SHARE = 0.55, 0.4
-"""Who misses every other round is no seldom one, whichever way the window cuts it: its queues are judged still."""
+"""A broker that misses every other round is not seldom, wherever the window begins: its queues are still judged."""
 
 
 @dataclass
 class MissedRounds:
     """The share of the newest rounds that a broker missed: one that answers one round of ten is as good as gone.
 
-    `missed` has a broker's newest rounds, a 1 for each it missed, the newest last; who missed none is not in it.
+    `missed` has a broker's newest rounds, a 1 for each it missed, the newest last. A broker without any has no entry.
 
     `rounds` counts the rounds so far, up to MOST_ROUNDS. `seldom_ms` is since when a broker misses most of them.
     """
@@ -36,7 +36,7 @@ class MissedRounds:
     seldom_ms: dict[str, int] = field(default_factory=dict)
 
     def note(self, now_ms: int, asked: Iterable[str], without_data: Iterable[str], interval_ms: int) -> None:
-        """One round of the cluster's."""
+        """Add one poll round of the cluster."""
         span = WINDOW_MS // interval_ms if interval_ms else MOST_ROUNDS
         span = min(max(span, LEAST_ROUNDS), MOST_ROUNDS)
         missing, known = set(without_data), set(asked)
@@ -59,7 +59,7 @@ class MissedRounds:
                 del self.seldom_ms[broker_name]
 
     def share(self, broker_name: str) -> float:
-        """Of its newest rounds, 0 to 1."""
+        """Return the share of its newest rounds that the broker missed, 0 to 1."""
         rounds = self.missed.get(broker_name, "")
         return round(rounds.count("1") / len(rounds), 2) if rounds else 0.0
 

@@ -96,7 +96,7 @@ class Skew:
         source, _, machine = key.partition(" ")
         waited = self.waited.get(machine, {})
         if source == CLOCK and any(waited.get(window, lag_ms) - lag_ms > STEADY_MS for window, lag_ms in windows):
-            return None  # a past is caught up with: events lag less and less
+            return None  # the events of the past are caught up with: they lag less and less
         lag = min(first_ms, second_ms)
         return lag if abs(first_ms - second_ms) <= STEADY_MS and abs(lag) <= MOST_MS else None
 

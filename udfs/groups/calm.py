@@ -126,14 +126,15 @@ def calm_until(state: GroupState, rules: Rules) -> int:
 
 
 def next_evaluation_ms(state: GroupState, broker_coverage: BrokerCoverage, now_ms: int, rules: Rules) -> int | None:
-    """When to look again at a group that is not calm; None for when something is told of it, or of its brokers."""
+    """Return when to evaluate a group that is not calm; None: not before an event on it, or on its brokers, arrives."""
+    if not state.membership.is_empty():
+        return now_ms + 1
     is_refused = any(
         queue_state.anomaly is not None and queue_state.anomaly.refused_ms is not None
         for topic_state in state.topics.values()
         for queue_state in topic_state.queues.values()
     )
-    may_turn = is_refused or any(window.is_flapping for window in state.windows.values())  # by time alone
-    if not state.membership.is_empty() or may_turn:
+    if is_refused or any(window.is_flapping for window in state.windows.values()):  # may turn by time alone
         return now_ms + 1
     holds_ms = (
         rules.channel_expired_ms

@@ -217,7 +217,7 @@ def _why_alive(
     if evidence.unsubscribed:
         return MEMBER_NOT_SUBSCRIBED, evidence.unsubscribed[0]
     is_alive = last_client_id in evidence.orderly and last_client_id not in evidence.late
-    is_kept = is_alive and last_client_id != owner and owner not in evidence.pulled_last  # who pulled last has the lock
+    is_kept = is_alive and last_client_id != owner and owner not in evidence.pulled_last  # the last puller has the lock
     if owner in evidence.orderly and (owner in evidence.pulling or is_kept or broker_name in evidence.masterless):
         return ORDER_LOCK, owner  # free 60 s after its holder is gone, asked for every 20 s: 80 s too
     return None

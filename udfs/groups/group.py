@@ -101,10 +101,10 @@ def _cover(
 
 def _step(snapshot: GroupSnapshot, kind: str, findings: Findings, coverage: Coverage) -> Iterator[Transition]:
     """Phase 7. The incidents of one kind, moved on by what was found."""
-    brokers = snapshot.broker_coverage
-    findings = {key: _explained(finding, brokers) for key, finding in findings.items()}
+    broker_coverage = snapshot.broker_coverage
+    findings = {key: _explained(finding, broker_coverage) for key, finding in findings.items()}
     if findings and kind in KINDS:
-        findings = as_one_cause(findings, snapshot.state, brokers.frozen, brokers.unserved)
+        findings = as_one_cause(findings, snapshot.state, broker_coverage.frozen, broker_coverage.unserved)
     return step(snapshot.state.incidents, snapshot.state.windows, kind, findings, coverage.evaluation, snapshot.rules)
 
 

@@ -120,7 +120,7 @@ def plan_topic(
     places = set(names)
     dropped = {name: queue_state for name, queue_state in topic_state.queues.items() if name not in places}
     topic_state.queues = {name: topic_state.queues.get(name) or QueueState(since_ms=now_ms) for name in names}
-    if not topic_state.is_shared:  # no queue has an owner: each is every member's, since the first consumer of it came
+    if not topic_state.is_shared:  # queues without owners: all members have each of them, since the first consumer came
         members = [member for _, member in state.membership.members()]
         served = [member for member in members if member.subscribes(route.topic)] or members
         since_ms = min((member.first_heartbeat_ms for member in served), default=None)

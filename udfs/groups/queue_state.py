@@ -128,7 +128,7 @@ def is_pulled_anyway(queue_state: QueueState) -> bool:
 
 
 def observed_pullers(queue_state: QueueState, now_ms: int, pull_silence_ms: int) -> list[Puller]:
-    """Who pulled within the window, sorted by address."""
+    """Return the pullers of the window, sorted by address."""
     return [
         puller for _, puller in sorted(queue_state.pullers.items()) if puller.last_pull_ms + pull_silence_ms > now_ms
     ]
@@ -150,6 +150,6 @@ def observed_owners(pullers: Sequence[Puller]) -> list[str]:
 
 
 def is_held_back(queue_state: QueueState, now_ms: int, rules: Rules) -> bool:
-    """Its client's cache was full at the newest pull, and its commit is not known to stand still for long."""
+    """Return whether its client's cache was full at the newest pull, and its commit has not stood still for long."""
     known = queue_state.consumption
     return known is not None and known.is_cache_full and known.stands_ms(now_ms) < rules.consume_silence_ms

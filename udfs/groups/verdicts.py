@@ -68,7 +68,7 @@ KEEP_COMMITS = (POP, GRPC, SERVER_REBALANCE, ASSIGNED, BROKER)
 
 
 REVIVE_SILENCE_MS = 600_000
-"""A revive log without a report for so long went with its broker: no route says that it is gone."""
+"""A revive log without a report for this long went with its broker: no route says that it is gone."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _why_not_judged(state: GroupState, topic: str, route: Route, moment: Moment)
 def judge_queues(
     state: GroupState, topic_state: TopicState, route: Route, pullers: Mapping[str, list[Puller]], moment: Moment
 ) -> dict[str, Judged]:
-    """A queue that nobody is seen to pull is UNKNOWN while its broker gives no data; its silence counts from then."""
+    """Judge each queue. Without a pull it is UNKNOWN while its broker gives no data; its silence counts from then."""
     other_plans = _other_plans(state, topic_state, route, moment.rules)
     since_ms = max(state.watched_since_ms, topic_state.watched_since_ms, topic_state.first_pull_ms or 0)
     return {
@@ -252,7 +252,7 @@ def _judge_queue(
         is_planned=topic_state.is_planned,
     )
     if verdict == UNOWNED and not topic_state.is_planned and unreported not in (None, PULLS_NOT_REPORTED):
-        return Judged(UNKNOWN, unreported)  # by their pulls nobody takes it, and not all of those are known
+        return Judged(UNKNOWN, unreported)  # no known pull takes it, and not all pulls are known
     if verdict != UNKNOWN:
         return Judged(verdict)
     if is_too_new(queue_state, since_ms, moment.now_ms, moment.rules):
@@ -267,13 +267,13 @@ def _judge_queue(
 def _why_unreported(
     state: GroupState, topic_state: TopicState, queue_state: QueueState, broker_name: str, moment: Moment
 ) -> str | None:
-    """Why a pull of the queue would not be known, or is not to be expected; None when its absence says something.
+    """Return why a pull of the queue would not be known, or is not expected; None when its absence is evidence.
 
-    Pulls are known where their broker tells all, or told the group's, and its owner's, before; of a topic that
-    nobody ever pulled also where its owner answers a collector, which would tell them; of an orderly owner always, for
-    whoever answers that it consumes in order is a push consumer and answers what it holds. Consumers that do not
+    Pulls are known if their broker reports all pulls, or has reported pulls of the group and of the owner before. On a
+    topic without any pull so far they are also known if the owner answers a collector; those of an orderly owner that
+    answers are always known, because it is a push consumer and answers which queues it holds. Consumers that do not
     (DefaultMQPullConsumer, LitePull before 5.1.1) are never seen to pull. A frozen owner is known by its heartbeats,
-    whatever else is not told of it.
+    whatever other data is missing.
     """
     owner, is_late = queue_state.share.owner, queue_state.share.owner in moment.late
     if not is_late and is_held_back(queue_state, moment.now_ms, moment.rules):
@@ -311,7 +311,7 @@ def verdict_of(
 
     `other_owners` are the owners other brokers' views would give it; `watched_since_ms` is when the group and its
     topic were first seen; `has_pulls` whether any pull of the group was ever seen; `is_planned` is False when the
-    strategy cannot be recomputed, so that whoever pulls is right.
+    strategy cannot be recomputed, so that every puller is right.
     """
     verdict = _verdict_by_pulls(
         queue_state, pullers, other_owners, watched_since_ms, now_ms, rules, has_pulls, is_planned
@@ -367,7 +367,7 @@ def find_doublings(queue_state: QueueState, pullers: Sequence[Puller]) -> list[t
 
 
 def _still_listed(membership: Membership, queue: str, pullers: list[Puller]) -> list[Puller]:
-    """Those whose channel the queue's broker lists; all where that would be nobody, or the broker tells no list.
+    """Return the pullers whose channel the queue's broker lists; all of them if it lists none, or reports no list.
 
     A client that has left pulls no more, though its last pull is not long ago.
     """
@@ -426,10 +426,10 @@ def _stands_still(queue_state: QueueState, unjudged: str, now_ms: int, rules: Ru
 def refresh_pullers(
     state: GroupState, name: str, queue_state: QueueState, late: frozenset[str], now_ms: int, rules: Rules
 ) -> list[Puller]:
-    """Who pulls the queue now, with ClientIds where their channel is known; others are forgotten. `late` are clients
+    """Return the queue's pullers, with ClientIds where their channel is known; forget the others. `late` are clients
     whose heartbeats are late.
 
-    Who is held back by a full cache, and still a member, counts for as long as a commit may stand still.
+    A member that a full cache holds back counts for as long as a commit may stand still.
     """
     view = state.membership.views.get(queue_order(name)[0], {})
     pullers = observed_pullers(queue_state, now_ms, rules.pull_silence_ms)

@@ -425,7 +425,7 @@ def _cause(avoiders: Mapping[str, Item], known: str | None) -> str:
 
 
 def held_open(fleet: Fleet, findings: Mapping[str, Finding]) -> Iterator[tuple[str, Finding]]:
-    """Brokers that are gone, as told by their producers when they still sent there."""
+    """Yield the findings on brokers that are gone, as their producers reported them while they still sent there."""
     for broker_name, gone in sorted(fleet.gone.items()):
         key = f"{BROKER_ISOLATED} {broker_name}"
         known, now = fleet.fired(key), findings.get(key)
@@ -434,7 +434,7 @@ def held_open(fleet: Fleet, findings: Mapping[str, Finding]) -> Iterator[tuple[s
 
 
 def _as_notified(known: Incident, severity: str) -> Finding:
-    """It says what it said, and goes on; where it has been calm, that it does not end."""
+    """Return the incident as a finding, unchanged: a firing one continues, a recovering one does not resolve."""
     return Finding(
         known.kind,
         known.cause,
@@ -451,7 +451,7 @@ def _as_notified(known: Incident, severity: str) -> Finding:
 
 
 def severity_of(known: Incident | None, gone: Gone | None) -> str:
-    """Of sends that fail; where the broker is gone that of the other alert, if it is graver, to the end."""
+    """Return the severity of failing sends: for a gone broker that of the other alert, if it is graver, to the end."""
     is_critical = (gone is not None and gone.is_notified and gone.severity == "critical") or (
         known is not None and known.cause == FAILING_BROKER and known.severity == "critical"
     )
@@ -459,7 +459,7 @@ def severity_of(known: Incident | None, gone: Gone | None) -> str:
 
 
 def notified_before(fleet: Fleet, broker_name: str, avoiders: Mapping[str, Item]) -> str | None:
-    """The cluster's alert that the broker is gone, if it was told first; past its end, for what is left of then."""
+    """Return the cluster's alert that the broker is gone if it fired first; after its end until a new slow attempt."""
     gone, own = fleet.gone.get(broker_name), fleet.incidents.get(f"{BROKER_ISOLATED} {broker_name}")
     if gone is None or not gone.has_fired or (own is not None and gone.inhibited_by == own.incident_id):
         return None
@@ -469,7 +469,7 @@ def notified_before(fleet: Fleet, broker_name: str, avoiders: Mapping[str, Item]
 
 
 def failing_brokers(fleet: Fleet) -> dict[str, str]:
-    """Broker to the open alert that sends to it fail, unless that waits under the cluster's own."""
+    """Map each broker to the open alert that sends to it fail, unless that waits under the cluster's own."""
     return {
         one.broker_name: one.incident_id
         for one in fleet.incidents.values()

@@ -55,11 +55,11 @@ class Episode:
 
 @dataclass
 class BoardSeen:
-    """What a broker's own board has had to report by (close_unasked).
+    """The progress of a broker's own board, for its last rows (close_unasked).
 
-    heard_ms   its newest send, or tick that asked it
-    has_told   whether anybody ever avoided it
-    returns    items that time alone has brought back since `heard_ms`
+    heard_ms      its newest send, or tick that asked it
+    has_reported  whether a producer ever avoided it
+    returns       items that time alone has brought back since `heard_ms`
     """
 
     heard_ms: int
@@ -270,7 +270,7 @@ class Passage:
 
 
 class LastRows(NamedTuple):
-    """What is left to tell of a broker."""
+    """The last rows of a broker."""
 
     broker_name: str
     flips: list[Flip]
@@ -278,7 +278,7 @@ class LastRows(NamedTuple):
 
 
 def note_asked(fleet: Fleet, asked_ms: Mapping[str, int]) -> None:
-    """Ticks up to then have come to these brokers' boards."""
+    """Note the newest tick that has come to the board of each of these brokers."""
     for broker_name in asked_ms.keys() & fleet.boards.keys():
         seen = fleet.boards[broker_name]
         seen.heard_ms = max(seen.heard_ms, asked_ms[broker_name])
@@ -307,16 +307,16 @@ MOST_RUNS, MOST_BYTES = 300_000, 64 << 20
 10,000 producers at 20 brokers leave 200,000 between two ticks."""
 
 KEPT_SHARE = 0.75
-"""So much is left by a drop, that not every batch makes another."""
+"""The share that a drop keeps, so that not every batch makes another."""
 
 RUN_BYTES, PRODUCER_BYTES = 200, 100
-"""What a run takes in the state, and a producer at a broker beside its name, about."""
+"""The approximate size of a run in the state, and of a producer at a broker without its name."""
 
 
 def time_of_log(fleet: Fleet, missed_ms: int, *, is_whole: bool) -> int:
-    """How far time has come in a log after which nothing more is read, and whose clock nobody keeps.
+    """Return how far time has come in a log that has ended and has no clock.
 
-    To its newest tick; where there is none, or nothing is left to read and it is `missed_ms` old, to the newest send.
+    It is that of the newest tick; without one, or if all is read and the tick is `missed_ms` old, of the newest send.
     """
     times = [step.to_ms for of_broker in fleet.waiting.values() for one in of_broker.values() for step in one.steps]
     newest_ms = max(times, default=0)
@@ -326,7 +326,7 @@ def time_of_log(fleet: Fleet, missed_ms: int, *, is_whole: bool) -> int:
 
 
 def drop_oldest(fleet: Fleet) -> int:
-    """Bound what waits; how many runs of send attempts had to go."""
+    """Drop the oldest waiting runs of send attempts beyond the bounds, and return their number."""
     runs = names = 0
     for of_broker in fleet.waiting.values():
         for client_id, attempts in of_broker.items():
@@ -357,7 +357,7 @@ def drop_oldest(fleet: Fleet) -> int:
 
 
 def alerts_of_drop(fleet: Fleet, cluster: str, dropped: int, rules: Rules) -> Iterator[Transition]:
-    """The first drop since the newest tick."""
+    """Count a drop, and yield the alert of the first one since the newest tick."""
     fleet.dropped += dropped
     if fleet.drop is not None:
         return
@@ -371,7 +371,7 @@ def alerts_of_drop(fleet: Fleet, cluster: str, dropped: int, rules: Rules) -> It
 
 
 def end_drop(fleet: Fleet, now_ms: int, reason: Reason = Reason.DATA_RETURNED) -> Iterator[Transition]:
-    """What still waits is worked through at last, or nobody asks for it any more."""
+    """End the alert of a drop: the sends that still wait are judged at last, or the cluster is forgotten."""
     if fleet.drop is not None:
         over = end(fleet.drop, reason, Evaluation(max(now_ms, fleet.drop.written_ms)))
         yield with_words(over, f"{fleet.dropped} runs of sends were dropped in all.")
@@ -379,7 +379,7 @@ def end_drop(fleet: Fleet, now_ms: int, reason: Reason = Reason.DATA_RETURNED) -
 
 
 def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
-    """The last rows of the broker's items: nobody avoids what is not there."""
+    """Return the last rows of the broker's items: no producer avoids a broker that is gone."""
     flips = [
         Flip(client_id, item.client_version, item.current_latency_ms, False, item.start_timestamp_ms, True, now_ms)
         for client_id, item in sorted(board.items.items())
@@ -392,7 +392,7 @@ def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
 
 
 def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str = "") -> Iterator[Transition]:
-    """A broker, or with the kind "cluster" the whole fleet; `words` are those of who decided it."""
+    """Forget a broker, or with the kind "cluster" the fleet; `words` are those of the person who decided it."""
     is_all = kind == "cluster"
     for key, incident in sorted(fleet.incidents.items()):
         if is_all or brokers_of(incident) == {name}:

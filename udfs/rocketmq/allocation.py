@@ -17,6 +17,15 @@ from typing import Any, TypeVar
 from udfs.rocketmq.model import MessageQueue, java_order
 from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
+Shares = dict[str, list[MessageQueue]]
+"""ClientId to the queues it takes, in the order in which the strategy lists them."""
+
+ShareOut = Callable[[Sequence[MessageQueue], Sequence[str], Mapping[str, int]], Shares]
+"""(mq_all, cid_all, wanted) -> Shares: one strategy over one group.
+
+`wanted` maps each ClientId that is asked about to its first index in cid_all.
+"""
+
 VIRTUAL_NODES = 10
 """AllocateMessageQueueConsistentHash's own virtualNodeCnt."""
 
@@ -53,12 +62,12 @@ def build_ring(cid_all: Sequence[str], virtual_nodes: int) -> dict[int, str]:
 
 def by_consistent_hash(
     mq_all: Sequence[MessageQueue], cid_all: Sequence[str], wanted: Mapping[str, int], virtual_nodes: int
-) -> dict[str, list[MessageQueue]]:
-    """The share of each `wanted` ClientId, in the order of mq_all. Without virtual nodes every queue is nobody's.
+) -> Shares:
+    """The share of each `wanted` ClientId, in the order of mq_all. Without virtual nodes no client has a queue.
 
     No slot is lost to a twin: both holders of a ClientId take all of its queues.
     """
-    shares: dict[str, list[MessageQueue]] = {cid: [] for cid in wanted}
+    shares: Shares = {cid: [] for cid in wanted}
     ring = build_ring(cid_all, virtual_nodes)
     positions = sorted(ring)
     for mq in mq_all if positions else ():
@@ -68,15 +77,6 @@ def by_consistent_hash(
             shares[owner].append(mq)
     return shares
 
-
-Shares = dict[str, list[MessageQueue]]
-"""ClientId to the queues it takes, in the order in which the strategy lists them."""
-
-ShareOut = Callable[[Sequence[MessageQueue], Sequence[str], Mapping[str, int]], Shares]
-"""(mq_all, cid_all, wanted) -> Shares: one strategy over one group.
-
-`wanted` maps each ClientId that is asked about to its first index in cid_all.
-"""
 
 Subject = TypeVar("Subject")
 
@@ -96,7 +96,7 @@ def by_machine_room(
 ) -> Shares:
     """MACHINE_ROOM: contiguous runs over the queues of `consumer_idcs`, then one more for each of the first clients.
 
-    Queues of other rooms are nobody's. Up to 4.7.1 the runs are counted in mq_all itself: other rooms' queues are
+    Queues of other rooms have no owner. Up to 4.7.1 the runs are counted in mq_all itself: other rooms' queues are
     handed out and as many of its own starve, unless its rooms come first in mq_all. Raises ValueError where Java
     has a NullPointerException: no consumer_idcs, and a broker whose name holds a room.
     """

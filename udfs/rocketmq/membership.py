@@ -218,8 +218,8 @@ def _update(known: Member, heartbeat: Heartbeat, consumer: ConsumerData, topics:
 def _are_both_alive(one: Member, other: Member, dead_listed_ms: int) -> bool:
     since_ms = max(one.first_heartbeat_ms, other.first_heartbeat_ms)
     until_ms = min(one.last_heartbeat_ms, other.last_heartbeat_ms)
-    # Channels that speak in the same millisecond, more often than clients do, are read from a list by a source that
-    # takes being listed for a heartbeat. Twins send at times of their own.
+    # Channels with heartbeats in the same millisecond, more often than clients send them, are read from a list by a
+    # source that counts being listed as a heartbeat. Twins send at different times.
     is_together = one.last_heartbeat_ms == other.last_heartbeat_ms
     are_listings = is_together and all(each.gap_ms is not None and each.gap_ms < LISTING_MS for each in (one, other))
     if one.is_listed_only or other.is_listed_only or are_listings:

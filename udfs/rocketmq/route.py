@@ -74,5 +74,5 @@ class Route:
 
 
 def route_of_nums(topic: str, nums: Mapping[str, int]) -> Route:
-    """Return a route with so many readable and writable queues per broker."""
+    """Return a route with `nums` readable and writable queues, a number per broker."""
     return Route(topic, tuple(QueueData(name, count, count, PERM_READ | PERM_WRITE) for name, count in nums.items()))

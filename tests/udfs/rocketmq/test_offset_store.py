@@ -1,4 +1,4 @@
-"""Progress: what is told to whom, what a crash loses, and how much is consumed again."""
+"""Progress: which offsets clients and brokers keep, and what a crash or a failover loses."""
 
 import pytest
 

@@ -39,7 +39,7 @@ def find_duplicates(snapshot: GroupSnapshot) -> Findings:
         for topic, topic_state in sorted(state.topics.items()):
             for name, queue_state in topic_state.queues.items():
                 share = queue_state.share
-                is_slot = share.gap == DUPLICATE_CLIENT_ID and share.slot_of == client_id  # a later one of the twin's
+                is_slot = share.gap == DUPLICATE_CLIENT_ID and share.slot_of == client_id  # a later slot of the twin
                 if is_slot and queue_state.verdict != NOT_JUDGED and not is_pulled_anyway(queue_state):
                     starved.setdefault(topic, []).append(name)
         topics = [topic for topic, _ in snapshot.shared_topics()]
@@ -242,15 +242,15 @@ def _one_restart_from_twins(members: Iterable[tuple[str, Member]]) -> set[str]:
 def find_split_view(snapshot: GroupSnapshot) -> Findings:
     """Kind 3. A group's view is split when brokers list different members for settle_ms: `split_view`. Each client asks
     a random broker at each rebalance. A client that heartbeats at one broker and has fallen silent at another splits
-    the view at once: the client's queues at the other have nobody already, and that broker forgets the client after 120
-    s. Not split: twins that one broker lists more often than another.
+    the view at once: the client's queues at the other have no puller already, and that broker forgets the client after
+    120 s. Not split: twins that one broker lists more often than another.
     """
     lacking = _lacking(snapshot)
     pairs = {(name, client_id) for found in (lacking, snapshot.cut_off) for name in found for client_id in found[name]}
     since = {pair: snapshot.since(split_condition(*pair), holds=True) or snapshot.now_ms for pair in sorted(pairs)}
     held = {split_condition(*pair) for pair in pairs}
     for condition in [name for name in snapshot.state.conditions if name.startswith(f"{SPLIT_VIEW}|")]:
-        snapshot.since(condition, condition in held)  # in a roll-out another client is missing, tick by tick
+        snapshot.since(condition, condition in held)  # in a roll-out another client is missing at each tick
     if not since:
         return {}
     sure = {
@@ -292,7 +292,7 @@ def find_split_view(snapshot: GroupSnapshot) -> Findings:
 
 
 def _starving(snapshot: GroupSnapshot) -> tuple[str, ...]:
-    """Queues that nobody pulls while their owner works from another list, or cannot reach their broker."""
+    """Return the queues without a puller whose owner uses another list, or cannot reach their broker."""
     names = set()
     for topic, topic_state in snapshot.shared_topics():
         if not is_quiet(topic_state):

@@ -121,7 +121,7 @@ def gather(
 
 
 def _uncertain(starvations: Mapping[str, Starvation]) -> StarvedTopic | None:
-    """The first sign: queues that nobody pulls, by the likeliest cause."""
+    """Return the first sign: queues without a pull, by the likeliest cause."""
     if not starvations:
         return None
     likeliest = min(starvations.values(), key=lambda starvation: gravity(starvation.cause))
@@ -158,7 +158,7 @@ def find_starved(snapshot: GroupSnapshot) -> Findings:
         starved = gather(
             starvations,
             _coming(topic_state, starvations, evidence),
-            {  # of the open incident, and nobody has consumed it since
+            {  # queues of the open incident that no client has consumed since
                 name: blame
                 for name, blame in blames.items()
                 if topic_state.is_shared
@@ -174,7 +174,7 @@ def find_starved(snapshot: GroupSnapshot) -> Findings:
 
 
 def is_quiet(topic_state: TopicState) -> bool:
-    """Whether nobody pulls some queue: most groups, at most ticks, need no more than this."""
+    """Return whether some queue has no puller. Most groups need no other check at most ticks."""
     return any(queue_state.verdict in (UNOWNED, NOT_CONSUMED) for queue_state in topic_state.queues.values())
 
 
@@ -251,7 +251,7 @@ def _is_silent(state: GroupState, queue_state: QueueState, blame: Blame) -> bool
 def _starved_finding(
     snapshot: GroupSnapshot, topic: str, topic_state: TopicState, starved: StarvedTopic, blames: Mapping[str, Blame]
 ) -> Finding:
-    """What other incidents explain in part only is reported by the cause of the rest, and not inhibited."""
+    """If other incidents explain only some of the queues, the cause is that of the others, and nothing inhibits it."""
     state = snapshot.state
     queues = {name: _queue_evidence(topic_state, name, starved, blames) for name in starved.queues}
     cause, client_id, inhibited_by = _blame(snapshot, starved, queues)
