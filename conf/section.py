@@ -16,7 +16,10 @@ _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def invalid(text: str, kind: str = "value") -> PydanticCustomError:
-    """Return the error of a value: the sentence after key and value. The kind "address" leaves out the value."""
+    """Return the error of a value: `text` follows key and value.
+
+    The kind "address" leaves out the value; "number" replaces the text with the bounds, if there are any.
+    """
     return PydanticCustomError(kind, "{text}", {"text": text})
 
 

@@ -155,7 +155,7 @@ def _is_a_topic(name: str) -> str:
 
 
 def _is_long_enough(seconds: float) -> float:
-    """A lease is claimed anew four times in its length."""
+    """Refuse a lease below 2 s, which is renewed four times in its length."""
     if 0 < seconds < 2:
         raise invalid("must be 0, or 2 and more")
     return seconds

@@ -247,7 +247,7 @@ MOST_BYTES = 1 << 20
 """The largest settings or rules file."""
 
 MOST_DEPTH = 16
-"""Of tables and lists in each other; the deepest setting has 6."""
+"""Depth of nested tables and lists; the deepest setting has 6."""
 
 TOO_DEEP = f"tables or lists nest more than {MOST_DEPTH} deep"
 

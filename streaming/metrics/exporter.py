@@ -45,12 +45,12 @@ class Exporter:
         return bytes(generate_latest(self._registry))
 
     def _make(self, metric: Metric) -> Any:
-        of = metric.name, metric.says, metric.labels
+        declared = metric.name, metric.says, metric.labels
         if isinstance(metric, Counter):
-            return client.Counter(*of, registry=self._registry)
+            return client.Counter(*declared, registry=self._registry)
         if isinstance(metric, Histogram):
-            return client.Histogram(*of, registry=self._registry, buckets=metric.buckets)
-        gauge = client.Gauge(*of, registry=self._registry)
+            return client.Histogram(*declared, registry=self._registry, buckets=metric.buckets)
+        gauge = client.Gauge(*declared, registry=self._registry)
         if not metric.labels:
             gauge.set(math.nan)
         return gauge

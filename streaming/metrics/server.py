@@ -62,7 +62,7 @@ class Server:
             return Response(visible_label(text().decode()), headers=HEADERS, media_type=TEXT)
 
         port, health_key = getattr(settings, key), HEALTH_KEYS[key]
-        self._metrics = _Loop("metrics", {"/metrics": metrics} | dict(checks), settings.host, port, key, BOUNDS)
+        self._metrics = _Loop("metrics", {"/metrics": metrics, **checks}, settings.host, port, key, BOUNDS)
         self.port = self._metrics.port
         log.info("metrics server started", url=f"http://{settings.host}:{self.port}/metrics")
         self._health: _Loop | None = None

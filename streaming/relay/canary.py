@@ -132,7 +132,8 @@ class CanaryReceiver:
                 log.info("canary delivered", seconds=round((now_ms - notice.changed_at_ms) / 1000, 1))
         return Answer("DELIVERED", None, "here")
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def lost_after_ms(settings: Settings) -> int:

@@ -254,11 +254,11 @@ class Outbox:
         records = []
         for queue in [*self._owing.values()]:
             end = queue.owed[0]
+            if end.notice.status != "resolved":
+                continue
             is_rejected = end.rejected_attempts >= MOST_REJECTED_ATTEMPTS
             newer = [other for other in self._siblings(queue) if other.began > queue.began]
-            if end.notice.status == "resolved" and any(
-                other.is_open_there() or (is_rejected and other.owed) for other in newer
-            ):
+            if any(other.is_open_there() or (is_rejected and other.owed) for other in newer):
                 self._take_out(queue, end, now.pace_ms, is_last=True)
                 records.append(self._record(end, "REFUSED", answer, now.wall_ms, 0))
         return records

@@ -57,6 +57,11 @@ class _Change:
     since_ms: int
     changed_ms: int
 
+    def settles_at_ms(self, earlier: int) -> int:
+        """Return when the change is notified; `earlier` is the number of changes notified before it."""
+        settle_ms = min(LONGEST_SETTLE_MS, SETTLE_MS << min(earlier, 10))
+        return min(self.changed_ms + settle_ms, self.since_ms + SETTLE_PATIENCE * settle_ms)
+
 
 @dataclass
 class Incident:
@@ -82,7 +87,6 @@ class Incident:
     withheld: WithheldReason | None = None
     waits_for: str | None = None
     unsure_since_ms: int | None = None
-    change: _Change | None = None
     changes: int = 0
 
     def follow(self, transition: Transition) -> None:
@@ -106,12 +110,6 @@ class Incident:
     def is_news(self, notice: Notice) -> bool:
         """Return whether the notice differs from the notified one."""
         return self.notified is None or notice.content() != self.notified.content()
-
-    def settles_at_ms(self) -> int:
-        """Return when by the pace its change of queues is notified."""
-        assert self.change is not None, "asked while a change waits"  # noqa: S101  # _has_settled sets it
-        settle_ms = min(LONGEST_SETTLE_MS, SETTLE_MS << min(self.changes, 10))
-        return min(self.change.changed_ms + settle_ms, self.change.since_ms + SETTLE_PATIENCE * settle_ms)
 
 
 @dataclass
@@ -161,7 +159,7 @@ class Owed:
         self._silences = Silences(mutes)
         self._own = RelayAlerts(resend_ms, lost_after_ms)
         self._silenced: dict[str, Incident] = {}
-        self._changed: dict[str, Incident] = {}
+        self._changed: dict[str, _Change] = {}
         self._effects: dict[str, dict[str, Incident]] = {}
         self._unknown_causes: set[str] = set()
         self._limited: dict[tuple[str, str], dict[str, Incident]] = {}
@@ -255,10 +253,14 @@ class Owed:
                 self._consider(incident, now)
         effects = [incident for waiting in self._effects.values() for incident in waiting.values()]
         due = [one for one in effects if one.unsure_since_ms is not None and not self._may_wait(one, now)]
-        due += [one for one in self._changed.values() if self._is_ending or now.pace_ms >= one.settles_at_ms()]
+        due += [
+            self.incidents[incident_id]
+            for incident_id, change in self._changed.items()
+            if self._is_ending or now.pace_ms >= change.settles_at_ms(self.incidents[incident_id].changes)
+        ]
         for incident in due:
             self._consider(incident, now)
-        for row in self._own.rows([*self._count_limited()], self.outboxes, now):
+        for row in self._own.rows(self._count_limited(), self.outboxes, now):
             self.own_rows.append(row)
             self._take(read_transition(row), now)
         for box in self.outboxes.values():
@@ -322,7 +324,7 @@ class Owed:
         notice = row.notice
         self._leave_waits(incident, notice)
         if row.state != "FIRING" or not incident.is_news(notice):
-            self._drop_change(incident, notice)
+            self._changed.pop(notice.incident_id, None)
             return
         receivers = self._receivers_of(notice)
         # Rule 1. An inhibited alert waits under its cause, as long as a person knows of the cause.
@@ -379,22 +381,16 @@ class Owed:
     def _has_settled(self, incident: Incident, notified: Notice, notice: Notice, pace_ms: int) -> bool:
         """Return whether a change is notified now: another cause or severity at once, other queues once they settle."""
         if notice.content(with_queues=False) != notified.content(with_queues=False):
-            self._drop_change(incident, notice)
+            self._changed.pop(notice.incident_id, None)
             return True
-        if incident.change is None:
-            incident.change = _Change(notice.queues, pace_ms, pace_ms)
-        if incident.change.queues != notice.queues:
-            incident.change.queues, incident.change.changed_ms = notice.queues, pace_ms
-        self._changed[notice.incident_id] = incident
-        if not self._is_ending and pace_ms < incident.settles_at_ms():
+        change = self._changed.setdefault(notice.incident_id, _Change(notice.queues, pace_ms, pace_ms))
+        if change.queues != notice.queues:
+            change.queues, change.changed_ms = notice.queues, pace_ms
+        if not self._is_ending and pace_ms < change.settles_at_ms(incident.changes):
             return False
-        self._drop_change(incident, notice)
+        del self._changed[notice.incident_id]
         incident.changes += 1
         return True
-
-    def _drop_change(self, incident: Incident, notice: Notice) -> None:
-        incident.change = None
-        self._changed.pop(notice.incident_id, None)
 
     def _notify(self, incident: Incident, notice: Notice, now: Now) -> None:
         incident.notified, incident.withheld = notice, None

@@ -3,7 +3,7 @@
 The watchdog is only sent. The others are written to the alerts table and so survive a restart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streaming.relay.notice import Notice, Now, Transition
@@ -58,7 +58,7 @@ class RelayAlerts:
             alert = SelfAlert(notice.kind, notice.severity, cause, notice.labels, *text, notice.evidence)
             self._alerts.note(alert, transition.state, notice.started_at_ms, transition.at_ms)
 
-    def rows(self, limited: Sequence[SelfAlert], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
+    def rows(self, limited: Iterable[SelfAlert], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
         """Return the rows to write now. The text of an open alert changes at most once per resend interval."""
         alerts = [*limited]
         alerts += [alert for name, box in outboxes.items() if (alert := self._trouble(name, box, now.pace_ms))]

@@ -22,7 +22,7 @@ from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.notice import Clock, Notice, Now, Transition
 from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send
-from streaming.relay.owed import Owed
+from streaming.relay.owed import Incident, Owed
 from streaming.relay.own_alerts import watchdog
 from streaming.relay.receivers import make_routes
 from streaming.relay.receivers.log import LogReceiver
@@ -238,9 +238,8 @@ class RelayLoop:
         if isinstance(news, Reply):
             self._settle(news, now)
             return
-        ended = [row for row in news if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms]
-        decided = {name for name, incident in self.owed.incidents.items() if incident.is_decided()} if ended else set()
-        old = {row.incident_id for row in ended} - decided
+        ended = {row.incident_id for row in news if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms}
+        old = {name for name in ended if not self.owed.incidents.get(name, Incident()).is_decided()}
         # Of incidents that were over before the first relay, and not notified, only the end is taken.
         self.owed.observe([row for row in news if row.state == "RESOLVED" or row.incident_id not in old], now)
 
@@ -281,7 +280,7 @@ class RelayLoop:
         decided = self.owed.decided
         return decided if self._write.is_failing(pace_ms) else decided - len(self._unwritten[1])
 
-    def _append(self) -> bool:
+    def _append(self) -> None:
         """Append what is unwritten at this moment. What is appended is taken off, also if the second append fails."""
         alerts, records = ([*rows] for rows in self._unwritten)
         if alerts:
@@ -290,7 +289,6 @@ class RelayLoop:
         if records:
             self._tables.append(records)
             del self._unwritten[1][: len(records)]
-        return True
 
     def _read_input(self) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
         read = self._operator_input

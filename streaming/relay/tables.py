@@ -349,7 +349,7 @@ class _Log:
         return read_files(self._contract, self._table, columns, wanted)
 
     def read_changed(self, order: str) -> pa.Table | None:
-        """Return all rows by this time; None if nothing has changed. After a failure the table is opened anew."""
+        """Return all rows by this time; None if nothing has changed. After a failure the table is reopened."""
         try:
             version = self.opened().version()
             rows = None if version == self._read_version else self.read(self._contract.names).sort_by(order)

@@ -218,8 +218,8 @@ class ClockTail:
                     event, reasons = decode(CLOCKS, record.value, record.timestamp)
                     if reasons or _forgets_a_part(event):
                         continue
-                    words = event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
-                    seen.append(ClockSeen(*words))
+                    cells = event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
+                    seen.append(ClockSeen(*cells))
                 end = left.get((place.topic, place.partition))
                 if end is not None and consumer.position(place) >= end:
                     del left[place.topic, place.partition]

@@ -81,20 +81,17 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
     ):
         if stop.is_set():
             return
-        if instruments is None:
-            thread = RelayThread(settings, follows_log=True, expects_canary=True)
-        else:
-            liveness = instruments.liveness
-            liveness.started(FOLLOWER)
-            thread = RelayThread(
-                settings,
-                follows_log=True,
-                expects_canary=True,
-                listener=instruments.deliveries,
-                on_read=lambda: liveness.idled(FOLLOWER),
-            )
+
+        def on_read() -> None:
+            if instruments is not None:
+                instruments.liveness.idled(FOLLOWER)
+
+        listener = None if instruments is None else instruments.deliveries
+        thread = RelayThread(settings, follows_log=True, expects_canary=True, listener=listener, on_read=on_read)
+        if instruments is not None:
+            instruments.liveness.started(FOLLOWER)
             instruments.begin(None, notifies=True)
-            liveness.watch("relay", thread.is_alive)
+            instruments.liveness.watch("relay", thread.is_alive)
         thread.start()
         _wait(thread, settings, stop, seconds)
         if instruments is not None:

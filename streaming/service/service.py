@@ -68,7 +68,7 @@ class Service:
     ) -> None:
         """Start all parts; with `notifies` also the relay, with `with_canary` also the canary.
 
-        The relay starts first, before Kafka is asked, and ends last: it renews leases whatever happens to the query.
+        The relay starts first, before Kafka is asked, and ends after the query: it renews leases whatever happens.
         With `retries` a failure to reach Kafka, to start Spark or to open the tables, and a failed query, are retried
         with backoff until `stop` is set; settings that are refused are not.
 
@@ -86,16 +86,17 @@ class Service:
         self._progressed_at = time.monotonic()  # in the future during a rest
         self._busy_starts = self._failures = 0
         self._resumes_at: float | None = None
+        has_canary = with_canary and not available_now
+        checkpoint = checkpoint_of(balance.NAME, settings)
         with contextlib.ExitStack() as parts:  # ends in reverse order what was started, also if a later part fails
             self._relay: RelayThread | None = None
             if notifies:
                 deliveries = instruments.deliveries if instruments is not None else None
-                has_canary = with_canary and not available_now
                 self._relay = RelayThread(settings, self.age, expects_canary=has_canary, listener=deliveries)
                 self._relay.start()
-                parts.callback(self._relay.stop)
-            state_note = StateNote(balance.NAME, checkpoint_of(balance.NAME, settings))
-            refuse_other_tasks(settings, checkpoint_of(balance.NAME, settings))
+                parts.callback(self._relay.stop)  # if a later part fails; a second stop does nothing
+            state_note = StateNote(balance.NAME, checkpoint)
+            refuse_other_tasks(settings, checkpoint)
             state_note.refuse_other()
             self._persist(lambda: run_unless_stopped(self._check_kafka, self._stop))
             if self._stop.is_set():  # a JVM that is started now would not be stopped
@@ -107,11 +108,11 @@ class Service:
             if self._relay is not None:
                 self._relay.wait_until_up()  # it has created its tables, and takes the first batch
             self._writer = self._persist(self._open_tables)
-            self._start_query_and_threads(parts, [state_note, *listeners], past_ms, with_canary=with_canary)
+            self._start_query_and_threads(parts, [state_note, *listeners], past_ms, has_canary=has_canary)
             self._parts = parts.pop_all()
 
     def _start_query_and_threads(
-        self, parts: contextlib.ExitStack, listeners: Sequence[BatchListener], past_ms: int, *, with_canary: bool
+        self, parts: contextlib.ExitStack, listeners: Sequence[BatchListener], past_ms: int, *, has_canary: bool
     ) -> None:
         """Start the query and then the threads that use its batches."""
         settings, instruments, lasts = self._settings, self._instruments, not self._available_now
@@ -137,7 +138,7 @@ class Service:
         parts.callback(self._stop_query)
         if inspector is not None:
             self._start_thread(parts, "quality", inspector)
-        if with_canary and lasts and settings.canary.interval_seconds > 0:
+        if has_canary and settings.canary.interval_seconds > 0:
             self._start_thread(parts, "canary", CanaryThread(settings))
         if clock is not None:
             self._start_thread(parts, "clock-keeper", clock)

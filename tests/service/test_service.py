@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -218,6 +219,24 @@ def test_the_relay_renews_while_kafka_is_away_and_the_query_starts_once_it_is_ba
     assert relay.stop.called
     logged = [(one["reason"], one["retry_in"]) for one in logs if one["event"] == "query not started, retrying"]
     assert logged == [("Kafka does not answer at kafka-1:9092", pause) for pause in (0.01, 0.02, 0.04)]
+
+
+def test_the_relay_ends_after_the_query_and_before_the_tables_and_spark(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relay delivers the alerts of the last batch; the tables are compacted once more without it."""
+    monkeypatch.setattr(module, "TableKeeper", keeper := MagicMock())
+    stops = {
+        "query": parts["start_query"].return_value.stop,
+        "relay": parts["RelayThread"].return_value.stop,
+        "tables": keeper.return_value.stop,
+        "spark": parts["start_spark"].return_value.stop,
+    }
+    ended: dict[str, None] = {}
+    for name, stop in stops.items():
+        stop.side_effect = partial(ended.setdefault, name)
+    Service(Settings.load(), notifies=True).close()
+    assert [*ended] == [*stops]
 
 
 @pytest.mark.parametrize("part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query"])

@@ -67,12 +67,11 @@ def _make(key: str, given: ReceiverSettings, settings: OnCall, links: Links) -> 
     seconds = given.timeout_seconds or settings.timeout_seconds
     time_outs = TimeOuts(connect=min(5.0, seconds), read=seconds, total=2 * seconds)
     options: dict[str, Any] = {"links": links, "time_outs": time_outs}
-    token = secret("token_env", given.token_env)
     if given.type == "pagerduty":
         routing_key = read_secret(f"{key}.routing_key_env", given.routing_key_env or "")
         return [PagerDuty(given.name, routing_key, url=given.url or EVENTS_URL, **options)]
     urls = given.urls or (given.url or read_secret(f"{key}.url_env", given.url_env or ""),)
-    options["token"] = token
+    options["token"] = secret("token_env", given.token_env)
     if given.type == "alertmanager":
         lease = LEASES * settings.resend_seconds
         pairs = zip(names_of(given), urls, strict=True)

@@ -43,4 +43,5 @@ class LogReceiver:
                 write(f"alert {notice.status}", **fields)
         return Answer("DELIVERED", None, f"{len(notices)} written to the log")
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Nothing is open."""

@@ -75,6 +75,7 @@ def digest(
 
     if is_fit(everything := text(len(blocks))):
         return everything
+    # Of the texts of 2, 3, ... notices, which grow, bisect counts those that fit; one notice is sent in any case.
     return text(bisect.bisect(range(2, len(blocks)), False, key=lambda count: not is_fit(text(count))) + 1)
 
 
