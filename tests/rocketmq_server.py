@@ -102,7 +102,7 @@ class Server:
         self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM: it unregisters and ends in peace; SIGKILL after STOP_SECONDS."""
+        """SIGTERM, at which it unregisters first; SIGKILL after STOP_SECONDS."""
         self.thaw()
         end(self._process, STOP_SECONDS)
 
@@ -186,11 +186,10 @@ def start_name_server(
     *,
     jar_set: str = "rocketmq",
     options: Sequence[str] = (NO_TLS,),
-    lines: Lines | None = None,
 ) -> Server:
-    """A NameServer on `port`, or on a free one; `folder` is made. `lines` are further ones of its configuration."""
+    """A NameServer on `port`, or on a free one; `folder` is made."""
     port = port or free_port()
-    config = write_lines(folder.with_suffix(".properties"), {"listenPort": port, **(lines or {})})
+    config = write_lines(folder.with_suffix(".properties"), {"listenPort": port})
     return Server(jars, folder, port, [NAME_SERVER, "-c", str(config)], "128m", jar_set=jar_set, options=options)
 
 
@@ -228,8 +227,8 @@ def broker_lines(broker_name: str, port: int, name_server: str, store: Path, bro
         "maxHashSlotNum": 1000,
         "diskMaxUsedSpaceRatio": 99,
         "registerNameServerPeriod": 10_000,
-        "transactionMetricFlushInterval": 200,  # a service that spins for so long after the start
-        "timerFlushIntervalMs": 60_000,  # a seventh of a core for a wheel of delayed messages that nobody sends
+        "transactionMetricFlushInterval": 200,  # ms that a service spins after the start
+        "timerFlushIntervalMs": 60_000,  # the default takes a seventh of a core for delayed messages; no test sends any
     }
 
 

@@ -34,7 +34,7 @@ def s3_server(log: Path) -> Iterator[str]:
 
 
 def environment_of(address: str) -> dict[str, str]:
-    """What a process has to know of the server; the loopback goes by no proxy."""
+    """Return the environment of a process that uses the server; the loopback bypasses proxies."""
     return {
         "AWS_ACCESS_KEY_ID": "test-key",
         "AWS_SECRET_ACCESS_KEY": "not-to-be-shown",

@@ -52,6 +52,9 @@ LOG_APPEND_TIME = 1
 KEPT_SECONDS = 300.0
 """A leader with a longer round hangs: it claims no more."""
 
+MOST_RIVALS = 100
+"""Other processes whose newest claims are kept."""
+
 log = structlog.get_logger()
 
 
@@ -87,7 +90,8 @@ class Leadership:
         if claim.is_released:
             return replace(self, until_ms=0 if is_own else self.until_ms, asked_ms=waiting)
         if not is_own and not is_free:
-            return replace(self, asked_ms=waiting | {claim.holder: at_ms})
+            newest = [*waiting.items(), (claim.holder, at_ms)][-MOST_RIVALS:]
+            return replace(self, asked_ms=dict(newest))
         term = self.term if is_own else offset
         return Leadership(claim.holder, claim.collector, at_ms + claim.ttl_ms, term, waiting)
 

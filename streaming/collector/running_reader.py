@@ -40,7 +40,7 @@ Addressee = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Peace:
+class Backoff:
     """The backoff of a client after `misses` timeouts in a row.
 
     It ends early when late heartbeats are timely again: the client was frozen and is live.
@@ -51,7 +51,7 @@ class Peace:
     was_late: bool
 
     @classmethod
-    def after(cls, last: "Peace | None", now: float, *, is_late: bool) -> "Peace":
+    def after(cls, last: "Backoff | None", now: float, *, is_late: bool) -> "Backoff":
         """Return the backoff after a timeout at `now`."""
         misses = last.misses + 1 if last else 1
         return cls(misses, now + WAIT_SECONDS[min(misses, len(WAIT_SECONDS)) - 1], is_late)
@@ -77,7 +77,7 @@ class RunningReader:
     def __init__(self, ask: Callable[[Broker, str, str], RunningInfo], pool: Executor) -> None:
         self._read_running_info = ask
         self._pool = pool
-        self._peace: dict[Addressee, Peace] = {}
+        self._backoffs: dict[Addressee, Backoff] = {}
         self._asked_at: dict[str, float] = {}
         self._in_flight: set[str] = set()
         self._lock = threading.Lock()  # an answer that comes after its round's deadline is still noted
@@ -86,15 +86,15 @@ class RunningReader:
         """Return the answers up to `deadline` (time.monotonic). Clients not reached are first in the next round."""
         twins, late = find_twins(views.values()), find_late(views.values())
         with self._lock:
-            misses = {client_id: peace.misses for (client_id, _), peace in self._peace.items()}
+            misses = {client_id: backoff.misses for (client_id, _), backoff in self._backoffs.items()}
             addressees = {
                 question: (question[2], question[0] if question[1:] in twins else "")
                 for question in pick_questions(views.values(), misses)
             }
             listed, client_ids = set(addressees.values()), {question[2] for question in addressees}
-            self._peace = {key: peace for key, peace in self._peace.items() if key in listed}
+            self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if key in listed}
             self._asked_at = {key: at for key, at in self._asked_at.items() if key in client_ids}
-            peace, asked_at, in_flight = dict(self._peace), dict(self._asked_at), set(self._in_flight)
+            backoffs, asked_at, in_flight = dict(self._backoffs), dict(self._asked_at), set(self._in_flight)
         now = time.monotonic()
         outcomes: dict[Question, RunningInfo | str] = dict.fromkeys(addressees, "no_time")
         due: dict[str, dict[Question, Addressee]] = defaultdict(dict)
@@ -102,11 +102,11 @@ class RunningReader:
             client_id = question[2]
             if client_id in in_flight:
                 continue
-            if addressee in peace and not peace[addressee].is_over(now, is_late=client_id in late):
+            if addressee in backoffs and not backoffs[addressee].is_over(now, is_late=client_id in late):
                 outcomes[question] = "left_in_peace"
             else:
                 due[client_id][question] = addressee
-        suspects = late | {client_id for client_id, _ in peace}
+        suspects = late | {client_id for client_id, _ in backoffs}
         turns = sorted(due, key=lambda each: (asked_at.get(each, 0.0) + SUSPECT_SECONDS * (each in suspects), each))
         asked = {each: self._pool.submit(self._ask, views, due[each], is_late=each in late) for each in turns}
         done, _ = wait(asked.values(), timeout=max(0.0, deadline - time.monotonic()))
@@ -140,13 +140,13 @@ class RunningReader:
                     info = self._read_running_info(views[broker_name].broker, group, client_id)
                     outcomes[question] = info
                     with self._lock:
-                        self._peace.pop(addressee, None)
+                        self._backoffs.pop(addressee, None)
                 except RocketMQError as error:
                     log.debug("running info not received", question=question, error=str(error))
                     if error.is_timeout:
                         with self._lock:
-                            last = self._peace.get(addressee)
-                            self._peace[addressee] = Peace.after(last, time.monotonic(), is_late=is_late)
+                            last = self._backoffs.get(addressee)
+                            self._backoffs[addressee] = Backoff.after(last, time.monotonic(), is_late=is_late)
                         break
                     outcomes[question] = error.reason
         finally:

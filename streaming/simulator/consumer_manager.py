@@ -43,7 +43,6 @@ class ClientChannelInfo:
 class ConsumerGroupInfo:
     """One group at one broker. `consume_type`, `message_model` and `consume_from_where` are the last heartbeat's."""
 
-    group_name: str
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
@@ -101,7 +100,7 @@ class ConsumerManager:
         """
         info = self.consumer_table.get(consumer_group)
         if info is None:
-            info = self.consumer_table[consumer_group] = ConsumerGroupInfo(consumer_group)
+            info = self.consumer_table[consumer_group] = ConsumerGroupInfo()
         info.consume_type = consume_type
         info.message_model = message_model
         info.consume_from_where = consume_from_where

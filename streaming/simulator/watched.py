@@ -170,7 +170,7 @@ class CollectorView:
         yield from self._offsets_alone(views, reported, now_ms)
 
     def _outcome(self, place: Place, consumer: Consumer, broker: Broker | None) -> Outcome:
-        """Return what became of the pulls since the last round of a client that answers and has no twin.
+        """Return the outcome of the pulls since the last round of a client that answers and has no twin.
 
         Two rounds are compared: the client's own offset while messages wait for it, and the offset that it asked for.
         """
@@ -296,7 +296,7 @@ def _pulled(consumer: Consumer) -> Iterator[MessageQueue]:
 
 
 @dataclass(slots=True)
-class Peace:
+class Backoff:
     """Backoff of a member that did not answer: silent since `since_ms`, asked again at `until_ms`."""
 
     since_ms: int
@@ -312,7 +312,7 @@ class Questions:
         self._conditions = conditions
         self._suspects = suspects
         self._random = random
-        self._peace: dict[Member, Peace] = {}
+        self._backoffs: dict[Member, Backoff] = {}
         self._answered_ms: dict[Member, int] = {}
         self.before_ms: dict[Member, int] = {}  # of the answer before the last, 0 without
         self._listed: set[Member] = set()
@@ -321,7 +321,7 @@ class Questions:
     def begin(self, now_ms: int) -> None:
         """Begin a round. Members that no broker lists any more are forgotten."""
         self._now_ms = now_ms
-        self._peace = {member: peace for member, peace in self._peace.items() if member in self._listed}
+        self._backoffs = {member: backoff for member, backoff in self._backoffs.items() if member in self._listed}
         self._listed = set()
 
     def is_answered(self, consumer: Consumer, views: Mapping[str, Broker]) -> bool:
@@ -334,20 +334,20 @@ class Questions:
             return False
         member = (consumer.consumer_group, client.client_id)
         self._listed.add(member)
-        peace = self._peace.get(member)
-        if peace is not None and self._now_ms < peace.until_ms:
-            peace.reason = "left_in_peace"
+        backoff = self._backoffs.get(member)
+        if backoff is not None and self._now_ms < backoff.until_ms:
+            backoff.reason = "left_in_peace"
             return False
         is_lost = self._random.random() < self._conditions.lost_answers
         is_reached = any(name not in client.connections.cut for name in listing)
         if client.is_live and is_reached and not is_lost and client.client_id not in self._suspects.mute:
-            self._peace.pop(member, None)
+            self._backoffs.pop(member, None)
             self.before_ms[member] = self._answered_ms.get(member, 0)
             self._answered_ms[member] = self._now_ms
             return True
-        wait_ms = min(2 * peace.wait_ms, LONGEST_WAIT_MS) if peace else FIRST_WAIT_MS
-        since_ms = peace.since_ms if peace else self._now_ms
-        self._peace[member] = Peace(since_ms, self._now_ms + wait_ms, wait_ms, "timed_out")
+        wait_ms = min(2 * backoff.wait_ms, LONGEST_WAIT_MS) if backoff else FIRST_WAIT_MS
+        since_ms = backoff.since_ms if backoff else self._now_ms
+        self._backoffs[member] = Backoff(since_ms, self._now_ms + wait_ms, wait_ms, "timed_out")
         return False
 
     def has_answered(self, client_id: str) -> bool:
@@ -361,10 +361,10 @@ class Questions:
                 "broker_name": None,
                 "consumer_group": member[0],
                 "client_id": member[1],
-                "reason": peace.reason,
-                "since_ms": peace.since_ms + ahead_ms,
+                "reason": backoff.reason,
+                "since_ms": backoff.since_ms + ahead_ms,
             }
-            for member, peace in sorted(self._peace.items())
+            for member, backoff in sorted(self._backoffs.items())
             if member in self._listed
         ]
 

@@ -19,7 +19,8 @@ from deltalake import DeltaTable
 
 from schemas.tables import TABLES, Table
 from streaming.maintenance.table_keeper import due_tier
-from streaming.warehouse.appender import log_name, statistics_of
+from streaming.warehouse.appender import statistics_of
+from streaming.warehouse.delta_log import log_name
 from streaming.warehouse.tables import table_path
 from tests.bench.history_rows import rows_of
 from tests.bench.scratch import say

@@ -12,6 +12,7 @@ from schemas.events import CLOCKS
 from streaming.kafka_io.publisher import Publisher
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
+from streaming.text.times import wall_ms
 from tests.bench.aged_tables import age_tables
 from tests.bench.events import clock
 from tests.bench.figures import (
@@ -25,7 +26,7 @@ from tests.bench.figures import (
     started_at,
     state_of,
 )
-from tests.bench.pacer import now_ms, pace, publishing
+from tests.bench.pacer import pace, publishing
 from tests.bench.process_tree import Memory, TreeWatch, add_memory
 from tests.bench.scratch import SPARK_LOG, say, scratch
 from tests.calling import Calling
@@ -80,7 +81,7 @@ def measure_latency(
     alerts: list[tuple[int, int]] = []
 
     def record(batch: WrittenBatch) -> None:
-        done_ms = now_ms()
+        done_ms = wall_ms()
         flips.extend((row["changed_at"], done_ms) for row in batch.rows.get("fault_items", ()) if not row["available"])
         alerts.extend((row["changed_at"], done_ms) for row in batch.rows.get("alerts", ()))
 
@@ -97,9 +98,9 @@ def measure_latency(
                 say(f"latency: warming up for {warm_up_seconds:.0f} s")
                 service.wait(threading.Event(), warm_up_seconds)
                 say(f"latency: measuring for {seconds:.0f} s")
-                from_ms = now_ms()
+                from_ms = wall_ms()
                 service.wait(threading.Event(), seconds)
-                to_ms = now_ms()
+                to_ms = wall_ms()
                 pacer.join(30)
             service.wait_until_idle(30)
             live = {query.name: _between(query.recentProgress, from_ms, to_ms) for query in service.queries}
@@ -136,19 +137,19 @@ def make_ready(service: Service, kafka: Kafka) -> None:
 
 
 def publish_idle(publisher: Publisher, at_ms: int | None = None) -> None:
-    """A clock event of an unknown cluster: a batch that reads it has nothing to do."""
-    publisher.publish(CLOCKS, clock("unknown", (), at_ms or now_ms()))
+    """Publish a clock event of an unknown cluster: a batch that reads it has nothing to do."""
+    publisher.publish(CLOCKS, clock("unknown", (), at_ms or wall_ms()))
     publisher.flush()
 
 
 def _measure_floor(service: Service, kafka: Kafka, count: int) -> dict[str, list[Any]]:
-    from_ms = now_ms()
+    from_ms = wall_ms()
     with Publisher(kafka) as publisher:
         for _ in range(count):
             publish_idle(publisher)
             service.wait(threading.Event(), FLOOR_INTERVAL_SECONDS)
     return {
-        query.name: [one for one in _between(query.recentProgress, from_ms, now_ms()) if one.numInputRows == 1]
+        query.name: [one for one in _between(query.recentProgress, from_ms, wall_ms()) if one.numInputRows == 1]
         for query in service.queries
     }
 

@@ -23,6 +23,7 @@ from multiprocessing.process import BaseProcess
 from conf.settings import Kafka
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.kafka_io.publisher import Publisher
+from streaming.text.times import wall_ms
 from tests.bench.events import (
     BROKERS,
     CLUSTER,
@@ -170,16 +171,16 @@ def _publish(kafka: Kafka, fleet: Fleet, plan: Plan, seconds: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Publisher(kafka, max_unconfirmed=1 << 30) as publisher:
         for number in range(GROUPS):
-            publisher.publish(*fleet.route(number, now_ms()))
+            publisher.publish(*fleet.route(number, wall_ms()))
         for number in range(fleet.channels):
-            publisher.publish(*fleet.heartbeat(number, now_ms()))
+            publisher.publish(*fleet.heartbeat(number, wall_ms()))
         due = [(first, order, 0, every, make) for order, (first, every, make) in enumerate(plan)]
         heapq.heapify(due)
         began = time.monotonic()
         while (elapsed := time.monotonic() - began) < seconds:
             while due[0][0] <= elapsed:
                 at, order, number, every, make = due[0]
-                publisher.publish(*make(number, now_ms()))
+                publisher.publish(*make(number, wall_ms()))
                 heapq.heapreplace(due, (at + every, order, number + 1, every, make))
             time.sleep(0.002)
         publisher.flush()
@@ -217,7 +218,3 @@ def _twin(port: int, is_leaving: bool, number: int, now_ms: int) -> Message:
     group = f"twins-{number % TWIN_GROUPS}"
     event = heartbeat(group, "orders-0", "10.9.0.1@DEFAULT", f"10.9.0.1:{port}", BROKERS[0], now_ms)
     return HEARTBEATS, event | {"leaving": is_leaving}
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,6 +1,6 @@
 """`python -m tests.bench.soak`: does anything grow? An hour of 1,000 events/s, and its first tenth against its last.
 
-`balancewatch run` as it comes but without on-call, on an embedded Kafka; the events of the latency bench, with
+`balancewatch run` with its defaults but without on-call, on an embedded Kafka; the events of the latency bench, with
 twins that come and go each second. A table goes to stdout, all samples as JSON to a file, a line a minute to stderr.
 Ctrl-C ends it with the samples so far. An hour takes about 2 GB in the folder for temporary files.
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming.warehouse.appender import log_name
+from streaming.warehouse.delta_log import log_name
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def _describe(settings: Settings, folder: Path, extra: dict[str, str]) -> None:
 
 
 def _keys(hook: FakeServer) -> list[str]:
-    """Of each request, in order."""
+    """Return the key of each request, in order."""
     return [request.headers["idempotency-key"] for request in hook.received]
 
 

@@ -28,8 +28,8 @@ def _rows(path: Path) -> Counter[str]:
 def newest_health(history: History) -> History:
     """The same with the newest `broker_health` row of each broker alone.
 
-    Those in between have each batch's attempts as they come: two runs that cut a live log into other batches write
-    others, killed or not, and end in the same.
+    The rows between depend on the batches: two runs that cut a live log into different batches write different ones,
+    killed or not, and end with the same.
     """
     newest: dict[tuple[str, str], str] = {}
     for row in history["broker_health"]:

@@ -28,7 +28,7 @@ POINTS = (*QUERY_POINTS, *RELAY_POINTS)
 _of_batch = threading.local()
 
 Passed = Callable[[str], None]
-"""Called with a point, in the thread that passes it; what it raises goes on from there."""
+"""Called with a point, in the thread that passes it; its exception propagates from there."""
 
 
 class Trap:

@@ -69,14 +69,14 @@ class Place:
         raise ChaosError(f"{run} ended with {code}: {' '.join(victim.errors()) or victim.printed()[-600:]}")
 
     def reference(self, log: Iterable[Event]) -> History:
-        """Put the log into Kafka, as fast as it goes; what a run without faults makes of it."""
+        """Publish the log at full speed; return the history of a run without faults."""
         source = Source(self.settings("reference"))
         source.play(log, None)
         source.close()
         return self.drain("reference")
 
     def compare_live(self, run: str) -> Comparison:
-        """Drain what is left of a run whose log was written meanwhile; the reference reads the same Kafka now."""
+        """Drain the remainder of a run whose log was written meanwhile; the reference reads the same Kafka now."""
         history = self.drain(run)
         return compare(newest_health(self.drain(f"{run}_reference")), newest_health(history))
 

@@ -27,7 +27,7 @@ def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
     """With part of a batch in Delta, with none of it, with all of it and not yet marked as done, and at random.
 
     Every row of every table is the same, once: no incident is lost, none is reported twice, no pending time is counted
-    while nobody looked.
+    while the service was down.
     """
     place = Place(empty_kafka, tmp_path, warm_spark)
     reference = place.reference(modelled_log(LOG_SECONDS, 1, SCENARIOS))

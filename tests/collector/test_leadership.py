@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conf.settings import Settings
-from streaming.collector.lease import Claim, Leadership, find_part, parse_claim
+from streaming.collector.lease import MOST_RIVALS, Claim, Leadership, find_part, parse_claim
 
 TTL_MS = 20_000
 
@@ -53,6 +53,13 @@ def test_a_lease_is_wanted_after_a_recent_claim_of_another() -> None:
     assert lease.is_wanted_by_others(2_000, TTL_MS)
     assert not lease.is_wanted_by_others(21_000, TTL_MS)
     assert not lease.after(claim("b", is_released=True), 2_000, 2).is_wanted_by_others(2_000, TTL_MS)
+
+
+def test_only_the_newest_claims_of_others_are_kept() -> None:
+    lease = Leadership().after(claim("leader"), 0, 0)
+    for number in range(2 * MOST_RIVALS):
+        lease = lease.after(claim(f"{number}"), number, number + 1)
+    assert list(lease.asked_ms) == [f"{number}" for number in range(MOST_RIVALS, 2 * MOST_RIVALS)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 15_000), st.sampled_from("abc"), st.booleans()), max_size=60))

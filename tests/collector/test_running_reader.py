@@ -12,7 +12,7 @@ from streaming.collector import running_reader
 from streaming.collector.reading import BrokerReading, find_members, find_twins
 from streaming.collector.rocketmq_answers import Broker, RunningInfo
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.collector.running_reader import WAIT_SECONDS, Answers, Peace, RunningReader, find_late, pick_questions
+from streaming.collector.running_reader import WAIT_SECONDS, Answers, Backoff, RunningReader, find_late, pick_questions
 from tests.collector.rounds import (
     BROKER_A,
     BROKER_B,
@@ -132,17 +132,17 @@ def test_a_member_is_asked_through_its_next_broker_before_it_is_left_in_peace(as
     assert asking.clients.asked == [("broker-b", SOLO_ID)]
 
 
-def test_peace_lasts_longer_each_time_up_to_ten_minutes_and_ends_with_an_answer() -> None:
-    peace, waits = None, []
+def test_backoff_lasts_longer_each_time_up_to_ten_minutes_and_ends_with_an_answer() -> None:
+    backoff, waits = None, []
     for _ in range(8):
-        peace = Peace.after(peace, 100.0, is_late=False)
-        waits.append(peace.not_before - 100.0)
+        backoff = Backoff.after(backoff, 100.0, is_late=False)
+        waits.append(backoff.not_before - 100.0)
     assert waits == [*WAIT_SECONDS, WAIT_SECONDS[-1], WAIT_SECONDS[-1]]
-    assert not peace.is_over(100.0 + WAIT_SECONDS[-1] - 1, is_late=False)
-    assert peace.is_over(100.0 + WAIT_SECONDS[-1], is_late=False)
+    assert not backoff.is_over(100.0 + WAIT_SECONDS[-1] - 1, is_late=False)
+    assert backoff.is_over(100.0 + WAIT_SECONDS[-1], is_late=False)
 
 
-def test_a_client_in_peace_is_reported_as_that_and_begins_anew_after_an_answer(asking: Asking) -> None:
+def test_a_client_in_backoff_is_reported_as_that_and_begins_anew_after_an_answer(asking: Asking) -> None:
     broker = view(BROKER_A, SOLO)
     asking.clients.errors = {SOLO_ID: timed_out()}
     reasons = []
@@ -191,7 +191,7 @@ def test_twins_are_asked_one_after_the_other_and_a_missing_answer_is_of_both(ask
     assert (len(answers.found[(GROUP, TWIN)]), answers.unheard) == (1, {(GROUP, TWIN): "timed_out"})
     asking.pass_seconds(1.0)
     asking.round(*views)
-    assert asking.clients.asked == [("broker-a", TWIN)]  # the other is in peace, and is the only one
+    assert asking.clients.asked == [("broker-a", TWIN)]  # the other is in backoff, and is the only one
 
 
 def fleet(size: int, first: int = 0) -> BrokerReading:

@@ -121,7 +121,7 @@ class ClientProcess:
             self._reap(self._process)
 
     def end_if_empty(self) -> None:
-        """End the JVM in peace when no client lives in it."""
+        """End the JVM gracefully if no client lives in it."""
         if not self._living and self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

@@ -14,8 +14,6 @@ from tests.rocketmq_server import CLUSTER, Server, broker_lines, broker_port, st
 
 MASTERS = ("broker-a", "broker-b")
 SLAVE = "broker-a-slave"
-SERVED = {"broker-a": {0, 1}, "broker-b": {0}}
-"""Broker ids by broker name, as a NameServer knows them when everything runs."""
 
 SLAVE_READ = {"slaveReadEnable": "true"}
 """Without it a slave refuses every pull, whether its master lives or not."""
@@ -109,12 +107,6 @@ class FieldCluster:
         ports = {f"name-server-{number}": server.port for number, server in enumerate(self.name_servers)}
         ports |= {name: broker.port for name, broker in self.brokers.items()}
         return ports | ({"proxy": self.proxy.port} if self.proxy else {})
-
-    @property
-    def proxy_address(self) -> str:
-        """Where gRPC clients connect."""
-        assert self.proxy, "the cluster has no proxy"
-        return self.proxy.address
 
     def create_topic(
         self,

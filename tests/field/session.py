@@ -47,7 +47,7 @@ def processes_of(batch: Sequence[Wanted]) -> int:
 
 
 def seconds_of(batches: Sequence[Sequence[Wanted]], each_start_seconds: float = 2.0) -> float:
-    """About how long they take, starts included."""
+    """Return about how many seconds they take, starts included."""
     return sum(
         max(load_scenario(name).seconds for name, _ in batch)
         + SETTLE_SECONDS

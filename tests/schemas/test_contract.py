@@ -27,7 +27,7 @@ def named(samples: list[Sample]) -> Any:
 
 
 def reasons_of(topic: str, event: Any) -> list[str]:
-    """The reasons against a message. Both ways must give the same, and a good message must decode again."""
+    """Return the reasons against a message. Both contracts must agree, and a good message must decode again."""
     value = event if isinstance(event, bytes | None) else json.dumps(event).encode()
     decoded, reasons = decode(topic, value, INGEST_TIME_MS)
     assert reasons == find_reasons(value, EVENTS[topic], INGEST_TIME_MS)

@@ -36,7 +36,7 @@ FIELDS = [pair for topic, schema in EVENTS.items() for pair in fields_of(schema,
 
 
 def faults_of(field: T.StructField) -> Iterator[str]:
-    """What is wrong with a field's metadata. Texts have a bound that needs no word: NAME_CHARACTERS."""
+    """Yield the faults of a field's metadata. Texts are exempt: NAME_CHARACTERS bounds them."""
     type_, metadata = field.dataType, field.metadata
     is_list = isinstance(type_, T.ArrayType)
     if not METADATA <= metadata.keys() <= METADATA | BOUNDS.keys() or not metadata["comment"] or not metadata["null"]:
