@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 from schemas.contract import MAX_BYTES
 from streaming.kafka_io.consumer import Span, read_spans
@@ -19,6 +20,9 @@ A message that is ahead of our clock is in the sample, and moves no other out.
 """
 
 READ_SECONDS = 10.0
+
+PATIENCE_SECONDS = 60.0
+"""Limit on the newest messages of a partition, without which there is no sample."""
 
 FIRST_BLOCK = 16
 
@@ -68,7 +72,7 @@ def read_sample(
 ) -> Sample:
     """Return the topic's newest messages before `ends` (partition to the offset after the last); None is the end.
 
-    Messages that are not read within READ_SECONDS are left out. Raises KafkaError.
+    Older messages that take over READ_SECONDS are left out. Raises KafkaError, also when the newest take too long.
     """
     spans = read_spans(consumer, [topic])
     share = max(1, bounds.messages // max(1, len(spans)))
@@ -105,8 +109,11 @@ def _read_backwards(
     end, length = span.end, FIRST_BLOCK
     while end > span.beginning:
         begin = max(span.beginning, end - length)
-        block = _read_block(consumer, place, Span(begin, end), room if found else math.inf, deadline)
+        limits = (room, deadline) if found else (math.inf, time.monotonic() + PATIENCE_SECONDS)
+        block = _read_block(consumer, place, Span(begin, end), *limits)
         if block is None:
+            if not found:
+                raise KafkaTimeoutError(f"{place.topic}-{place.partition}: no message within {PATIENCE_SECONDS:g} s")
             break
         found = block + found
         room -= sum(message.size for message in block)
