@@ -207,4 +207,4 @@ def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = No
 
 
 def _warn(error: Exception, **where: str) -> None:
-    log.warning("events not validated", **where, reason=f"{type(error).__name__}: {error}"[:500])
+    log.warning("events not validated", query=balance.NAME, **where, reason=f"{type(error).__name__}: {error}"[:500])
