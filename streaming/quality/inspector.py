@@ -30,7 +30,7 @@ from streaming.warehouse.writer import Writer
 APP_ID = "balancewatch-quality"
 
 MOST_BATCHES = 1_000
-"""Limit on batches that are counted separately; of older ones the sum is kept."""
+"""Limit on batches that are counted separately; older batches are kept as a sum."""
 
 OnAlerts = Callable[[list[dict[str, Any]]], None]
 

@@ -14,9 +14,9 @@ from streaming.kafka_io.consumer import Span, read_spans
 from streaming.text.times import wall_ms
 
 WINDOW_MS = 120_000
-"""Length of a sample at most, back from its newest message by Kafka's time, which is often the publisher's own.
+"""Maximum length of a sample, back from its newest message by Kafka's time, which is often the publisher's clock.
 
-A message that is ahead of our clock is in the sample, and moves no other out.
+A message ahead of the local clock is in the sample and displaces no other.
 """
 
 READ_SECONDS = 10.0
@@ -92,7 +92,7 @@ def read_sample(
 
 
 def _first_ms(messages: Iterable[Message], window_ms: float) -> float:
-    """Return the beginning of the window; without a message that our clock has reached it has none."""
+    """Return the start of the window; -inf if every message is ahead of the local clock."""
     now_ms = wall_ms()
     reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
     return max(reached, default=-math.inf) - window_ms
@@ -103,7 +103,7 @@ def _read_backwards(
 ) -> list[Message]:
     """Return blocks from the newest message backwards, each twice as long as the one after it.
 
-    The first block is read in full. It stops at a block that is too old, and without room or time for the next.
+    The first block is read in full. Reading stops at a block that is too old, or when room or time runs out.
     """
     found: list[Message] = []
     end, length = span.end, FIRST_BLOCK
