@@ -166,7 +166,7 @@ def _both_ends(columns: str, sql: str, order: str) -> str:
 
 
 def _read(history: History, part: Callable[..., Part], sql: str, params: dict[str, Any]) -> list[Part]:
-    """Return a part for each row; columns are fields, and lists tuples."""
+    """Return a part for each row: columns become its fields, and lists become tuples."""
     return [
         part(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
         for row in history.rows(sql, params)

@@ -30,7 +30,7 @@ from streaming.warehouse.writer import Writer
 APP_ID = "balancewatch-quality"
 
 MOST_BATCHES = 1_000
-"""Limit on batches that are counted separately; of older ones the sum is kept."""
+"""Limit on batches that are counted separately; older batches are kept as a sum."""
 
 OnAlerts = Callable[[list[dict[str, Any]]], None]
 
@@ -207,4 +207,4 @@ def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = No
 
 
 def _warn(error: Exception, **where: str) -> None:
-    log.warning("events not validated", **where, reason=f"{type(error).__name__}: {error}"[:500])
+    log.warning("events not validated", query=balance.NAME, **where, reason=f"{type(error).__name__}: {error}"[:500])

@@ -163,7 +163,7 @@ def set_fields(raw: bytes | None, sets: Mapping[str, Any]) -> bytes | None:
 def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
     """Return the container that has the path's last key, and the key."""
     steps = _STEP.findall(path)
-    if len(steps) > MAX_DEPTH or not _PATH.fullmatch(path):
+    if len(steps) > MAX_DEPTH or len(path) > 1_000 or not _PATH.fullmatch(path):
         raise ChangeError(f"field {path[:100]!r} is invalid; write a, a.b or a[0].b")
     *keys, last = [int(step[1:-1]) if step.startswith("[") else step for step in steps]
     node: Any = event

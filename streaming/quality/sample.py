@@ -7,18 +7,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 from schemas.contract import MAX_BYTES
 from streaming.kafka_io.consumer import Span, read_spans
 from streaming.text.times import wall_ms
 
 WINDOW_MS = 120_000
-"""Length of a sample at most, back from its newest message by Kafka's time, which is often the publisher's own.
+"""Maximum length of a sample, back from its newest message by Kafka's time, which is often the publisher's clock.
 
-A message that is ahead of our clock is in the sample, and moves no other out.
+A message ahead of the local clock is in the sample and displaces no other.
 """
 
 READ_SECONDS = 10.0
+
+PATIENCE_SECONDS = 60.0
+"""Limit on the newest messages of a partition, without which there is no sample."""
 
 FIRST_BLOCK = 16
 
@@ -68,7 +72,7 @@ def read_sample(
 ) -> Sample:
     """Return the topic's newest messages before `ends` (partition to the offset after the last); None is the end.
 
-    Messages that are not read within READ_SECONDS are left out. Raises KafkaError.
+    Older messages that take over READ_SECONDS are left out. Raises KafkaError, also when the newest take too long.
     """
     spans = read_spans(consumer, [topic])
     share = max(1, bounds.messages // max(1, len(spans)))
@@ -88,7 +92,7 @@ def read_sample(
 
 
 def _first_ms(messages: Iterable[Message], window_ms: float) -> float:
-    """Return the beginning of the window; without a message that our clock has reached it has none."""
+    """Return the start of the window; -inf if every message is ahead of the local clock."""
     now_ms = wall_ms()
     reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
     return max(reached, default=-math.inf) - window_ms
@@ -99,14 +103,17 @@ def _read_backwards(
 ) -> list[Message]:
     """Return blocks from the newest message backwards, each twice as long as the one after it.
 
-    The first block is read in full. It stops at a block that is too old, and without room or time for the next.
+    The first block is read in full. Reading stops at a block that is too old, or when room or time runs out.
     """
     found: list[Message] = []
     end, length = span.end, FIRST_BLOCK
     while end > span.beginning:
         begin = max(span.beginning, end - length)
-        block = _read_block(consumer, place, Span(begin, end), room if found else math.inf, deadline)
+        limits = (room, deadline) if found else (math.inf, time.monotonic() + PATIENCE_SECONDS)
+        block = _read_block(consumer, place, Span(begin, end), *limits)
         if block is None:
+            if not found:
+                raise KafkaTimeoutError(f"{place.topic}-{place.partition}: no message within {PATIENCE_SECONDS:g} s")
             break
         found = block + found
         room -= sum(message.size for message in block)

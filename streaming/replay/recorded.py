@@ -102,8 +102,8 @@ class _Partition:
                 if record.offset >= self.end or record.timestamp >= self.to_ms:
                     return
                 newest_ms = max(newest_ms, record.timestamp)
-                names = ("topic", "partition", "offset", "value")
-                yield newest_ms, {name: getattr(record, name) for name in names} | {"ingest_time_ms": record.timestamp}
+                where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+                yield newest_ms, {**where, "ingest_time_ms": record.timestamp, "value": record.value}
                 deadline = time.monotonic() + PATIENCE_SECONDS
             if time.monotonic() > deadline:
                 raise RecordedError(

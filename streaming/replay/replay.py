@@ -14,10 +14,9 @@ from conf.location import Location
 from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.replay.recorded import Slice
 from streaming.replay.stream import Stream
-from streaming.store.alerts import iso
 from streaming.text.console import VisibleConsole
 from streaming.text.output import say, write_csv, write_json
-from streaming.text.times import to_ms, to_time
+from streaming.text.times import iso, to_ms
 from streaming.warehouse.readable_rows import open_written, read_files, read_table, whole
 from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.kinds import KIND_FACTS
@@ -219,8 +218,8 @@ def replay(
 def report(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked) -> dict[str, Any]:
     """Return the result of a replay as JSON; times are ISO 8601."""
     return {
-        "since": iso(to_time(asked.from_ms)),
-        "until": iso(to_time(asked.to_ms)),
+        "since": iso(asked.from_ms),
+        "until": iso(asked.to_ms),
         "events": replayed.messages,
         "counts": count(outcomes),
         "pages": [_row(one) for one in outcomes],
@@ -237,9 +236,9 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "consumer_group": page.consumer_group,
         "topic": page.topic,
         "alert_id": page.alert_id,
-        "replayed_at": None if outcome.replayed_ms is None else iso(to_time(outcome.replayed_ms)),
-        "sent_at": None if outcome.notified_ms is None else iso(to_time(outcome.notified_ms)),
-        "started_at": iso(to_time(page.started_ms)),
+        "replayed_at": None if outcome.replayed_ms is None else iso(outcome.replayed_ms),
+        "sent_at": None if outcome.notified_ms is None else iso(outcome.notified_ms),
+        "started_at": iso(page.started_ms),
         "summary": page.summary,
     }
 

@@ -32,7 +32,7 @@ from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import note
 from streaming.text.time_text import parse_moment
-from streaming.text.times import iso, time_text, to_time, wall_ms
+from streaming.text.times import iso, time_text, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 
 SHOW_AFTER_SECONDS = 2.0
@@ -149,5 +149,5 @@ def _notes(replayed: Replayed, asked: Asked, incomparable: str | None) -> Iterat
 
 
 def _transition(row: dict[str, Any]) -> dict[str, Any]:
-    times = {name: iso(to_time(row[name])) for name in ("started_at", "fired_at", "changed_at") if row.get(name)}
+    times = {name: iso(row[name]) for name in ("started_at", "fired_at", "changed_at") if row.get(name)}
     return {**row, **times, "evidence": json.loads(row["evidence"])}

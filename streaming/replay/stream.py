@@ -43,11 +43,11 @@ class Stream:
 
 
 AHEAD_MS = 60_000
-"""An event that is further ahead of its log has a clock that is ahead: the log's time does not follow it."""
+"""An event further ahead of its log comes from a clock that is ahead and does not advance the log's time."""
 
 
 class Enveloper:
-    """Converts events to the messages that Kafka would have of them, with one partition per topic.
+    """Converts events to Kafka messages, with one partition per topic.
 
     A message reaches Kafka at the log's time, the newest event time before it: an older event arrived late.
     """

@@ -88,7 +88,7 @@ def fit(table: Table, sheet: Sheet, width: int | None) -> Table | None:
 
 
 def printed_width(widths: Collection[int]) -> int:
-    """Return the width of a table whose columns have these."""
+    """Return the width of a table with columns of these widths."""
     return sum(widths) + EDGES * len(widths) + 1
 
 

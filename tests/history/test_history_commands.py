@@ -368,17 +368,21 @@ def test_globs_mean_what_they_mean_in_the_rules(tmp_path: Path, pattern: str) ->
 
 
 def test_the_deliveries_of_the_beginning_and_the_end_of_an_incident_have_their_own_newest_row(tmp_path: Path) -> None:
+    """Rows of an older release, which have neither status nor outcome, differ by their state alone."""
+    older = dict.fromkeys(("status", "outcome", "kind", "delivery_key", "changed_at", "route"))
     end = {"state": "RESOLVED", "status": "resolved"}
     write(
         tmp_path,
-        {"alert_deliveries": [delivery("one", "PENDING", 7)]},
+        {"alert_deliveries": [delivery("one", "PENDING", 7), delivery("old", "PENDING", 7) | older]},
         {"alert_deliveries": [delivery("one", "RETRYING", 8, attempt=1)]},
         {"alert_deliveries": [delivery("one", "DELIVERED", 9, attempt=2), delivery("one", "PENDING", 9, **end)]},
+        {"alert_deliveries": [delivery("old", "DELIVERED", 10) | older]},
     )
     rows = rows_of(tmp_path, "sql", "FROM alert_deliveries_now ORDER BY delivered_at, state")
-    assert [(row["state"], row["outcome"], row["attempt"]) for row in rows] == [
-        ("FIRING", "DELIVERED", 2),
-        ("RESOLVED", "PENDING", 0),
+    assert [(row["incident_id"], row["state"], row["outcome"], row["attempt"]) for row in rows] == [
+        ("one-1", "FIRING", "DELIVERED", 2),
+        ("one-1", "RESOLVED", "PENDING", 0),
+        ("old-1", "FIRING", None, 1),
     ]
 
 

@@ -8,7 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
+from schemas.tables import ASSIGNMENTS
+from streaming.warehouse.rows import arrow_table
 from tests.history.warehouse_stage import START_MS, alert, assignment, member, rows_of, run, write
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
@@ -72,7 +75,8 @@ def test_an_unowned_queue_has_the_open_incident_with_the_advice_of_its_cause(war
     assert "planned owner: none; consumed by: none; verdict UNOWNED" in line
     assert line.endswith("incident gone-1: Name them apart.")
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:0", "--at", THEN)
-    assert (row["verdict"], row["at"]) == ("UNOWNED", "2025-06-15T15:07:20.000Z")
+    assert row["verdict"] == "UNOWNED"
+    assert (row["at"], row["since"]) == ("2025-06-15T15:07:20.000Z", "2025-06-15T15:07:10.000Z")
     assert (row["incident_id"], row["advice"]) == ("gone-1", "Name them apart.")
 
 
@@ -173,3 +177,10 @@ def test_the_reason_of_unknown_and_not_judged_is_a_sentence(tmp_path: Path, verd
     assert line.endswith(f"; {reason}: {VERDICT_REASONS[reason].removesuffix('.')}")
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:7", "--at", THEN)
     assert row["verdict_reason"] == reason
+
+
+def test_a_table_of_an_older_release_without_the_reason_is_readable(tmp_path: Path) -> None:
+    rows = arrow_table([assignment(7, "UNKNOWN", 0, **UNOWNED, verdict_reason=None)], ASSIGNMENTS, 0)
+    write_deltalake(str(tmp_path / "assignments"), rows.drop_columns(["verdict_reason"]))
+    (line,) = lines(tmp_path, "orders", "broker-a:7", "--at", THEN)
+    assert line.endswith("; missing data")

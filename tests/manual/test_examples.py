@@ -120,7 +120,7 @@ def test_a_question_that_a_page_shows_is_answered(
         with subtests.test(command):
             words = shlex.split(INCIDENT.sub(incident["incident_id"], command))[1:]
             result = CliRunner().invoke(app, words)
-            # `canary` ends with 1 without a canary: the modelled tables have none.
+            # `canary` ends with 1 without a canary: the simulated tables have none.
             assert result.exit_code == (1 if words[0] == "canary" else 0), result.output
             assert isinstance(result.exception, SystemExit | None)
             assert result.output.strip()

@@ -230,7 +230,7 @@ def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> Non
 
 
 def fail_first(inspector: Inspector, monkeypatch: pytest.MonkeyPatch, table_name: str | None = None) -> None:
-    """Let the first write of this table, or of any, meet a full disk."""
+    """Fail the first write to this table, or to any table, as on a full disk."""
     write, failures = inspector._writer.append, iter([OSError("disk full")])
 
     def append(table: Any, *rest: Any) -> None:
@@ -275,7 +275,7 @@ def test_a_recreated_topic_counts_from_its_beginning(place: Place, monkeypatch: 
 
 
 def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of a batch are noted before Spark commits it, so a validation in between has not its messages yet."""
+    """The rows of a batch are noted before Spark commits it, so a validation in between lacks its messages."""
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 10)
@@ -348,7 +348,7 @@ def test_every_third_batch_leads_to_a_look_even_after_a_failed_one(place: Place)
 
 
 def test_batches_that_end_during_a_look_are_one_look_later(tmp_path: Path) -> None:
-    """A validation that takes longer than the pause is followed by one, for all batches that ended meanwhile."""
+    """After a validation longer than the pause, one more covers all batches that ended meanwhile."""
     place = Place(tmp_path, every_batches=1)
     inspector = place.begin()
     inspector.start()

@@ -288,6 +288,7 @@ def test_without_set_the_bytes_are_unchanged() -> None:
         ("a[0]=1", "field 'a[0]' does not exist"),
         ("a..b=1", "is invalid; write a, a.b or a[0].b"),
         (".".join("a" * 99) + "=1", "is invalid; write a, a.b or a[0].b"),
+        ("a" * 1_001 + "=1", "is invalid; write a, a.b or a[0].b"),
         ("queue_id", "give FIELD=VALUE"),
         (" =3", "give FIELD=VALUE"),
     ],

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 from schemas.events import PULLS
+from streaming.quality import sample
 from streaming.quality.sample import WINDOW_MS, Bounds, read_sample
 
 NOW_MS = time.time_ns() // 1_000_000
@@ -83,3 +86,13 @@ def test_a_message_of_long_ago_hides_none_before_it() -> None:
 
 def test_of_messages_that_are_all_ahead_as_many_as_there_is_room_for() -> None:
     assert sampled([NOW_MS + YEAR_MS] * 500, Bounds(100, 1 << 20)) == list(range(400, 500))
+
+
+def test_a_slow_kafka_gives_the_newest_messages_or_an_error_and_never_an_empty_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sample, "READ_SECONDS", -1.0)
+    assert sampled(steady(100)) == list(range(84, 100))
+    monkeypatch.setattr(sample, "PATIENCE_SECONDS", -1.0)
+    with pytest.raises(KafkaTimeoutError, match=r"rocketmq\.pulls-0: no message within -1 s"):
+        sampled(steady(100))

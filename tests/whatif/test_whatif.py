@@ -141,6 +141,12 @@ def test_the_setting_s_strategy_is_assumed_when_no_client_has_reported_its_own(t
     assert live.notes[1].startswith("The verdict of these queues is NOT_JUDGED:")
 
 
+def test_a_group_without_members_starves(tmp_path: Path) -> None:
+    rows = {"memberships": [member(IDS[0], change="LEFT")], "assignments": [queue("broker-a", 0)]}
+    read = report(*of(write(tmp_path, rows)))
+    assert read["after"]["starved"] == [{"queue": "broker-a:0", "cause": "group_offline", "client_id": None}]
+
+
 def test_twins_in_delta_are_two_channels(tmp_path: Path) -> None:
     twins = [member("A", client_addr=f"10.0.0.{host}:5") for host in (1, 2)]
     rows = {"memberships": [*twins, member("B")], "assignments": [queue("broker-a", number) for number in range(8)]}
