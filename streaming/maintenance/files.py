@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -48,8 +49,11 @@ def shorten_log(handle: DeltaTable, table: str, before: Sequence[Found], keep_ho
         return len(over | {found.path for found in _expired(before, keep_hours)})
     if is_due:
         handle.create_checkpoint()
-    if any(found.at < past for found in before):
+    is_past = any(found.at < past for found in before)
+    if is_past:
         handle.cleanup_metadata()
+    if not is_due and not is_past and not _expired(before, keep_hours):
+        return 0
     drop_expired(table, keep_hours)
     left = {found.path for found in log_files(table)}
     return sum(found.path not in left for found in before)
@@ -112,9 +116,6 @@ def _version(found: Found) -> int:
 
 MB = 1_000_000
 
-MOST_RETRIES = 100
-"""Retries of a compaction's commit, each because a batch was appended meanwhile."""
-
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OF_DELTA = re.compile(
     rf"part-\d{{5}}-{_UUID}[-.]c\d{{3}}(\.\w+)?\.parquet"  # data, by Spark or delta-rs
@@ -139,12 +140,12 @@ def take_stock(handle: DeltaTable) -> Stock:
     return Stock(counted, tuple(adds["size_bytes"].to_pylist()))
 
 
-def compact(handle: DeltaTable, size: int) -> tuple[int, int]:
+def compact(handle: DeltaTable, size: int, most_retries: int | None = None) -> tuple[int, int]:
     """Compact files below `size` bytes, one task at a time so that the writers keep their core.
 
-    Return the numbers of files removed and made.
+    Return the numbers of files removed and made. `most_retries` of the commit are Delta's default if None.
     """
-    properties = CommitProperties(max_commit_retries=MOST_RETRIES)
+    properties = CommitProperties(max_commit_retries=most_retries)
     done = whole(
         lambda: handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
     )
@@ -184,10 +185,12 @@ def delete_unused(table: str, files: list[str]) -> list[str]:
     if is_store(table):
         obstore.delete(store_of(table), files)
         return files
-    there = [file for file in files if (Path(table) / file).exists()]
-    for file in there:
-        (Path(table) / file).unlink(missing_ok=True)
-    return there
+    deleted = []
+    for file in files:
+        with suppress(FileNotFoundError):
+            (Path(table) / file).unlink()
+            deleted.append(file)
+    return deleted
 
 
 def bytes_of(table: str, files: list[str]) -> int:

@@ -114,10 +114,8 @@ def _print_table(reports: list[Report]) -> None:
 
 
 def _size(count: float) -> str:
-    if count < 1000:
-        return f"{count} B"
-    units = iter(("kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while (count := count / 1000) >= 1000 and unit != "TB":
-        unit = next(units)
-    return f"{count:.1f} {unit}"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

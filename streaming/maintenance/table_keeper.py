@@ -36,6 +36,9 @@ LOOK_COMMITS = 16
 SHORTEN_SECONDS = 3_600.0
 """Between two looks for commits that are too old."""
 
+MOST_RETRIES = 100
+"""Retries of a compaction's commit, each because a batch was appended meanwhile."""
+
 log = structlog.get_logger()
 
 
@@ -115,7 +118,7 @@ class _KeptTable:
         except TableNotFoundError:
             return
         while (size := due_tier(tuple(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist()))) is not None:
-            if not compact(handle, size)[0]:
+            if not compact(handle, size, MOST_RETRIES)[0]:
                 break
         self._seen = int(handle.version())
         checkpointed, actions = last_checkpoint(self._path)

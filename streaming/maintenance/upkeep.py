@@ -35,7 +35,6 @@ from streaming.system.known_error import BalancewatchError
 from streaming.text.times import to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
-from streaming.warehouse.table_store import Found
 from streaming.warehouse.tables import catch_up, is_gap, open_delta, table_path
 
 MEMORY_LIMIT = "1GB"
@@ -269,12 +268,11 @@ class _Upkeep:
     def __init__(self, settings: Settings, plan: Plan, now_ms: int, table: Table, on_step: OnStep) -> None:
         self._settings, self._plan, self._now_ms, self._table, self._on_step = settings, plan, now_ms, table, on_step
         self._path = table_path(settings.paths.warehouse, table.name)
-        self._log: list[Found] = []
         self.report = Report(table.name, plan.dry_run, retention_days=self._days(table))
 
     def work(self) -> None:
-        self._log = log_files(self._path)
-        refuse_empty_commits(self._path, self._log)
+        log = log_files(self._path)
+        refuse_empty_commits(self._path, log)
         handle = open_delta(self._path)
         stock = take_stock(handle)
         report, plan = self.report, self._plan
@@ -291,7 +289,7 @@ class _Upkeep:
             self._vacuum(handle)
             self._on_step(self._table.name, STEPS[3])
             keep_hours = self._settings.maintain.reader_hours
-            report.log_files_deleted = shorten_log(handle, self._path, self._log, keep_hours, dry_run=plan.dry_run)
+            report.log_files_deleted = shorten_log(handle, self._path, log, keep_hours, dry_run=plan.dry_run)
 
     def _drop_old(self, handle: DeltaTable) -> None:
         cutoff_ms, subject = self._cutoff_ms(self._table), SUBJECTS.get(self._table.name)

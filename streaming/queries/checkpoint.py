@@ -82,13 +82,7 @@ def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> Non
     for batch_id in _batch_ids(checkpoint)[-2:]:
         path = checkpoint / "offsets" / str(batch_id)
         lines = path.read_text().split("\n")
-        for number, line in enumerate(lines[HEADER_LINES:], HEADER_LINES):
-            if line.startswith("{"):
-                topics: dict[str, dict[str, int]] = json.loads(line)
-                for (topic, partition), offset in beginnings.items():
-                    if str(partition) in topics.get(topic, {}):
-                        topics[topic][str(partition)] = offset
-                lines[number] = json.dumps(topics, separators=(",", ":"))
+        lines[HEADER_LINES:] = [_line_with(line, beginnings) for line in lines[HEADER_LINES:]]
         # Its checksum goes first: Hadoop reads a file without one, and refuses one that differs.
         path.with_name(f".{batch_id}.crc").unlink(missing_ok=True)
         _write_safely(path, "\n".join(lines))
@@ -112,6 +106,16 @@ def _offsets_in(text: bytes, header_lines: int) -> Offsets:
             for topic, partitions in json.loads(line).items():
                 found |= {(topic, int(partition)): offset for partition, offset in partitions.items()}
     return found
+
+
+def _line_with(line: str, beginnings: Mapping[tuple[str, int], int]) -> str:
+    if not line.startswith("{"):
+        return line
+    topics: dict[str, dict[str, int]] = json.loads(line)
+    for (topic, partition), offset in beginnings.items():
+        if str(partition) in topics.get(topic, {}):
+            topics[topic][str(partition)] = offset
+    return json.dumps(topics, separators=(",", ":"))
 
 
 def _write_safely(path: Path, text: str) -> None:

@@ -121,7 +121,8 @@ class Lags:
 
     def _note(self, cluster: str, source: tuple[str, str], window: int, lag: int) -> None:
         key = (cluster, *source, window)
-        self._least[key] = min(lag, self._least.get(key, lag))
+        if lag < self._least.get(key, lag + 1):
+            self._least[key] = lag
 
     def behind(self) -> list[Behind]:
         return [behind for cluster, order in sorted(self._orders.items()) for behind in order.behind(cluster)]

@@ -25,13 +25,11 @@ def _columns(fields: Any, *names: str) -> Row:
     return {name: getattr(fields, name) for name in names}
 
 
-OF_INCIDENT = ("alert_id", "incident_id", "kind", "severity", "cause", "topic", "broker_name", "client_id")
-
-
 def alert_row(transition: Transition) -> Row:
     incident = transition.incident
     return {
-        **_columns(incident, *OF_INCIDENT, "inhibited_by", "flaps", "is_flapping"),
+        **_columns(incident, "alert_id", "incident_id", "kind", "severity", "cause", "topic", "broker_name"),
+        **_columns(incident, "client_id", "inhibited_by", "flaps", "is_flapping"),
         "state": transition.state,
         "reason": str(transition.reason),
         "cluster": incident.labels["cluster"],

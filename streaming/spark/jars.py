@@ -40,15 +40,15 @@ def resolve_jars(name: str, root: Path) -> Path:
     network. Raises JarsError if Ivy cannot resolve, or the jars differ from conf/jars.sha256.
     """
     folder = _resolve(name, root)
-    if wrong := _find_wrong_once(name, folder):
-        raise JarsError(f"{wrong}; delete {folder} to download them again")
+    _check_once(name, folder)
     return folder
 
 
 @functools.cache
-def _find_wrong_once(name: str, folder: Path) -> str:
-    """Check a set once a process: a tenth of a second of a core for 70 MB."""
-    return find_wrong(name, folder)
+def _check_once(name: str, folder: Path) -> None:
+    """Check a set once a process: a tenth of a second of a core for 70 MB. A wrong set is checked again."""
+    if wrong := find_wrong(name, folder):
+        raise JarsError(f"{wrong}; delete {folder} to download them again")
 
 
 def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
@@ -87,7 +87,11 @@ def find_wrong(name: str, folder: Path) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.jar")}
+    digests = {}
+    for path in folder.glob("*.jar"):
+        with path.open("rb") as file:
+            digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
 
 
 def _read_pins() -> dict[str, dict[str, str]]:

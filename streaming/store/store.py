@@ -339,7 +339,7 @@ class History:
             raise WarehouseError(str(error)) from None
 
     def _show(self, changed: Sequence[TableFiles], *, again: bool = True) -> None:
-        """Change all views or none; with `again` look once more for files that were deleted since the log was read."""
+        """Change all views or none. With `again` the logs are read again if a file was deleted since."""
         try:
             for files in changed:
                 leave_out_unreadable(self._engine, files)

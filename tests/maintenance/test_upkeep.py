@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from conf.settings import Settings
 from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
 from streaming.cli import app
+from streaming.maintenance import files as files_module
 from streaming.maintenance import upkeep as upkeep_module
 from streaming.maintenance.files import CHECKPOINT_AFTER, LOG_RETENTION_HOURS
 from streaming.maintenance.upkeep import MaintainError, Plan, Report, maintain
@@ -317,6 +318,13 @@ def test_what_delta_did_not_write_stays_however_old(young: Path) -> None:
     assert [name for name in left if (table / name).exists()] == []
 
 
+def test_a_log_with_nothing_due_is_not_listed_again(young: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    monkeypatch.setattr(files_module, "log_files", listed.append)
+    assert work(young, "assignments")["assignments"].log_files_deleted == 0
+    assert listed == []
+
+
 @pytest.fixture
 def five_files(tmp_path: Path) -> Path:
     """All tables; alerts and assignments of five files each."""
@@ -334,7 +342,7 @@ def reports_of(five_files: Path) -> dict[str, Report]:
     return {report.table: report for report in maintain(settings, Plan(), NOW_MS + 60 * DAY_MS)}
 
 
-def test_a_relays_checkpoint_of_an_earlier_release_is_read_by_nobody_however_damaged(five_files: Path) -> None:
+def test_a_relays_checkpoint_of_an_earlier_release_is_not_read_however_damaged(five_files: Path) -> None:
     folder = five_files / "checkpoints" / "relay"
     for name in ("offsets", "commits"):
         (folder / name).mkdir(parents=True)
@@ -367,7 +375,7 @@ def test_a_last_checkpoint_that_is_empty_is_looked_for_in_the_log(five_files: Pa
 
 
 class Panic(BaseException):
-    """As pyo3 raises one of Rust's."""
+    """A panic of Rust, which pyo3 raises as a BaseException."""
 
 
 @pytest.mark.parametrize(

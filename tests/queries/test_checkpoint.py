@@ -36,7 +36,7 @@ PULLS = "rocketmq.pulls"
 
 
 def begin(checkpoint: Path, batch_id: int, until: int) -> None:
-    """As Spark does before a batch runs."""
+    """Write what Spark writes before a batch runs."""
     for folder in ("offsets", "commits", "sources/0"):
         (checkpoint / folder).mkdir(parents=True, exist_ok=True)
     (checkpoint / "metadata").write_text('{"id": "one"}')
@@ -49,7 +49,7 @@ def end(checkpoint: Path, batch_id: int) -> None:
 
 
 class Context:
-    """Spark's, as far as a plan is told."""
+    """A SparkContext that records the published plan."""
 
     reported: list[Any]
 
@@ -102,7 +102,7 @@ OFFSETS = (
     '"org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider","spark.sql.shuffle.partitions":"%s"},'
     '"sourceMetadataInfo":{}}\n{"rocketmq.clock":{"0":7}}'
 )
-"""As Spark 4.2 writes them; test_stream.py has it say so."""
+"""The format of Spark 4.2; test_stream.py reads the file of a real query."""
 
 
 def begun(checkpoint: Path, tasks: object, batch_id: int = 0) -> Path:
@@ -165,7 +165,7 @@ def test_executors_that_come_one_after_the_other_are_all_counted(
 @pytest.mark.parametrize(
     "text", ["", "v1", "v1\n", "v1\nno JSON\n{}", "v1\n{}\n{}", 'v1\n{"conf":null}\n{}', "v1\n[]\n{}", OFFSETS % "x"]
 )
-def test_a_checkpoint_that_cannot_be_read_is_spark_s_to_tell(text: str, tmp_path: Path) -> None:
+def test_an_unreadable_checkpoint_has_no_frozen_tasks(text: str, tmp_path: Path) -> None:
     begun(tmp_path, 1)
     (tmp_path / "offsets" / "0").write_text(text)
     assert frozen_tasks(tmp_path) is None
@@ -239,7 +239,7 @@ def test_state_of_an_earlier_or_a_later_release_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"state_version": null, "release": 1}'])
-def test_a_note_that_nobody_can_read_says_nothing(text: str, tmp_path: Path) -> None:
+def test_an_unreadable_note_refuses_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / STATE_FILE).write_text(text)
     StateNote("balance", tmp_path).refuse_other()
 

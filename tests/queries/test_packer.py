@@ -17,7 +17,7 @@ from streaming.queries.waiting import Planned, reached, safe_time_ms
 from streaming.replay.stream import Enveloper
 from streaming.simulator import load_scenario, simulate
 from tests.engine import chunks_for
-from tests.queries.logs import log_of
+from tests.queries.logs import log_of, renumbered
 
 SHARDS = 4
 START_MS = 1_750_000_000_000
@@ -178,6 +178,31 @@ def test_offsets_that_hold_no_row_count_towards_the_limit() -> None:
     gaps = [{**m, "offset": m["offset"] * 100} for m in log_of("healthy", 1)[0] if m["topic"] == PULLS][:10]
     (chunk,) = chunks_for(gaps)
     assert reached(900, [chunk])
+
+
+def test_each_message_goes_to_the_shards_it_concerns() -> None:
+    messages = log_of("twins", 1)[0][:300]
+    for chunks in zip(*(chunks_for(messages, number, 4) for number in range(4)), strict=True):
+        of_topic = [message for message in messages if message["topic"] == chunks[0].topic]
+        owner = shard_of("modelled", "order-service", 4)
+        for number, chunk in enumerate(chunks):
+            assert (chunk.last_offset - chunk.first_offset + 1, chunk.newest_ms) == (len(of_topic), chunks[0].newest_ms)
+            if chunk.topic == PULLS:
+                assert len(chunk.messages) == (len(of_topic) if number == owner else 0)
+            elif chunk.topic != HEARTBEATS:
+                assert len(chunk.messages) == len(of_topic)
+
+
+def test_rejects_are_reported_once_with_their_place_and_bytes() -> None:
+    messages = renumbered([{**log_of("twins", 1)[0][0], "value": value} for value in (None, b"{", b"\xff")])
+    chunks = [chunk for number in range(3) for chunk in chunks_for(messages, number, 3)]
+    assert [(reject.offset, reject.value, reject.reasons) for reject in chunks[0].rejects] == [
+        (0, None, ["not_json"]),
+        (1, b"{", ["not_json"]),
+        (2, b"\xff", ["not_json"]),
+    ]
+    assert [chunk.rejects for chunk in chunks[1:]] == [[], []]
+    assert chunks[0].last_offset - chunks[0].first_offset + 1 == 3
 
 
 def test_a_repeated_key_of_another_type_is_quarantined_before_a_shard_reads_it_again() -> None:

@@ -298,7 +298,7 @@ def test_a_clock_that_is_off_pages_nobody_and_is_reported_itself(who: str, off_s
 @pytest.mark.parametrize(
     ("scenario", "page"), [("pull_stopped", "pull_stopped"), ("consume_disabled", "consume_disabled")]
 )
-def test_what_starves_is_reported_whoevers_clock_is_off(scenario: str, page: str, who: str, off_s: int) -> None:
+def test_starved_queues_are_reported_whichever_clock_is_off(scenario: str, page: str, who: str, off_s: int) -> None:
     if who == "collector" and off_s > 60:
         pytest.skip("a time from the future is not taken; run keeps the time of such a cluster")
     assert ("starved_queue", page) in reported(alerts_when_off(scenario, who, off_s))
@@ -306,7 +306,7 @@ def test_what_starves_is_reported_whoevers_clock_is_off(scenario: str, page: str
 
 @pytest.mark.parametrize("off_s", [-3600, -150, -95, 95, 150])
 def test_a_broker_that_is_off_is_known_in_a_log_that_is_written_at_once_too(off_s: int) -> None:
-    """Kafka has all of it at one time: what tells is the order."""
+    """All messages have one Kafka time: only their order shows the skew."""
     log = [
         (topic, {**event, "event_time_ms": event["event_time_ms"] + off_s * SECOND} if is_b else event)
         for topic, event in log_of("healthy")

@@ -225,7 +225,7 @@ def test_sends_wait_a_second_at_the_most() -> None:
     assert max(after - before for before, after in zip(quiet.batches, quiet.batches[1:], strict=False)) <= 1.31
 
 
-def test_where_nobody_keeps_the_time_a_rest_is_short() -> None:
+def test_without_clock_events_a_rest_is_short() -> None:
     rest = Rest(5)
     assert [rest.after(at, at + 0.3, 1, 0, ()) for at in (1.0, 3.0)] == [0, 1]
 

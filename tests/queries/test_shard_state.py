@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.events import CLOCKS
-from streaming.queries import state
 from streaming.queries import state as state_module
 from streaming.queries import store as store_module
 from streaming.queries.shard import work_through
@@ -279,7 +278,7 @@ def test_what_a_batch_leaves_is_out_of_the_collectors_sight_and_cycles_go_now_an
     assert gc.isenabled()
     gc.collect()
     assert knot() is not None
-    monkeypatch.setattr(state, "COLLECT_EVERY", 1)
+    monkeypatch.setattr(state_module, "COLLECT_EVERY", 1)
     with without_pauses():
         pass
     assert knot() is None

@@ -44,6 +44,15 @@ def test_a_jar_in_the_cache_that_differs_is_refused(root: Path) -> None:
         resolve_jars("spark", root)
 
 
+def test_a_repaired_set_is_used_by_the_same_process(root: Path) -> None:
+    jar = set_of(root, "spark") / "b-2.jar"
+    jar.write_bytes(b"of B")
+    with pytest.raises(JarsError):
+        resolve_jars("spark", root)
+    jar.write_bytes(GOOD["b-2.jar"])
+    assert resolve_jars("spark", root) == jar.parent
+
+
 def test_one_more_jar_would_be_on_the_class_path_and_is_refused(root: Path) -> None:
     (set_of(root, "spark") / "evil.jar").write_bytes(b"x")
     with pytest.raises(JarsError, match=r"evil\.jar is not pinned"):
