@@ -235,6 +235,20 @@ def test_a_hand_over_is_not_doubled() -> None:
     assert "DOUBLE_CONSUMED" not in life.verdicts().values()
 
 
+@pytest.mark.parametrize(("until_s", "fires"), [(172, False), (400, True)])
+def test_clients_that_poll_a_new_route_at_different_times_are_not_doubled(until_s: int, fires: bool) -> None:
+    """At 100 s a topic is recreated. By its old route A has 0 and 1 of the new queues until it polls the new one."""
+    life = two_clients()
+    life.run(100)
+    life.route, life.state.is_stale = route_of(("broker-a", 4, 4, 6)), True
+    life.take("h1:1", 0, 1)
+    life.take("h2:1", 0, 1, 2, 3)
+    said = life.run(until_s)
+    life.take("h2:1", 2, 3)
+    said = [row[1:3] for row in [*said, *life.run(420)] if row[1] == "double_consumed_queue"]
+    assert said[:1] == ([("double_consumed_queue", "FIRING")] if fires else [])
+
+
 def test_a_slave_that_serves_is_reported_with_the_reason() -> None:
     life = two_clients()
     life.pulls = {"broker_id": 1, "suggest_broker_id": 1}

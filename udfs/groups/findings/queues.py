@@ -41,6 +41,9 @@ from udfs.rocketmq.model import queue_order
 STARVED_QUEUE, STALLED_QUEUE = "starved_queue", "stalled_queue"
 DOUBLE_CONSUMED_QUEUE, OFFSET_REGRESSION = "double_consumed_queue", "offset_regression"
 
+ROUTE_POLL_MS = 30_000
+"""How often a client polls the route of a topic. Source: ClientConfig.pollNameServerInterval, 5.5.0."""
+
 UNEXPLAINED = "unexplained"
 
 WHY_DOUBLE_CONSUMED = {
@@ -459,13 +462,28 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
             queues=names,
             evidence={"pullers": pullers},
             inhibited_by=snapshot.inhibitor(inhibitors[cause]) if cause in inhibitors else None,
-            is_ready=any(  # one client polls the route, or rebalances, before another
-                snapshot.now_ms >= one.since_ms + REBALANCE_MS and snapshot.is_settled(one.share_since_ms)
+            is_ready=any(
+                snapshot.now_ms >= one.since_ms + REBALANCE_MS
+                and _outlasts_a_change(
+                    snapshot, one, max(one.share_since_ms, snapshot.state.changed_ms if cause == UNEXPLAINED else 0)
+                )
                 for one in doubled.values()
-            )
-            and (cause != UNEXPLAINED or snapshot.is_settled(snapshot.state.changed_ms)),
+            ),
         )
     return findings
+
+
+def _outlasts_a_change(snapshot: GroupSnapshot, queue_state: QueueState, changed_ms: int) -> bool:
+    """Whether two clients still pulled the queue when both must have polled the new route and rebalanced.
+
+    One client polls the route, or rebalances, up to half a minute before another, and both pull meanwhile. Their last
+    pulls count, because they stay known for some time after one of them has stopped.
+    """
+    over_ms = changed_ms + ROUTE_POLL_MS + REBALANCE_MS
+    pairs = find_doublings(queue_state, list(queue_state.pullers.values()))
+    return snapshot.is_settled(changed_ms) and any(
+        min(one.last_pull_ms, other.last_pull_ms) >= over_ms for one, other in pairs
+    )
 
 
 def _cause_of_double_consumed(
