@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from conf.location import Location, is_store
 from schemas.tables import PROPERTIES, Table
 from streaming.system.private_folder import make_private
+from streaming.warehouse.power_cut import set_aside_damaged
 from streaming.warehouse.rows import arrow_schema
 
 GAP = "found gap"
@@ -58,8 +59,13 @@ def table_path(warehouse: Location, name: str) -> str:
 
 
 def open_table(warehouse: Location, table: Table) -> DeltaTable:
-    """The table, made if it is not there; columns that this release has and it lacks are added, null in old rows."""
+    """Return the table, made if it is not there. Columns that it lacks are added, null in old rows.
+
+    In a folder, newest commits that a power cut damaged are set aside first.
+    """
     path = table_path(warehouse, table.name)
+    if not is_store(path):
+        set_aside_damaged(Path(path))
     try:
         known = open_delta(path)
         present = {field.name for field in known.schema().fields}
