@@ -163,7 +163,7 @@ def create_file(location: Location, path: str, content: bytes) -> None:
             raise FileExistsError(path) from error
         return
     target = Path(location) / path
-    unnamed = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")  # readers of a log ignore such names
+    unnamed = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")  # readers of a log ignore such names
     try:
         _write_synced(unnamed, content)
         os.link(unnamed, target)
@@ -198,11 +198,10 @@ def sync_table(location: Location, since: float) -> None:
     if is_store(location):
         return
     for folder in (Path(location), Path(location) / "_delta_log"):
-        with os.scandir(folder) as entries:
-            new = [entry.path for entry in entries if entry.is_file() and entry.stat().st_mtime >= since - 1]
-        for path in new:
-            with contextlib.suppress(FileNotFoundError):
-                _sync(Path(path))
+        for path in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # such as a commit that is being written
+                if path.is_file() and path.stat().st_mtime >= since - 1:
+                    _sync(path)
         _sync(folder)
 
 
@@ -222,7 +221,7 @@ def list_folder(location: Location, folder: str) -> list[Found]:
             stats = [
                 (entry.name, entry.stat(follow_symlinks=False))
                 for entry in entries
-                if entry.is_file(follow_symlinks=False)
+                if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False)
             ]
         found = [Found(f"{folder}/{name}", status.st_size, status.st_mtime) for name, status in stats]
     return sorted(found, key=attrgetter("path"))

@@ -178,7 +178,7 @@ def test_each_file_and_its_name_are_synced_before_the_next_step(path: str, monke
     data, table, commit, log = synced
     assert {data} == data_files(path)
     assert (table, log) == ("table", "_delta_log")
-    assert commit.startswith(f"{1:020}.json.")
+    assert commit.startswith(f".{1:020}.json.")
     assert [file.name for file in (Path(path) / "_delta_log").iterdir() if ".tmp" in file.name] == []
 
 
