@@ -58,9 +58,19 @@ def _address(log: Path, process: "subprocess.Popen[bytes]") -> str:
         time.sleep(0.05)
 
 
+CONFLICT = b"<Error><Code>ConditionalRequestConflict</Code><Message>try again</Message></Error>"
+
+
 @contextmanager
-def losing_answers(address: str, is_lost: Callable[[str, str], bool]) -> Iterator[str]:
-    """The same server under another address, where the answer to a call (method, path) that `is_lost` never comes."""
+def losing_answers(
+    address: str,
+    is_lost: Callable[[str, str], bool] = lambda *_: False,
+    is_refused: Callable[[str, str], bool] = lambda *_: False,
+) -> Iterator[str]:
+    """The same server under another address, where the answer to a call (method, path) that `is_lost` never comes.
+
+    A call that `is_refused` gets a 409 and does not reach the server.
+    """
     host = address.removeprefix("http://")
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,6 +78,12 @@ def losing_answers(address: str, is_lost: Callable[[str, str], bool]) -> Iterato
 
         def _pass_on(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if is_refused(self.command, self.path):
+                self.send_response(409)
+                self.send_header("Content-Length", str(len(CONFLICT)))
+                self.end_headers()
+                self.wfile.write(CONFLICT)
+                return
             there = http.client.HTTPConnection(host, timeout=30)
             there.request(self.command, self.path, content, dict(self.headers))
             answer = there.getresponse()

@@ -26,7 +26,7 @@ from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.collector.round_events import Source, clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from streaming.collector.round_reader import RoundReader
-from streaming.kafka_io.publisher import Publisher, PublishError
+from streaming.kafka_io.publisher import EventTooLargeError, Publisher, PublishError
 from streaming.kafka_io.topics import KafkaUnreachableError, create_topics
 from streaming.system.stopping import StoppedError, run_unless_stopped
 
@@ -187,7 +187,10 @@ class _Collector:
         events, memory = compute_round(self._memory, reading, self._round_time_ms)
         self.turn.check()
         for topic, event in events:
-            publisher.publish(topic, event)
+            try:
+                publisher.publish(topic, event)
+            except EventTooLargeError as error:  # one client's subscriptions must not stop the round
+                log.warning("event not published", reason=str(error))
         publisher.flush()
         self.turn.check()
         publisher.publish(*clock_event(self._source, reading, self._memory, memory, self._round_time_ms))

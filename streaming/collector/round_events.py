@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.fields import MOST_GROUPS, NAME_CHARACTERS
 from streaming.collector.reading import (
@@ -46,6 +48,7 @@ from streaming.collector.round_memory import (
     pick_reported,
     update_skews,
 )
+from streaming.kafka_io.publisher import MOST_BYTES
 from udfs.brokers.broker_coverage import EVERY_MEMBER
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
@@ -67,6 +70,8 @@ def clock_event(
 ) -> tuple[str, dict[str, Any]]:
     """Return the clock event that ends the round between two memories: its completeness, and the missing data.
 
+    Clients choose their ClientIds: rows of missing data are joined until the event is small enough to be published.
+
     A group is deleted if each broker that had its configuration has answered without it (mqadmin deleteSubGroup), and
     no other broker has it. A broker that is gone has deleted nothing.
     """
@@ -74,11 +79,6 @@ def clock_event(
     has = frozenset().union(*{**before.groups, **find_group_names(reading)}.values())
     reported = {
         "groups": sorted(source.groups),
-        "unheard": [
-            {**dict(zip(("broker_name", "consumer_group", "client_id"), key, strict=True)), "reason": reason}
-            | {"since_ms": since_ms}
-            for *key, reason, since_ms in pick_no_data(reading.unheard, after.unheard)
-        ],
         "skews": [skew for skew in pick_reported(after.skews) if is_name(skew["machine"])],
         "name_servers": [name for name in reading.name_servers if is_name(name)],
         "name_servers_unreachable": [name for name in reading.name_servers_unreachable if is_name(name)],
@@ -89,7 +89,7 @@ def clock_event(
         ],
         "deleted_groups": sorted(name for name in had - has if is_name(name))[:MOST_GROUPS],
     }
-    return CLOCKS, {
+    event = {
         "cluster": reading.cluster,
         "source": "collector",
         "collector": source.collector,
@@ -99,6 +99,17 @@ def clock_event(
         **{name: value for name, value in reported.items() if value},
         "event_time_ms": round_time_ms,
     }
+    limit = MAX_NO_DATA
+    while missing := [
+        {**dict(zip(("broker_name", "consumer_group", "client_id"), key, strict=True)), "reason": reason}
+        | {"since_ms": since_ms}
+        for *key, reason, since_ms in pick_no_data(reading.unheard, after.unheard, limit)
+    ]:
+        event["unheard"] = missing
+        if limit == 1 or len(msgspec.json.encode(event)) <= MOST_BYTES:
+            break
+        limit //= 2
+    return CLOCKS, event
 
 
 Row = tuple[str | None, str | None, str | None, str, int]

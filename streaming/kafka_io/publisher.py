@@ -9,6 +9,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from conf.settings import Kafka
+from schemas.contract import MAX_BYTES
 from schemas.events import key_of
 from streaming.kafka_io.topics import client_options
 from streaming.system.known_error import BalancewatchError
@@ -18,6 +19,14 @@ _encode = msgspec.json.Encoder().encode
 
 class PublishError(BalancewatchError):
     """Kafka did not accept an event. Events after the last successful `flush` may be missing."""
+
+
+MOST_BYTES = MAX_BYTES - (4 << 10)
+"""Of an event: within the contract, and with its key within a broker's default message.max.bytes."""
+
+
+class EventTooLargeError(PublishError):
+    """An event has more than MOST_BYTES and was not sent. The message names its topic and key."""
 
 
 class Publisher:
@@ -47,9 +56,13 @@ class Publisher:
     def publish(self, topic: str, event: Mapping[str, Any]) -> Any:
         """Publish an event of `topic`; return a future of the record's metadata, done after `flush`.
 
-        Raises PublishError if Kafka has refused an earlier one.
+        Raises EventTooLargeError, or PublishError if Kafka has refused an earlier event.
         """
-        return self.publish_raw(topic, key_of(topic, event), _encode(event))
+        key, value = key_of(topic, event), _encode(event)
+        if len(value) > MOST_BYTES:
+            name = (key or b"").decode(errors="replace")[:200]
+            raise EventTooLargeError(f"{topic}: the event of {name} has {len(value):,} bytes, at most {MOST_BYTES:,}")
+        return self.publish_raw(topic, key, value)
 
     def publish_raw(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
         """Publish bytes as they are."""

@@ -16,7 +16,14 @@ from deltalake import CommitProperties, DeltaTable
 from conf.location import is_store
 from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.delta_log import LOG
-from streaming.warehouse.table_store import Found, list_files, list_folder, read_file, store_of
+from streaming.warehouse.table_store import (
+    Found,
+    list_files,
+    list_folder,
+    read_file,
+    store_of,
+    sync_table,
+)
 from streaming.warehouse.tables import catch_up, whole
 
 CHECKPOINT_AFTER = 20
@@ -48,7 +55,7 @@ def shorten_log(handle: DeltaTable, table: str, before: Sequence[Found], keep_ho
         over = {found.path for found in before if found.at < past and _version(found) < upto}
         return len(over | {found.path for found in _expired(before, keep_hours)})
     if is_due:
-        handle.create_checkpoint()
+        make_checkpoint(handle, table)
     is_past = any(found.at < past for found in before)
     if is_past:
         handle.cleanup_metadata()
@@ -57,6 +64,13 @@ def shorten_log(handle: DeltaTable, table: str, before: Sequence[Found], keep_ho
     drop_expired(table, keep_hours)
     left = {found.path for found in log_files(table)}
     return sum(found.path not in left for found in before)
+
+
+def make_checkpoint(handle: DeltaTable, table: str) -> None:
+    """Make a checkpoint of the log, on the disk before the commits in it may be deleted."""
+    since = time.time()
+    handle.create_checkpoint()
+    sync_table(table, since)
 
 
 def drop_expired(table: str, keep_hours: int) -> None:
@@ -140,15 +154,18 @@ def take_stock(handle: DeltaTable) -> Stock:
     return Stock(counted, tuple(adds["size_bytes"].to_pylist()))
 
 
-def compact(handle: DeltaTable, size: int, most_retries: int | None = None) -> tuple[int, int]:
+def compact(handle: DeltaTable, table: str, size: int, most_retries: int | None = None) -> tuple[int, int]:
     """Compact files below `size` bytes, one task at a time so that the writers keep their core.
 
     Return the numbers of files removed and made. `most_retries` of the commit are Delta's default if None.
     """
     properties = CommitProperties(max_commit_retries=most_retries)
+    since = time.time()
     done = whole(
         lambda: handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
     )
+    if done["numFilesAdded"]:
+        sync_table(table, since)
     return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
 

@@ -16,7 +16,7 @@ from obstore.exceptions import BaseError
 
 from conf.settings import Settings
 from schemas.tables import TABLES
-from streaming.maintenance.files import MB, compact, drop_expired, last_checkpoint
+from streaming.maintenance.files import MB, compact, drop_expired, last_checkpoint, make_checkpoint
 from streaming.warehouse.delta_log import in_one_line, log_name
 from streaming.warehouse.table_store import store_of
 from streaming.warehouse.tables import open_delta, table_path
@@ -118,12 +118,12 @@ class _KeptTable:
         except TableNotFoundError:
             return
         while (size := due_tier(tuple(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist()))) is not None:
-            if not compact(handle, size, MOST_RETRIES)[0]:
+            if not compact(handle, self._path, size, MOST_RETRIES)[0]:
                 break
         self._seen = int(handle.version())
         checkpointed, actions = last_checkpoint(self._path)
         if self._seen - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
-            handle.create_checkpoint()
+            make_checkpoint(handle, self._path)
         if self._shortened_at is None or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
             drop_expired(self._path, self._settings.maintain.reader_hours)  # it grows by 86,400 files a day
             self._shortened_at = time.monotonic()

@@ -7,6 +7,7 @@ notify an incident without deliveries again.
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,6 +36,7 @@ from streaming.system.known_error import BalancewatchError
 from streaming.text.times import to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
+from streaming.warehouse.table_store import sync_table
 from streaming.warehouse.tables import catch_up, is_gap, open_delta, table_path
 
 MEMORY_LIMIT = "1GB"
@@ -306,7 +308,9 @@ class _Upkeep:
             gone_ms = self._cutoff_ms(subject.table) if subject is not None and goes_first else 0
             cut = find_old(handle, self._table, cutoff_ms, subjects, gone_ms)
         else:
+            since = time.time()
             cut = drop_old(handle, self._table, cutoff_ms, subjects)
+            sync_table(self._path, since)
         self.report.rows_dropped = cut.dropped
 
     def _cutoff_ms(self, table: Table) -> int:
@@ -326,7 +330,7 @@ class _Upkeep:
         if self._plan.dry_run:  # at most: rows that come together are compressed better
             report.files_compacted, report.files_made = len(small), max(1, math.ceil(sum(small) / target))
         else:
-            report.files_compacted, report.files_made = compact(handle, target)
+            report.files_compacted, report.files_made = compact(handle, self._path, target)
 
     def _vacuum(self, handle: DeltaTable) -> None:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""

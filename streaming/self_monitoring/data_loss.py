@@ -1,22 +1,28 @@
-"""Detection of messages that Kafka deleted before a query read them.
+"""Detection of lost data: messages that Kafka deleted before a query read them, and damaged commits of the tables.
 
-This happens if `run` is down for longer than Kafka's retention, or if a topic is deleted and recreated. With
-`queries.fail_on_data_loss` the query does not start. Without it the query continues, and one alert `data_loss` of the
-cluster `balancewatch` is written; it resolves after an hour without further loss, in this run or a later one.
+Kafka deletes unread messages if `run` is down for longer than Kafka's retention, or if a topic is deleted and
+recreated. With `queries.fail_on_data_loss` the query does not start. Without it the query continues, and one alert
+`data_loss` of the cluster `balancewatch` is written; it resolves after an hour without further loss, in this run or a
+later one.
 
 Not detected: a recreated topic with at least as many messages as were read from the old one.
+
+A power cut can damage commits of the tables (`streaming.warehouse.power_cut`). One alert `data_loss` per table names
+them; it resolves an hour later.
 """
 
 import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kafka.errors import KafkaError
 
+from conf.location import is_store
 from conf.settings import Settings
-from schemas.tables import ALERTS
+from schemas.tables import ALERTS, TABLES
 from streaming.kafka_io.consumer import Span, open_consumer, read_spans
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.queries.checkpoint import Position, checkpoint_of, put_back, read_position
@@ -24,7 +30,9 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.self_alerts import SelfAlert, read_open
 from streaming.system.known_error import BalancewatchError
 from streaming.text.times import wall_ms
+from streaming.warehouse.power_cut import Damage, find_damage
 from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import Writer
 from udfs.alerts.life import Reason
 from udfs.alerts.self_kinds import DATA_LOSS, LIMITS, OWN_CLUSTER
@@ -138,21 +146,44 @@ class DataLoss:
             put_back(checkpoint_of(name, self._settings), remade)
         return losses
 
+    def look_at_tables(self, now_ms: int) -> None:
+        """Write an alert for each table in a folder with damaged commits; once per damage, however often it starts."""
+        warehouse = self._settings.paths.warehouse
+        for name in () if is_store(warehouse) else TABLES:
+            for damage in find_damage(Path(table_path(warehouse, name))):
+                alert = _damage_alert(name, damage)
+                known = self._alerts.find(table=name)
+                if known is None:
+                    row = self._alerts.open(alert, now_ms)
+                else:
+                    row = self._alerts.update(known, alert, now_ms, Reason.HOLD_OVER)
+                self._append(row, "found")
+
     def on_batch(self, batch: WrittenBatch) -> None:
         self.progress(batch.query, wall_ms())
 
     def progress(self, name: str, now_ms: int) -> None:
-        """Resolve the query's alert an hour after its last loss; called after each batch."""
-        known = self._alerts.find(query=name)
-        if known is not None and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
-            self._append(self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss"), "over")
+        """Resolve the alerts of the query and of tables an hour after their last loss; called after each batch."""
+        for known in self._alerts:
+            if known.alert.labels.get("query", name) == name and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
+                self._append(self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss"), "over")
 
     def _append(self, row: dict[str, Any], step: str) -> None:
-        """Write a row once per position of the query: a batch may lose its planned messages, and later ones again."""
+        """Write a row once per loss.
+
+        A loss of messages is known by the query's position, because a batch may lose its planned messages, and later
+        ones again; a loss of rows by the file of the damaged commit.
+        """
         at = json.loads(row["evidence"])
-        rows = arrow_table([row], ALERTS, at["batch_id"])
-        app_id = f"balancewatch-data-loss-{step}-{at['checkpoint_id']}"
-        self._writer.append(ALERTS, rows, app_id, 2 * at["batch_id"] + at["is_committed"])
+        if "file" in at:
+            table = json.loads(row["labels"])["table"]
+            identity, number, batch_id = f"{table}-{at['file']}", at["written_ms"], 0
+        else:
+            identity, batch_id = at["checkpoint_id"], at["batch_id"]
+            number = 2 * batch_id + at["is_committed"]
+        rows = arrow_table([row], ALERTS, batch_id)
+        if self._writer.append(ALERTS, rows, f"balancewatch-data-loss-{step}-{identity}", number) is None:
+            return  # an earlier start, or an earlier batch, has written it
         self._alerts.note_row(row)
         self._on_alerts([row])
 
@@ -187,9 +218,32 @@ def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
     )
 
 
+def _damage_alert(table: str, damage: Damage) -> SelfAlert:
+    if damage.is_set_aside:
+        effect = "The table continues without its rows."
+        advice = (
+            "Alerts and history of the last minute before the power cut may be missing. Check the disk, and what fired "
+            "then in your receivers."
+        )
+    else:
+        effect = "Newer commits follow, so it stays in the log, and its rows are missing."
+        advice = "Restore the file from a backup; until then the rows of that commit are missing."
+    return SelfAlert(
+        DATA_LOSS,
+        "error",
+        DATA_LOSS,
+        {"cluster": OWN_CLUSTER, "table": table},
+        f"A power cut damaged commit {damage.file} of the table {table}. {effect}",
+        advice,
+        {"file": damage.file, "written_ms": damage.written_ms, "is_set_aside": damage.is_set_aside},
+    )
+
+
 def _has_position(alert: SelfAlert) -> None:
-    """Raise ValueError unless the evidence has a query position and the labels name the query."""
+    """Raise ValueError unless the evidence has a query position or a file, and the labels name the query or table."""
     at = alert.evidence
+    if isinstance(alert.labels.get("table"), str) and at["file"] and isinstance(at["written_ms"], int):
+        return
     if not (isinstance(at["batch_id"], int) and isinstance(at["is_committed"], bool) and at["checkpoint_id"]):
         raise ValueError("evidence has no query position")
     if not isinstance(alert.labels["query"], str):

@@ -117,6 +117,7 @@ class Service:
         """Start the query and then the threads that use its batches."""
         settings, instruments, lasts = self._settings, self._instruments, not self._available_now
         losses = DataLoss(settings, self._writer, self._on_alerts)
+        losses.look_at_tables(wall_ms())
         for loss in losses.look(balance.NAME, wall_ms()):
             log.warning("messages lost", query=balance.NAME, lost=str(loss))
         self._watch = SettingsReload(settings) if lasts else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from conf.settings import Settings
+from conf.settings import Settings, SettingsError
 from streaming.logs.jvm_lines import JvmLines
 from streaming.spark.jars import spark_jars
 from streaming.system.private_folder import make_private
@@ -74,8 +74,9 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     """Return a session on `spark.master`. `spark.options` take precedence over OPTIONS.
 
     `jvm_log` gets all output of the JVM and its Python workers: a file for people, or this process's log. Raises
-    JarsError if the jars cannot be downloaded.
+    JarsError if the jars cannot be downloaded, SettingsError if the temporary folder is mounted noexec.
     """
+    folder = temporary_folder()
     _choose_python(settings.spark.master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc otherwise gives each of the JVM's threads its own heap
@@ -83,6 +84,7 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve.
     options = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
+    options += f' "-Djava.io.tmpdir={folder}"'  # the JVM does not read TMPDIR
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
@@ -108,6 +110,17 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # SparkContext's own handler would end the process in mid-batch
     return spark
+
+
+def temporary_folder() -> str:
+    """Return the folder for temporary files. Raises SettingsError if no library can be loaded from it."""
+    folder = tempfile.gettempdir()
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise SettingsError(
+            f"the temporary folder {folder} is mounted noexec, and Spark's RocksDB cannot load its library from there; "
+            "set TMPDIR to a folder with exec, or mount it so (docker run --tmpfs /tmp:exec)"
+        )
+    return folder
 
 
 def launch_jvm(options: Mapping[str, str]) -> None:

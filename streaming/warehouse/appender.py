@@ -21,12 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Transaction
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import BaseError
 
 from streaming.system.known_error import BalancewatchError
 from streaming.text.times import wall_ms
 from streaming.warehouse.delta_log import log_name
-from streaming.warehouse.table_store import store_of
+from streaming.warehouse.table_store import (
+    CONFLICT_SECONDS,
+    CONFLICT_TRIES,
+    create_file,
+    store_of,
+    write_file,
+)
 from streaming.warehouse.tables import open_delta
 
 ORDERED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_timestamp)
@@ -104,6 +110,10 @@ IN_METADATA = {
 
 class AppendRefusedError(BalancewatchError):
     """A blind append would break the table, or lacks columns. The message names the table and what to change."""
+
+
+class TableGoneError(BalancewatchError):
+    """The folder of an open table was deleted, moved or unmounted. The message names it."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +215,8 @@ class Appender:
     def append(self, rows: pa.Table, transaction: Transaction | None = None) -> int | None:
         """One file and one commit, whose version it returns; None, and nothing, under a transaction that is in already.
 
-        Raises AppendRefusedError for rows that are not the table's, or a table that was altered meanwhile to one that
-        an append would break.
+        The rows are on the disk when it returns. Raises AppendRefusedError for rows that are not the table's, or a
+        table that was altered meanwhile to one that an append would break; TableGoneError if its folder is gone.
         """
         with self._lock:
             if abs(time.time() - self._looked_at) > TRUST_SECONDS:  # the wall clock also counts a suspension
@@ -220,13 +230,24 @@ class Appender:
             name, sink = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", BytesIO()
             pq.write_table(rows.replace_schema_metadata(None), sink, compression="snappy")
             content = sink.getvalue()
-            obstore.put(self._store, name, content)
+            self._write_data(name, content)
             add = {"path": name, "partitionValues": {}, "size": len(content), "modificationTime": wall_ms()}
             actions.append({"add": {**add, "dataChange": True, "stats": statistics_of(rows)}})
             if self._commit(actions, rows, transaction):
                 return self._version
             obstore.delete(self._store, name)
             return None
+
+    def _write_data(self, name: str, content: bytes) -> None:
+        try:
+            write_file(self._path, name, content)
+        except FileNotFoundError as error:
+            raise self._gone() from error
+
+    def _gone(self) -> "TableGoneError":
+        return TableGoneError(
+            f"{self._path}: the folder of the table has disappeared; mount its volume again, or move it back"
+        )
 
     def _look(self, handle: DeltaTable) -> None:
         """Take the table as it is: what it asks of appends, its version, and which transactions are in."""
@@ -260,15 +281,26 @@ class Appender:
         commit_id = actions[0]["commitInfo"]["txnId"]
         lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
         content = "\n".join(lines).encode()
-        lost = 0
+        lost = conflicts = 0
         while True:
             try:
-                obstore.put(self._store, log_name(self._version + 1), content, mode="create")
+                create_file(self._path, log_name(self._version + 1), content)
                 break
-            except AlreadyExistsError:
-                if self._take_in(commit_id):
-                    break  # ours: its answer was lost, and it was sent again
+            except FileExistsError:
+                try:
+                    if self._take_in(commit_id):
+                        break  # ours: its answer was lost, and it was sent again
+                except FileNotFoundError:  # a store's 409: another request for this name was in flight, and failed
+                    conflicts += 1
+                    if conflicts > CONFLICT_TRIES:
+                        raise AppendRefusedError(
+                            f"{self._path}: the store refuses {log_name(self._version + 1)}, which does not exist"
+                        ) from None
+                    time.sleep(CONFLICT_SECONDS)
+                    continue
                 lost += 1
+            except FileNotFoundError as error:
+                raise self._gone() from error
             except BaseError:
                 if not self._is_there(commit_id):
                     raise

@@ -1,11 +1,17 @@
 """Where files of tables are, a folder or a prefix of an object store, behind the same few calls.
 
+A file that is written here is on the disk when the call returns: its content and its name are synced, so that a power
+cut loses neither. A store answers only then, too.
+
 Credentials and endpoint of a store come from the environment alone (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL and the like),
 which delta-rs reads by itself too.
 """
 
+import contextlib
 import os
 import re
+import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from conf.location import Location, is_store
@@ -127,6 +133,78 @@ def read_file(location: Location, path: str) -> tuple[bytes, datetime]:
     return bytes(found.bytes()), found.meta["last_modified"]
 
 
+CONFLICT_TRIES, CONFLICT_SECONDS = 100, 0.05
+"""A store answers 409 while another request for the same name is in flight: tries, and the pause between two."""
+
+
+def write_file(location: Location, path: str, content: bytes) -> None:
+    """Write a file whose name no other process uses. The folder must exist: a table that was moved is not begun anew.
+
+    Raises FileNotFoundError for a folder that is gone.
+    """
+    if not is_store(location):
+        _write_synced(Path(location) / path, content)
+        _sync((Path(location) / path).parent)
+        return
+    for _ in range(CONFLICT_TRIES):
+        with contextlib.suppress(AlreadyExistsError):
+            obstore.put(store_of(location), path, content)
+            return
+        time.sleep(CONFLICT_SECONDS)
+    obstore.put(store_of(location), path, content)
+
+
+def create_file(location: Location, path: str, content: bytes) -> None:
+    """Create a file at once with all its content. Raises FileExistsError, FileNotFoundError as `write_file`."""
+    if is_store(location):
+        try:
+            obstore.put(store_of(location), path, content, mode="create")
+        except AlreadyExistsError as error:
+            raise FileExistsError(path) from error
+        return
+    target = Path(location) / path
+    unnamed = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")  # readers of a log ignore such names
+    try:
+        _write_synced(unnamed, content)
+        os.link(unnamed, target)
+    finally:
+        unnamed.unlink(missing_ok=True)
+    _sync(target.parent)
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    """Create the file; a failed write, such as on a full disk, leaves none."""
+    with path.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def _sync(path: Path) -> None:
+    """Write a file's content, or a folder's names, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_table(location: Location, since: float) -> None:
+    """Write to the disk the files that delta-rs made of a table since `since`, in seconds; it does not do so itself."""
+    if is_store(location):
+        return
+    for folder in (Path(location), Path(location) / "_delta_log"):
+        for path in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # such as a commit that is being written
+                if path.is_file() and path.stat().st_mtime >= since - 1:
+                    _sync(path)
+        _sync(folder)
+
+
 def list_files(location: Location, prefix: str = "", after: str | None = None) -> Iterator[Found]:
     """All under the prefix, in the order of their names on a store alone; with `after` those beyond that name."""
     for batch in obstore.list(store_of(location), prefix, offset=after):
@@ -143,7 +221,7 @@ def list_folder(location: Location, folder: str) -> list[Found]:
             stats = [
                 (entry.name, entry.stat(follow_symlinks=False))
                 for entry in entries
-                if entry.is_file(follow_symlinks=False)
+                if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False)
             ]
         found = [Found(f"{folder}/{name}", status.st_size, status.st_mtime) for name, status in stats]
     return sorted(found, key=attrgetter("path"))

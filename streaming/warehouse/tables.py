@@ -5,13 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from conf.location import Location, is_store
 from schemas.tables import PROPERTIES, Table
 from streaming.system.private_folder import make_private
+from streaming.warehouse.power_cut import set_aside_damaged
 from streaming.warehouse.rows import arrow_schema
+from streaming.warehouse.warehouse_error import WarehouseError
 
 GAP = "found gap"
 """delta-kernel's words for a log whose listing lacks a commit."""
@@ -58,12 +60,25 @@ def table_path(warehouse: Location, name: str) -> str:
 
 
 def open_table(warehouse: Location, table: Table) -> DeltaTable:
-    """The table, made if it is not there; columns that this release has and it lacks are added, null in old rows."""
+    """Return the table, made if it is not there. Columns that it lacks are added, null in old rows.
+
+    In a folder, newest commits that a power cut damaged are set aside first. Raises WarehouseError for a table that
+    requires columns which this release does not write.
+    """
     path = table_path(warehouse, table.name)
+    if not is_store(path):
+        set_aside_damaged(Path(path))
     try:
         known = open_delta(path)
-        present = {field.name for field in known.schema().fields}
-        missing = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name not in present]
+        fields = {field.name: field for field in known.schema().fields}
+        if foreign := sorted(name for name, field in fields.items() if not field.nullable and name not in table.names):
+            raise WarehouseError(
+                f"{path}: this release does not write {', '.join(foreign)}, which the table requires. It belongs to "
+                "another release: install that, or set another paths.warehouse. Nothing was changed"
+            )
+        ours = Schema.from_arrow(arrow_schema(table)).fields
+        # An older process beside this one appends rows without the new columns.
+        missing = [Field(field.name, field.type, metadata=field.metadata) for field in ours if field.name not in fields]
         if missing:
             known.alter.add_columns(missing)
         return known

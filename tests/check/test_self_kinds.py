@@ -147,7 +147,6 @@ def test_the_settings_that_decide_are_reported_with_their_values_and_who_set_the
     ("kind", "variable", "value", "reported"),
     [
         ("data_quality", "QUALITY__EVERY_BATCHES", "0", "Never: quality.every_batches (0): no events are validated"),
-        ("data_loss", "QUERIES__FAIL_ON_DATA_LOSS", "true", "Never: queries.fail_on_data_loss (true): a query that"),
         ("canary_lost", "CANARY__INTERVAL_SECONDS", "0", "Never: canary.interval_seconds (0 s): no canary is injected"),
     ],
 )

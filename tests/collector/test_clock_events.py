@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from schemas.events import HEARTBEATS
 from streaming.collector.reading import Unheard
 from streaming.collector.round_events import MAX_NO_DATA, Source, compute_round, pick_no_data
 from streaming.collector.round_memory import Machine, Memory, Skew
+from streaming.kafka_io.publisher import MOST_BYTES
 from tests.collector.rounds import BROKER_A, BROKER_B, GROUP, NOW, SOLO, of, reading, round_clock, view
 
 STEP = 10_000
@@ -75,6 +77,18 @@ def test_groups_are_reported_as_their_broker_and_all_as_one_when_there_are_too_m
     ]
     assert rows(groups, 1) == [(None, None, None, "refused")]
     assert pick_no_data(groups, {each[:3]: NOW - n for n, each in enumerate(groups)}, 1)[0][4] == NOW - 17
+
+
+@pytest.mark.parametrize("character", ["x", "\u961f"])
+def test_no_client_voids_a_clock_event_by_a_long_client_id(character: str) -> None:
+    """2,000 silent clients with names of 255 characters have up to 2 MB; `round_clock` decodes the event."""
+    names = [f"{number}{character * 300}"[:255] for number in range(2_000)]
+    unheard = tuple(
+        Unheard(None, f"{character * 200}{number % 4}", name, "timed_out") for number, name in enumerate(names)
+    )
+    clock = round_clock(reading(view(BROKER_A, SOLO), unheard=unheard), NOW)
+    assert {each["consumer_group"] for each in clock["unheard"]} == {name.consumer_group for name in unheard}
+    assert len(msgspec.json.encode(clock)) <= MOST_BYTES
 
 
 def test_a_clock_names_at_most_2000_unheard() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from kafka.errors import KafkaConnectionError
+from structlog.testing import capture_logs
 
 from conf.settings import Settings
 from schemas.decode import decode
@@ -18,7 +19,7 @@ from streaming.collector.collector import _Collector
 from streaming.collector.known_brokers import Forgotten, find_brokers
 from streaming.collector.lease import CollectorName
 from streaming.collector.round_reader import RoundReader
-from streaming.kafka_io.publisher import PublishError
+from streaming.kafka_io.publisher import EventTooLargeError, PublishError
 from tests.collector.rounds import GROUP, NOW, FakeAdmin, timed_out
 
 HOUR_S, STEP_S = 3_600, 10
@@ -52,8 +53,11 @@ class Published:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.is_down = False
+        self.too_large: set[str] = set()
 
     def publish(self, topic: str, event: dict[str, Any]) -> None:
+        if topic in self.too_large:
+            raise EventTooLargeError(f"{topic}: too large")
         assert decode(topic, msgspec.json.encode(event), event["event_time_ms"])[1] == []
         self.events.append((topic, event))
 
@@ -104,6 +108,13 @@ def seconds(clock: dict[str, Any]) -> int:
 
 def test_a_clock_that_was_ahead_for_a_round_does_not_stay_ahead(rounds: Rounds) -> None:
     assert [seconds(rounds.run(step)) for step in (STEP_S, HOUR_S, STEP_S - HOUR_S, STEP_S)] == [10, 3_610, 20, 30]
+
+
+def test_an_event_that_is_too_large_is_named_and_does_not_stop_the_round(rounds: Rounds) -> None:
+    rounds.published.too_large = {HEARTBEATS}
+    with capture_logs() as logged:
+        assert seconds(rounds.run()) == 10
+    assert {row["reason"] for row in logged if row["event"] == "event not published"} == {f"{HEARTBEATS}: too large"}
 
 
 def test_a_small_step_back_is_waited_out(rounds: Rounds) -> None:

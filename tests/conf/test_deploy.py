@@ -75,7 +75,9 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch
     return monkeypatch
 
 
-@pytest.mark.parametrize("file", ["systemd/balancewatch.env", "Dockerfile", "kubernetes.yml"])
+@pytest.mark.parametrize(
+    "file", ["systemd/balancewatch.env", "systemd/board.env", "docker.env", "Dockerfile", "kubernetes.yml"]
+)
 def test_every_variable_that_is_set_is_a_setting(file: str, alone: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Unknown ones that begin with BALANCEWATCH_ are refused when the settings are read."""
     if file == "Dockerfile":
@@ -171,6 +173,37 @@ def test_no_pod_is_root_writes_its_image_or_is_given_variables_that_are_no_setti
     )
     user = re.findall(r"(?m)^USER (\d+):\d+$", DOCKERFILE.read_text())[-1]
     assert {pod["securityContext"]["runAsUser"] for pod in pods().values()} == {int(user)}
+
+
+def test_the_board_has_its_own_secrets_and_cannot_write_the_tables() -> None:
+    board = next(one for name, one in containers() if name.endswith("/board"))
+    assert {one["name"] for one in board["volumeMounts"] if one.get("readOnly")} == {"data", "settings"}
+    assert [one["secretRef"]["name"] for one in board["envFrom"]] == ["balancewatch-board"]
+    assert board["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "board"}
+    service = unit(DEPLOY / "systemd" / "balancewatch-board.service")["Service"]
+    assert "StateDirectory" not in service
+    assert service["EnvironmentFile"] == "/etc/balancewatch/board.env"
+    assert service["ReadOnlyPaths"] == "/var/lib/balancewatch"
+
+
+def test_memory_and_temporary_files_are_limited_everywhere() -> None:
+    assert_none(path.name for path in UNITS if "MemoryMax" not in unit(path)["Service"])
+    assert_none(
+        f"{name}/{volume['name']}"
+        for name, pod in pods().items()
+        for volume in pod["volumes"]
+        if "sizeLimit" not in volume.get("emptyDir", {"sizeLimit": None})
+    )
+
+
+def test_dockers_env_file_has_no_quotes_around_values_and_the_temporary_folder_is_executable() -> None:
+    """Docker reads NAME=value as it is, and mounts a tmpfs with noexec by default."""
+    values = [line.partition("=")[2] for line in (DEPLOY / "docker.env").read_text().splitlines() if "=" in line]
+    assert_none(value for value in values if value[:1] in ("'", '"'))
+    run = re.search(r"docker run ((?:.|\\\n)+?)balancewatch:0", (DEPLOY / "README.md").read_text())
+    assert run is not None
+    assert "--tmpfs /tmp:exec " in run[1]
+    assert (ROOT / re.findall(r"--env-file (\S+)", run[1])[0]).exists()
 
 
 def test_a_stop_has_longer_than_we_take() -> None:

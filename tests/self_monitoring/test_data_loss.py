@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient, TopicPartition
 
 from conf.settings import Settings
 from schemas.events import CLOCKS, PULLS
+from schemas.tables import MEMBERSHIPS
 from streaming.kafka_io.consumer import Span
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
 from streaming.kafka_io.publisher import Publisher
@@ -18,6 +19,7 @@ from streaming.queries.checkpoint import put_back, read_position
 from streaming.self_monitoring.data_loss import DataLoss, DataLossError, losses_of, refuse_losses
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.conftest import settings_for
+from tests.maintenance.rows import row_of, write
 from udfs.alerts.self_kinds import LIMITS
 
 HEADER = 'v1\n{"batchWatermarkMs":0}\n'
@@ -187,6 +189,27 @@ def test_a_further_loss_belongs_to_the_open_incident_and_a_later_one_is_another(
     assert [row["state"] for row in reported] == ["FIRING", "FIRING", "RESOLVED", "FIRING"]
     assert len({row["incident_id"] for row in rows}) == 2
     assert len({row["alert_id"] for row in rows}) == 1
+
+
+def test_a_damaged_commit_is_reported_once_per_damage_and_resolves_after_an_hour(settings: Any) -> None:
+    own = settings(fail_on_data_loss=True)
+    write(own.paths.warehouse, MEMBERSHIPS, [row_of(MEMBERSHIPS, NOW_MS)])
+    DeltalakeWriter(own.paths.warehouse)
+    for minute in range(2):
+        (own.paths.warehouse / "memberships" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+        for _ in range(3):
+            reported: list[dict[str, Any]] = []
+            losses = DataLoss(own, DeltalakeWriter(own.paths.warehouse), reported.extend)
+            losses.look_at_tables(NOW_MS + minute * 60_000)
+            losses.progress(NAME, NOW_MS + minute * 60_000 + 1)
+        assert reported == [], "the first start has reported it"
+    first, second = alerts_in(own)
+    assert json.loads(first["labels"]) == {"cluster": "balancewatch", "table": "memberships"}
+    assert "commit 00000000000000000001.json of the table memberships" in first["summary"]
+    assert (first["state"], second["state"]) == ("FIRING", "FIRING")
+    assert first["incident_id"] == second["incident_id"]
+    losses.progress(NAME, second["changed_at"].timestamp() * 1000 + LIMITS.loss_settled_ms)
+    assert [row["state"] for row in alerts_in(own)] == ["FIRING", "FIRING", "RESOLVED"]
 
 
 def test_a_recreated_partition_is_read_from_its_beginning(settings: Any, kafka_holds: Any, tmp_path: Path) -> None:

@@ -101,3 +101,27 @@ def test_no_setting_is_on_the_command_line_and_all_arrive(tmp_path: Path) -> Non
     assert arrived == TRICKY
     assert doubled == 6
     assert not list(tmp_path.glob("balancewatch-spark-*"))
+
+
+NOEXEC = 'mount -t tmpfs -o noexec,nosuid,nodev tmpfs /mnt && exec "$@"'
+"""As Docker mounts `--tmpfs /tmp`, in a mount namespace of its own."""
+
+
+def can_mount() -> bool:
+    ended = subprocess.run(["unshare", "-m", "sh", "-c", NOEXEC, "sh", "true"], capture_output=True, check=False)
+    return ended.returncode == 0
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs the right to mount")
+def test_a_temporary_folder_that_docker_mounts_noexec_is_refused_with_the_remedy() -> None:
+    code = "from streaming.spark.session import temporary_folder; temporary_folder()"
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", NOEXEC, "sh", sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": "/mnt"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "the temporary folder /mnt is mounted noexec" in ended.stderr
+    assert "docker run --tmpfs /tmp:exec" in ended.stderr

@@ -1,7 +1,9 @@
 """Appends that read nothing of a table: once each, beside other writers, refused if they would break it."""
 
 import contextlib
+import errno
 import json
+import os
 import threading
 import time
 from datetime import UTC, datetime
@@ -15,10 +17,11 @@ from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Trans
 from deltalake.exceptions import CommitFailedError, DeltaError
 from hypothesis import given
 from hypothesis import strategies as st
-from obstore.exceptions import AlreadyExistsError
 
 from streaming.warehouse import appender as module
-from streaming.warehouse.appender import LONGEST, Appender, AppendRefusedError, statistics_of
+from streaming.warehouse import table_store
+from streaming.warehouse.appender import LONGEST, Appender, AppendRefusedError, TableGoneError, statistics_of
+from streaming.warehouse.table_store import create_file
 from tests.warehouse.tables import SCHEMA, make_table, numbers, read
 
 MANY_RETRIES = CommitProperties(max_commit_retries=200)
@@ -42,13 +45,15 @@ def active_files(path: str) -> set[str]:
 
 
 class Counted:
-    """obstore's calls by name."""
+    """The appender's reads and writes, by name."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, str]] = []
         self._thread = threading.current_thread()
         for name in ("put", "get", "delete", "list", "head"):
             monkeypatch.setattr(obstore, name, self._wrap(name, getattr(obstore, name)))
+        for name in ("write_file", "create_file"):
+            monkeypatch.setattr(module, name, self._wrap(name, getattr(module, name)))
 
     def _wrap(self, name: str, function: Any) -> Any:
         def wrapped(store: Any, path: str, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +72,7 @@ def test_an_append_writes_one_file_and_one_commit_and_reads_nothing_however_many
     monkeypatch.setattr(module, "DeltaTable", lambda *_: opened.append(path))
     for number in range(120):
         assert appender.append(numbers(number), Transaction("app", number))
-    assert calls.calls == [("put", "parquet"), ("put", "json")] * 120
+    assert calls.calls == [("write_file", "parquet"), ("create_file", "json")] * 120
     assert opened == []
     monkeypatch.undo()
     assert read(path) == list(range(120))
@@ -87,15 +92,14 @@ def test_a_transaction_is_in_once_whoever_wrote_it(path: str) -> None:
 
 
 def test_a_commit_whose_answer_was_lost_is_known_as_ours(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    appender, put = Appender(path), obstore.put
+    appender = Appender(path)
 
-    def put_and_lose_the_answer(store: Any, name: str, content: bytes, **kwargs: Any) -> Any:
-        put(store, name, content, **kwargs)
-        if name.endswith(".json"):
-            raise AlreadyExistsError("sent again by the client below, and refused")
+    def create_and_lose_the_answer(location: str, name: str, content: bytes) -> None:
+        create_file(location, name, content)
+        raise FileExistsError("sent again by the client below, and refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr(obstore, "put", put_and_lose_the_answer)
+        patch.setattr(module, "create_file", create_and_lose_the_answer)
         assert appender.append(numbers(1), Transaction("app", 1))
         assert appender.append(numbers(2))
     assert appender.append(numbers(3), Transaction("app", 2))
@@ -141,15 +145,13 @@ def test_commits_of_three_writers_beside_compactions_and_delta_rs_lose_and_repea
 def test_a_file_without_its_commit_is_no_part_of_the_table_and_vacuum_takes_it(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    appender, put = Appender(path), obstore.put
+    appender = Appender(path)
 
-    def die_before_the_commit(store: Any, name: str, content: bytes, **kwargs: Any) -> Any:
-        if name.endswith(".json"):
-            raise KeyboardInterrupt
-        return put(store, name, content, **kwargs)
+    def die_before_the_commit(*_: object) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(obstore, "put", die_before_the_commit)
+        patch.setattr(module, "create_file", die_before_the_commit)
         with pytest.raises(KeyboardInterrupt):
             appender.append(numbers(1), Transaction("app", 1))
     (orphan,) = data_files(path)
@@ -159,6 +161,53 @@ def test_a_file_without_its_commit_is_no_part_of_the_table_and_vacuum_takes_it(
     DeltaTable(path).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
     assert orphan not in data_files(path)
     assert read(path) == [1]
+
+
+def test_each_file_and_its_name_are_synced_before_the_next_step(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this order: data, its folder, commit, the log's folder. No file refers to one that a power cut may lose."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def record(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    appender = Appender(path)
+    monkeypatch.setattr(table_store.os, "fsync", record)
+    assert appender.append(numbers(1)) == 1
+    data, table, commit, log = synced
+    assert {data} == data_files(path)
+    assert (table, log) == ("table", "_delta_log")
+    assert commit.startswith(f".{1:020}.json.")
+    assert [file.name for file in (Path(path) / "_delta_log").iterdir() if ".tmp" in file.name] == []
+
+
+def test_a_failed_write_leaves_no_file(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    appender = Appender(path)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table_store.os, "fsync", fail)
+        with pytest.raises(OSError, match="No space left"):
+            appender.append(numbers(1))
+    assert data_files(path) == set()
+    assert appender.append(numbers(1)) == 1
+
+
+@pytest.mark.parametrize("lost", [".", "_delta_log"])
+def test_a_table_that_disappears_is_not_begun_anew(path: str, lost: str) -> None:
+    appender = Appender(path)
+    assert appender.append(numbers(1)) == 1
+    gone = Path(path) / lost
+    moved = gone.resolve().rename(Path(path).parent / "moved")
+    with pytest.raises(TableGoneError, match="mount its volume again"):
+        appender.append(numbers(2))
+    assert not gone.exists()
+    moved.rename(gone.resolve())
+    assert appender.append(numbers(2)) == 2
+    assert read(path) == [1, 2]
 
 
 def test_commits_that_were_cleaned_away_meanwhile_are_not_written_over(

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from conf.settings import Settings
 from streaming.maintenance.files import delete_unused, find_unused
 from streaming.service.run_command import only_run
+from streaming.warehouse import appender as appender_module
 from streaming.warehouse import occupancy as module
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import read_commit
@@ -84,19 +85,33 @@ def test_a_commit_whose_answer_is_lost_is_in_once(
     assert lost
 
 
+@pytest.mark.parametrize("end", [f"{1:020}.json", ".parquet"], ids=["commit", "data"])
+def test_a_409_of_the_bucket_is_retried(path: str, s3_address: str, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Amazon answers 409 while another request for the same key is in flight: nobody may have written the key."""
+    refused: list[str] = []
+
+    def is_refused(method: str, called: str) -> bool:
+        if method == "PUT" and called.partition("?")[0].endswith(end) and len(refused) < 3:
+            refused.append(called)
+            return True
+        return False
+
+    with losing_answers(s3_address, is_refused=is_refused) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        assert Appender(path).append(numbers(1), Transaction("app", 1)) == 1
+    assert len(refused) == 3
+    assert read(path) == [1]
+
+
 def test_a_file_without_its_commit_is_taken_by_vacuum_and_a_strangers_stays(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put: Callable[..., object] = obstore.put
-
-    def die_before_the_commit(store: object, name: str, content: bytes, **kwargs: object) -> object:
-        if name.endswith(".json"):
-            raise KeyboardInterrupt
-        return put(store, name, content, **kwargs)
+    def die_before_the_commit(*_: object) -> None:
+        raise KeyboardInterrupt
 
     appender = Appender(path)
     with monkeypatch.context() as patch:
-        patch.setattr(obstore, "put", die_before_the_commit)
+        patch.setattr(appender_module, "create_file", die_before_the_commit)
         with pytest.raises(KeyboardInterrupt):
             appender.append(numbers(1))
     (orphan,) = names(path)

@@ -8,11 +8,13 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from schemas.tables import ALERTS, MEMBERSHIPS, TABLES
+from schemas.tables import ALERTS, MEMBERSHIPS, TABLES, Column, ColumnType
 from streaming.warehouse import tables
+from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import in_one_line, read_commit
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path, whole
+from streaming.warehouse.warehouse_error import WarehouseError
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import NOW_MS, row_of, write
 
@@ -144,6 +146,22 @@ def test_a_table_of_an_older_release_gets_the_columns_it_lacks_and_keeps_its_row
     assert read(tmp_path).column(LEFT_OUT).to_pylist() == [None, "AVG"]
     protocol = open_table(tmp_path, MEMBERSHIPS).protocol()
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+def test_an_older_process_appends_beside_a_newer_one(tmp_path: Path) -> None:
+    older = Appender(table_path(tmp_path, "memberships"), open_table(tmp_path, OLDER))
+    newer = replace(MEMBERSHIPS, columns=tuple(replace(one, is_required=True) for one in MEMBERSHIPS.columns))
+    assert not {field.name: field for field in open_table(tmp_path, newer).schema().fields}["cluster"].nullable
+    assert older.append(arrow_table([ROW], OLDER, 0)) is not None
+    assert read(tmp_path).column(LEFT_OUT).to_pylist() == [None]
+
+
+def test_a_table_that_requires_columns_of_another_release_is_refused_and_stays(tmp_path: Path) -> None:
+    other = Column("owner_id", ColumnType.STRING, "Owner.", is_required=True)
+    version = open_table(tmp_path, replace(OLDER, columns=(*OLDER.columns, other))).version()
+    with pytest.raises(WarehouseError, match="this release does not write owner_id, which the table requires"):
+        open_table(tmp_path, MEMBERSHIPS)
+    assert DeltaTable(table_path(tmp_path, "memberships")).version() == version
 
 
 def test_a_batch_that_is_run_again_is_appended_once(tmp_path: Path) -> None:

@@ -93,18 +93,13 @@ SELF_FACTS: Mapping[str, SelfFacts] = {
         is_of_topic=True,
     ),
     DATA_LOSS: SelfFacts(
-        "A streaming query continued without messages that Kafka had already deleted. Alerts from that gap may be "
-        "missing or late. There is one alert per query.",
-        "Immediately, when a query starts, Kafka has deleted its next messages, and {queries.fail_on_data_loss} lets "
-        "it continue.",
+        "A streaming query continued without messages that Kafka had already deleted, or a power cut damaged commits "
+        "of a table. Alerts from that gap may be missing or late. There is one alert per query and per table.",
+        "Immediately, when a query starts and a commit of a table is empty or truncated, or Kafka has deleted the next "
+        "messages. In the second case {queries.fail_on_data_loss} decides: if it is true, the query does not start.",
         "After {loss_settled_ms} of the query without a further loss; a restart of `run` does not reset this time.",
         ("error",),
         cause=DATA_LOSS,
-        never=(
-            "queries.fail_on_data_loss",
-            True,
-            "a query that has lost messages fails at its start instead",
-        ),
     ),
     DELIVERY_FAILED: SelfFacts(
         "A receiver does not accept alerts; they wait or are dropped. There is one alert per receiver.",
