@@ -4,8 +4,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests that share a server stay in one process. Three processes on two cores: one mostly waits for RocketMQ.
-PYTEST = $(BIN)/python -m pytest --dist loadgroup
+# Tests that share a server stay in one process, and the longest of these groups begin first (tests/conftest.py). Three
+# processes on two cores: one mostly waits for RocketMQ.
+PYTEST = $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
 # pip installs the versions and SHA-256 of requirements.lock. LOCKED=no installs the same versions without hashes, for an
 # index that builds its packages itself.

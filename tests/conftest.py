@@ -44,14 +44,27 @@ if MAIN.__spec__ is None and not hasattr(MAIN, "__file__"):
 
 TOPICS_GONE_SECONDS = 60.0
 
+LONGEST_GROUPS = ("spark", "field", "rocketmq", "oracle")
+"""Groups of tests that take minutes, in the order of their beginning; the other tests fill the cores beside them."""
+
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of this name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share the one Kafka or the one Spark session form a group, but for those that name another."""
+    """Put tests that share the one Kafka or the one Spark session into a group, but for those that name another.
+
+    The longest groups begin first: one that began last would run alone.
+    """
     for item in items:
         shares = {"kafka", "loaded_kafka", "warm_spark"} & set(getattr(item, "fixturenames", ()))
         if shares and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group")
+    name = group.args[0] if group is not None else ""
+    return LONGEST_GROUPS.index(name) if name in LONGEST_GROUPS else len(LONGEST_GROUPS)
 
 
 @pytest.fixture(scope="session")

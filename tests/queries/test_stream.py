@@ -58,6 +58,7 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(
     assert story_in(settings) == reported
 
 
+@pytest.mark.proof
 def test_python_workers_that_come_too_late_for_spark_lose_nothing(
     loaded_kafka: EmbeddedKafka,
     spark: SparkSession,

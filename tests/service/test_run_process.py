@@ -71,6 +71,7 @@ def kill_in_the_middle(settings: Settings, log: Path) -> None:
         process.wait()
 
 
+@pytest.mark.proof
 def test_a_run_killed_in_the_middle_is_ended_by_another_elsewhere_without_losing_or_repeating(
     loaded_kafka: EmbeddedKafka, tmp_path: Path, reported: Story
 ) -> None:

@@ -137,7 +137,7 @@ def test_run_ends_and_its_next_start_goes_on(
 
 @pytest.mark.real
 @pytest.mark.spark
-@pytest.mark.parametrize("after_seconds", [1.5, 6.0])
+@pytest.mark.parametrize("after_seconds", [pytest.param(1.5, marks=pytest.mark.proof), 6.0])
 def test_run_ends_while_it_starts(empty_kafka: EmbeddedKafka, tmp_path: Path, after_seconds: float) -> None:
     settings = settings_for(empty_kafka, tmp_path)
     with command(tmp_path, environment_for(settings), "run") as run:
@@ -178,6 +178,7 @@ def test_kafka_ends(tmp_path: Path, send: Signal) -> None:
         kafka.end(send)
 
 
+@pytest.mark.proof
 @pytest.mark.real
 @each_way
 def test_kafka_ends_while_it_starts(tmp_path: Path, send: Signal) -> None:
@@ -186,6 +187,7 @@ def test_kafka_ends_while_it_starts(tmp_path: Path, send: Signal) -> None:
         kafka.end(send)
 
 
+@pytest.mark.proof
 @pytest.mark.real
 @each_way
 def test_collect_ends_though_nobody_answers_it(tmp_path: Path, send: Signal) -> None:
