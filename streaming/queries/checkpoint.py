@@ -20,6 +20,7 @@ from conf.section import SettingsError
 from conf.settings import Settings
 from streaming.queries.state import ShardIndex
 from streaming.queries.written_batch import WrittenBatch
+from streaming.warehouse.table_store import sync_path
 
 Offsets = dict[tuple[str, int], int]
 """(topic, partition) to the next offset to be read."""
@@ -48,12 +49,21 @@ class Position:
     planned: Offsets
 
 
+def app_id_of(name: str, checkpoint: Path) -> str:
+    """Return the id of the query's Delta transactions: a new checkpoint, whose batch ids start anew, has another.
+
+    Raises OSError, ValueError or KeyError for an unreadable checkpoint.
+    """
+    metadata = json.loads((checkpoint / "metadata").read_text())
+    return f"balancewatch-{name}-{metadata['id']}"
+
+
 def read_position(checkpoint: Path) -> Position | None:
     """Return None for a checkpoint without a batch. Raises OSError or ValueError for an unreadable one."""
-    batch_ids = _batch_ids(checkpoint)
-    if not batch_ids:
+    known = batch_ids(checkpoint)
+    if not known:
         return None
-    newest = batch_ids[-1]
+    newest = known[-1]
     planned = _offsets_in((checkpoint / "offsets" / str(newest)).read_bytes(), HEADER_LINES)
     is_committed = (checkpoint / "commits" / str(newest)).is_file()
     wanted = planned if is_committed else _before(checkpoint, newest)
@@ -79,7 +89,7 @@ def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> Non
     For recreated partitions: Spark would continue at their end, and skip their messages. Only while the query is not
     running.
     """
-    for batch_id in _batch_ids(checkpoint)[-2:]:
+    for batch_id in batch_ids(checkpoint)[-2:]:
         path = checkpoint / "offsets" / str(batch_id)
         lines = path.read_text().split("\n")
         lines[HEADER_LINES:] = [_line_with(line, beginnings) for line in lines[HEADER_LINES:]]
@@ -88,7 +98,8 @@ def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> Non
         _write_safely(path, "\n".join(lines))
 
 
-def _batch_ids(checkpoint: Path) -> list[int]:
+def batch_ids(checkpoint: Path) -> list[int]:
+    """Return the batches with offsets, in order."""
     folder = checkpoint / "offsets"
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
 
@@ -121,6 +132,7 @@ def _line_with(line: str, beginnings: Mapping[tuple[str, int], int]) -> str:
 def _write_safely(path: Path, text: str) -> None:
     new = path.with_name(f".{path.name}.new")
     new.write_text(text)
+    sync_path(new)
     new.replace(path)
 
 
@@ -153,7 +165,7 @@ def _cores_of(spark: SparkSession) -> int:
 def frozen_tasks(checkpoint: Path) -> int | None:
     """Return the checkpoint's number of tasks; None without a batch, or if Spark will report what is wrong with it."""
     try:
-        newest = _batch_ids(checkpoint)[-1]
+        newest = batch_ids(checkpoint)[-1]
         header = (checkpoint / "offsets" / str(newest)).read_bytes().split(b"\n")[1]
         return int(json.loads(header)["conf"][PARTITIONS])
     except (OSError, LookupError, ValueError, TypeError):
@@ -186,7 +198,7 @@ def note_limit(checkpoint: Path, limit: int) -> Limits:
     """
     position = read_position(checkpoint)
     path = checkpoint / LIMITS_FILE
-    known = [(int(first), int(of)) for first, of in json.loads(path.read_text())] if path.is_file() else []
+    known = _read_limits(path)
     following = 0 if position is None else position.batch_id + 1
     kept = [entry for entry in known if entry[0] < following]
     limits = kept if kept and kept[-1][1] == limit else [*kept, (following, limit)]
@@ -194,6 +206,13 @@ def note_limit(checkpoint: Path, limit: int) -> Limits:
         checkpoint.mkdir(parents=True, exist_ok=True)
         _write_safely(path, json.dumps(limits))
     return limits
+
+
+def _read_limits(path: Path) -> list[tuple[int, int]]:
+    try:
+        return [(int(first), int(of)) for first, of in json.loads(path.read_text())]
+    except (OSError, ValueError, TypeError):  # a file that a power cut emptied: limits of earlier batches are unknown
+        return []
 
 
 def limit_of(limits: Limits, batch_id: int) -> int | None:

@@ -18,7 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings
 from schemas.events import SEND_LATENCIES
-from streaming.queries.checkpoint import Limits, limit_of, note_limit, read_batch
+from schemas.tables import TABLES
+from streaming.queries.checkpoint import Limits, app_id_of, limit_of, note_limit, read_batch
+from streaming.queries.checkpoint_recovery import CheckpointSync
 from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.waiting import PLAN_PROPERTY, Planned
 from streaming.queries.written_batch import WrittenBatch
@@ -198,7 +200,7 @@ class Sink:
         self._rest_listener, self._busy = rest_listener, threading.Lock()
         self._is_stopping = False
         self._rest, self._is_awake = Rest(0.0 if is_once else rest_s), threading.Event()
-        self._app_id = ""
+        self._app_id, self._sync = "", CheckpointSync(checkpoint)
         self._written: int | None = None
 
     def drain(self, is_active: Callable[[], bool] = lambda: True) -> None:
@@ -243,12 +245,12 @@ class Sink:
 
     def _write(self, batch: DataFrame, batch_id: int) -> tuple[Rows, Mapping[str, int]]:
         """Return the batch's rows, and the number of messages read by topic."""
-        if not self._app_id:  # the query's id: a new checkpoint, whose batch ids start anew, is a new app
-            metadata = json.loads((self._checkpoint / "metadata").read_text())
-            self._app_id = f"balancewatch-{self._name}-{metadata['id']}"
+        self._app_id = self._app_id or app_id_of(self._name, self._checkpoint)
         context, limit = batch.sparkSession.sparkContext, limit_of(self._limits, batch_id)
         read = publish_plan(context, self._checkpoint, batch_id, limit, is_once=self._is_once)
         rows = unpack_rows(batch.toArrow())
+        if rows.keys() & TABLES.keys():
+            self._sync.sync()
         versions = append_rows(self._writer, rows, self._app_id, batch_id)
         if self._on_batch is not None:
             self._on_batch(WrittenBatch(self._name, batch_id, rows, versions))

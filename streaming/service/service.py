@@ -18,7 +18,8 @@ from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
-from streaming.queries.checkpoint import StateNote, checkpoint_of, refuse_other_tasks, tasks_of
+from streaming.queries.checkpoint import StateNote, app_id_of, checkpoint_of, refuse_other_tasks, tasks_of
+from streaming.queries.checkpoint_recovery import recover
 from streaming.queries.running import RunningQuery, start_query
 from streaming.queries.written_batch import BatchListener, WrittenBatch
 from streaming.relay.canary import CanaryThread
@@ -108,6 +109,7 @@ class Service:
             if self._relay is not None:
                 self._relay.wait_until_up()  # it has created its tables, and takes the first batch
             self._writer = self._persist(self._open_tables)
+            self._recover(checkpoint)
             self._start_query_and_threads(parts, [state_note, *listeners], past_ms, has_canary=has_canary)
             self._parts = parts.pop_all()
 
@@ -184,6 +186,14 @@ class Service:
             if is_full_disk(error):
                 raise ServiceError(f"the tables cannot be opened: {full_disk(self._settings)}") from None
             raise
+
+    def _recover(self, checkpoint: Path) -> None:
+        """Remove what a power cut damaged of the checkpoint. Raises CheckpointError."""
+        try:
+            app_id = app_id_of(balance.NAME, checkpoint)
+        except (OSError, ValueError, KeyError):
+            return  # new, or Spark reports what is wrong
+        recover(checkpoint, self._writer.newest_batch(app_id))
 
     @property
     def queries(self) -> list[StreamingQuery]:

@@ -7,6 +7,7 @@ Names come from clients, tables and arguments: `say`, `warn` and `write_csv` esc
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
@@ -50,14 +51,25 @@ def write_json_text(text: str) -> None:
     sys.stdout.write(visible_json(text))
 
 
+FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+(\.\d+)?$)")
+"""The beginning of a formula; a signed number is none."""
+
+
 def write_csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> int:
-    """Print a line of names and a line per row; return the number of rows."""
+    """Print a line of names and a line per row; return the number of rows.
+
+    A text that a spreadsheet takes for a formula gets an apostrophe in front.
+    """
     writer = csv.DictWriter(sys.stdout, fieldnames=list(names))
     writer.writerow({name: visible(name) for name in names})
     count = 0
     for count, row in enumerate(rows, 1):  # noqa: B007  # the last number is the result
-        writer.writerow({name: visible(value) if isinstance(value, str) else value for name, value in row.items()})
+        writer.writerow({name: _csv_cell(value) if isinstance(value, str) else value for name, value in row.items()})
     return count
+
+
+def _csv_cell(text: str) -> str:
+    return f"'{visible(text)}" if FORMULA.match(text) else visible(text)
 
 
 def bytes_out() -> BinaryIO:

@@ -269,12 +269,15 @@ class Appender:
             self._look(open_delta(self._path))
         self._looked_at = time.time()
 
-    def _is_in(self, transaction: Transaction) -> bool:
-        app_id = transaction.app_id
+    def newest(self, app_id: str) -> int:
+        """Return the newest transaction of the application that is in the table; -1 without one."""
         if app_id not in self._done:
             known = self._handle.transaction_version(app_id)
             self._done[app_id] = -1 if known is None else int(known)
-        return self._done[app_id] >= int(transaction.version)
+        return self._done[app_id]
+
+    def _is_in(self, transaction: Transaction) -> bool:
+        return self.newest(transaction.app_id) >= int(transaction.version)
 
     def _commit(self, actions: list[dict[str, Any]], rows: pa.Table, transaction: Transaction | None) -> bool:
         """Commit as the next free version. Return False if another writer has committed this transaction."""

@@ -144,7 +144,7 @@ def write_file(location: Location, path: str, content: bytes) -> None:
     """
     if not is_store(location):
         _write_synced(Path(location) / path, content)
-        _sync((Path(location) / path).parent)
+        sync_path((Path(location) / path).parent)
         return
     for _ in range(CONFLICT_TRIES):
         with contextlib.suppress(AlreadyExistsError):
@@ -169,7 +169,7 @@ def create_file(location: Location, path: str, content: bytes) -> None:
         os.link(unnamed, target)
     finally:
         unnamed.unlink(missing_ok=True)
-    _sync(target.parent)
+    sync_path(target.parent)
 
 
 def _write_synced(path: Path, content: bytes) -> None:
@@ -184,7 +184,7 @@ def _write_synced(path: Path, content: bytes) -> None:
             raise
 
 
-def _sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
     """Write a file's content, or a folder's names, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -201,8 +201,8 @@ def sync_table(location: Location, since: float) -> None:
         for path in folder.iterdir():
             with contextlib.suppress(FileNotFoundError):  # such as a commit that is being written
                 if path.is_file() and path.stat().st_mtime >= since - 1:
-                    _sync(path)
-        _sync(folder)
+                    sync_path(path)
+        sync_path(folder)
 
 
 def list_files(location: Location, prefix: str = "", after: str | None = None) -> Iterator[Found]:

@@ -51,6 +51,10 @@ class DeltalakeWriter:
                     raise refused from error
                 log.error("table not opened", table=name, file=refused.file, error=str(refused))
 
+    def newest_batch(self, app_id: str) -> int:
+        """Return the newest batch of the query that any table has; -1 without one."""
+        return max((appender.newest(app_id) for appender in self._appenders.values()), default=-1)
+
     def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> int | None:
         return self._appenders[table.name].append(rows, Transaction(app_id, batch_id))
 

@@ -1,5 +1,7 @@
 """The stream on a real Spark, Kafka and Delta: replays, a live run, quarantine, rests, tasks, open files."""
 
+import json
+import re
 import subprocess
 import sys
 import threading
@@ -86,6 +88,47 @@ def test_a_log_cut_into_many_batches_gives_the_same_incidents(
     batches = DeltaTable(str(settings.paths.warehouse / "assignments")).to_pyarrow_table()["batch_id"].unique()
     assert len(batches) > 3
     assert story_in(settings) == reported
+
+
+def cut_power(settings: Settings, lost: int) -> None:
+    """Lose what was not synced: the rows of the newest `lost` batches, and what Spark wrote since the rows before."""
+    warehouse, checkpoint = Path(str(settings.paths.warehouse)), checkpoint_of(balance.NAME, settings)
+    commits: dict[int, list[Path]] = {}
+    for file in warehouse.glob("*/_delta_log/*.json"):
+        actions = map(json.loads, file.read_text().splitlines())
+        for transaction in [one["txn"] for one in actions if "txn" in one and balance.NAME in one["txn"]["appId"]]:
+            commits.setdefault(int(transaction["version"]), []).append(file)
+    written = sorted(commits)
+    for batch_id in written[len(written) - lost :]:
+        for file in commits[batch_id]:
+            file.write_bytes(b"")
+    newest = written[len(written) - lost - 1]
+    folders = {checkpoint / "offsets": newest + 1, checkpoint / "commits": newest, checkpoint / "state/0/0": newest + 1}
+    unsynced = [
+        path
+        for folder, first in folders.items()
+        for path in folder.iterdir()
+        if (number := re.match(r"\.?(\d+)", path.name)) and int(number[1]) >= first
+    ]
+    assert len(unsynced) > 3
+    for path in unsynced:
+        path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_run_continues_after_a_power_cut(
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, reported: Story, lost: int
+) -> None:
+    """Rows that are lost are written again, and none twice."""
+    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 500})
+    run_all_available(settings, spark)
+    cut_power(settings, lost)
+    run_all_available(settings, spark)
+    rows = read_alerts(settings.paths.warehouse, Filter())
+    assert len({(row["incident_id"], row["state"], row["changed_at"]) for row in rows}) == len(rows)
+    losses = {row["incident_id"] for row in rows if row["kind"] == "data_loss"}
+    assert bool(losses) == bool(lost)
+    assert {name: states for name, states in story_in(settings).items() if name not in losses} == reported
 
 
 def samples_of_pulls(settings: Settings) -> list[tuple[bool, int]]:

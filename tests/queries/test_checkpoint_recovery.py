@@ -1,0 +1,160 @@
+"""Files of a checkpoint that a power cut emptied: removed up to the newest batch with rows, or the start is refused."""
+
+import json
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.queries.checkpoint_recovery import CheckpointError, CheckpointSync, recover
+
+LZ4 = b"LZ4Block" + b"#" * 30 + b"LZ4Block" + bytes(13)
+SST = "000001-x.sst"
+
+
+def write(path: Path, content: bytes) -> None:
+    """A file with Hadoop's checksums beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    sums = [zlib.crc32(content[at : at + 512]).to_bytes(4, "big") for at in range(0, len(content), 512)]
+    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + b"".join(sums))
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Batches 0 to 5, all committed, with a snapshot of version 3."""
+    root = tmp_path / "balance"
+    write(root / "metadata", b'{"id":"x"}')
+    write(root / "sources/0/0", b'\0v1\n{"rocketmq.pulls":{"0":0}}')
+    for batch in range(6):
+        write(root / f"offsets/{batch}", b'v1\n{"conf":{}}\n{"rocketmq.pulls":{"0":%d}}' % (10 * batch))
+        write(root / f"commits/{batch}", b"v2\n" + json.dumps({"stateUniqueIds": {"0": [[f"id{batch}"]]}}).encode())
+        write(root / f"state/0/0/{batch + 1}_id{batch}.changelog", LZ4)
+    write(root / f"state/0/0/SSTs/{SST}", b"sst!")
+    with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
+        listed = json.dumps({"sstFiles": [{"dfsSstFileName": SST, "sizeBytes": 4}]})
+        archive.writestr("metadata", f"v1\n{listed}")
+    write(root / "state/0/0/3_id2.zip", (tmp_path / "zip").read_bytes())
+    return root
+
+
+def names(removed: list[Path]) -> set[str]:
+    return {f"{path.parent.name}/{path.name}" for path in removed}
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def fill_with_nul(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+CUTS = [empty, fill_with_nul, truncate, lose]
+
+
+@pytest.mark.parametrize("written", [-1, 4, 5])
+def test_an_intact_checkpoint_stays(checkpoint: Path, written: int) -> None:
+    before = sorted(checkpoint.rglob("*"))
+    assert recover(checkpoint, written) == []
+    assert sorted(checkpoint.rglob("*")) == before
+    assert recover(checkpoint / "new", -1) == []
+
+
+def test_a_batch_without_its_commit_runs_again(checkpoint: Path) -> None:
+    """As after kill -9: nothing is damaged."""
+    for path in (checkpoint / "commits").glob("*5*"):
+        path.unlink()
+    assert recover(checkpoint, 5) == []
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_damaged_commit_lets_its_batch_run_again(checkpoint: Path, cut: Callable[[Path], None]) -> None:
+    cut(checkpoint / "commits/5")
+    assert names(recover(checkpoint, 5)) <= {"commits/5"}
+    assert not (checkpoint / "commits/5").exists()
+    assert (checkpoint / "offsets/5").exists()
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_damaged_plan_of_a_batch_without_rows_is_made_anew(checkpoint: Path, cut: Callable[[Path], None]) -> None:
+    cut(checkpoint / "offsets/5")
+    recover(checkpoint, 4)
+    assert not (checkpoint / "offsets/5").exists()
+    assert not (checkpoint / "commits/5").exists()
+    assert (checkpoint / "commits/4").exists()
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("written", [3, 4, 5])
+def test_damaged_state_lets_the_batch_that_wrote_it_run_again(
+    checkpoint: Path, cut: Callable[[Path], None], written: int
+) -> None:
+    cut(checkpoint / "state/0/0/6_id5.changelog")
+    assert names(recover(checkpoint, written)) == {"commits/5"}
+
+
+def test_batches_without_rows_go_together(checkpoint: Path) -> None:
+    """Batch 3 was the last with rows: its start was synced, and nothing since."""
+    for name in ("offsets/5", "commits/4", "state/0/0/5_id4.changelog", "state/0/0/6_id5.changelog"):
+        empty(checkpoint / name)
+    assert names(recover(checkpoint, 3)) == {"offsets/5", "commits/4", "commits/5"}
+
+
+def test_a_damaged_snapshot_goes_if_the_changes_before_it_are_there(checkpoint: Path) -> None:
+    truncate(checkpoint / "state/0/0/3_id2.zip")
+    assert names(recover(checkpoint, 5)) == {"0/3_id2.zip"}
+    assert recover(checkpoint, 5) == []
+
+
+def test_a_snapshot_whose_file_is_damaged_goes_too(checkpoint: Path) -> None:
+    empty(checkpoint / f"state/0/0/SSTs/{SST}")
+    assert names(recover(checkpoint, 5)) == {"0/3_id2.zip"}
+
+
+@pytest.mark.parametrize(
+    "damaged", ["offsets/5", "commits/4", "state/0/0/5_id4.changelog", "offsets/4", "state/0/0/4_id3.changelog"]
+)
+def test_a_checkpoint_whose_batch_with_rows_cannot_start_is_refused_with_the_command(
+    checkpoint: Path, damaged: str
+) -> None:
+    empty(checkpoint / damaged)
+    empty(checkpoint / "commits/5")
+    before = sorted(checkpoint.rglob("*"))
+    with pytest.raises(CheckpointError, match=rf"batch 5 started from .* mv {checkpoint} {checkpoint}\.damaged"):
+        recover(checkpoint, 5)
+    assert sorted(checkpoint.rglob("*")) == before
+
+
+def test_tables_that_are_ahead_of_the_checkpoint_are_refused(checkpoint: Path) -> None:
+    """Spark would give other rows the numbers of batches that the tables have, and they would be skipped."""
+    with pytest.raises(CheckpointError):
+        recover(checkpoint, 7)
+
+
+def test_each_file_is_synced_once_with_its_folder(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        "streaming.queries.checkpoint_recovery.sync_path", lambda path: synced.append(str(path.relative_to(checkpoint)))
+    )
+    sync = CheckpointSync(checkpoint)
+    sync.sync()
+    assert {"metadata", "offsets/5", "offsets/.5.crc", "commits/5", "state/0/0/6_id5.changelog", "offsets"} < {*synced}
+    assert f"state/0/0/SSTs/{SST}" in synced
+    synced.clear()
+    sync.sync()
+    assert synced == []
+    write(checkpoint / "offsets/6", b"v1\n{}")
+    sync.sync()
+    assert synced[-1] == "offsets"
+    assert {*synced} == {"offsets/6", "offsets/.6.crc", "offsets"}
