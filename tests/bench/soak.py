@@ -16,11 +16,12 @@ from rich.console import Console
 
 from streaming.kafka_io.topics import create_topics
 from tests.bench.figures import first_and_last_tenth, percentiles_of
-from tests.bench.live_run import RunEndedError, live_run
+from tests.bench.live_run import live_run
 from tests.bench.pacer import pace, publishing
 from tests.bench.scratch import read_machine, say, scratch, write_report
 from tests.bench.soak_samples import Sample, Sampler
 from tests.bench.soak_tenths import Tenth, tenth_of, tenths_table
+from tests.service_process import ServiceEndedError
 
 WIDTH = 100
 MINUTE = 60.0
@@ -86,13 +87,13 @@ def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
                 while (left := began + minutes * MINUTE - time.time()) > 0:
                     run.sleep(min(every, left))
                     if not pacer.is_alive():
-                        raise RunEndedError("the process that publishes the events ended by itself")
+                        raise ServiceEndedError("the process that publishes the events ended by itself")
                     sampler.sample()
                     _report(sampler, began, minutes)
         except KeyboardInterrupt:
             ended = INTERRUPTED
             say("soak: ended by Ctrl-C")
-        except (RunEndedError, TimeoutError) as error:
+        except (ServiceEndedError, TimeoutError) as error:
             ended = str(error)
             say(f"soak: {error}")
         if sampler is None or len(sampler.samples) < 2:

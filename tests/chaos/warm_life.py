@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from streaming.service.service import Service, ServiceError
 from tests.chaos.kill_points import Trap, watched
-from tests.chaos.life import LIFE_SECONDS, newest_commit
+from tests.chaos.victim import LIFE_SECONDS, newest_commit
 
 
 class KilledError(RuntimeError):

@@ -15,7 +15,7 @@ COMMAND_SECONDS = 60.0
 
 
 class FieldClient:
-    """One client. `start` may follow `stop` and `kill`: the same client is there again, its log goes on.
+    """One client. `start` may follow `stop` and `process.kill`: the same client is there again, its log continues.
 
     FOLDER/NAME.jsonl is its truth: a line a second, by the machine's clock. A frozen or dead client writes nothing.
     """
@@ -46,15 +46,6 @@ class FieldClient:
     def name(self) -> str:
         return self.spec.name
 
-    @property
-    def pid(self) -> int:
-        """Of its JVM, 0 before the first start."""
-        return self.process.pid
-
-    def is_alive(self) -> bool:
-        """Whether its JVM runs, frozen or not."""
-        return self.process.is_alive()
-
     def start(self) -> None:
         """Return when the client has started; it has not rebalanced yet. Raises ClientError."""
         spec = {
@@ -76,27 +67,15 @@ class FieldClient:
         hang | unhang        its listener, or its sending, blocks
         consume_ms N         its listener takes N ms a message from now on
         rate_per_s N         of a producer
-        subscribe TOPIC EXPRESSION | unsubscribe TOPIC
         suspend | resume     of a consumer: pulls no more
         gc SECONDS           the whole JVM stops for so long: as brokers see a long GC, by SIGSTOP; returns at once
         """
         verb, _, arguments = line.partition(" ")
         if verb == "gc":
-            self.freeze()
-            threading.Timer(float(arguments), self.thaw).start()
+            self.process.freeze()
+            threading.Timer(float(arguments), self.process.thaw).start()
         else:
             self.process.ask(self.name, line, COMMAND_SECONDS)
-
-    def freeze(self) -> None:
-        """SIGSTOP its JVM: connections stay, nothing is said."""
-        self.process.freeze()
-
-    def thaw(self) -> None:
-        self.process.thaw()
-
-    def kill(self) -> None:
-        """SIGKILL its JVM, frozen or not. Safe to call twice."""
-        self.process.kill()
 
     def stop(self) -> None:
         """A clean shutdown: UNREGISTER_CLIENT to every broker. Its JVM ends when nobody else lives in it."""
@@ -139,4 +118,4 @@ class FieldClients:
     def close(self) -> None:
         """End every JVM."""
         for client in self.clients.values():
-            client.kill()
+            client.process.kill()

@@ -28,13 +28,11 @@ class Condition:
     `is_cut`          connections are reset, new ones refused
     `is_black_hole`   connections stay and new ones are accepted; nothing passes, and no end hears that the other left
     `delay_ms`        what each direction takes longer
-    `bytes_per_s`     what each direction of a connection passes at the most, 0 for any
     """
 
     is_cut: bool = False
     is_black_hole: bool = False
     delay_ms: float = 0.0
-    bytes_per_s: float = 0.0
 
 
 HEALTHY = Condition()
@@ -47,17 +45,20 @@ class Filter(Protocol):
 
 
 class Link:
-    """Ports of the loopback that pass on to a server's: `ports` are pairs of ours and its.
+    """A port of the loopback, `port`, that passes on to a server's.
 
     Runs in the event loop; every method is called there.
     """
 
-    def __init__(self, listeners: list[tuple[socket.socket, int]], make_filter: Callable[[], Filter] | None) -> None:
-        self._listeners, self._make_filter = listeners, make_filter
+    def __init__(self, server_port: int, make_filter: Callable[[], Filter] | None) -> None:
+        self._server_port, self._make_filter = server_port, make_filter
+        self._listener = socket.socket()
+        self._listener.setblocking(False)
+        self._listener.bind(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
         self._condition = HEALTHY
         self._passes = asyncio.Event()
         self._passes.set()
-        self._accepting: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
         self._sockets: set[socket.socket] = set()
         self._listen()
@@ -76,24 +77,18 @@ class Link:
             self._listen()
 
     def close(self) -> None:
-        for task in self._accepting:
-            task.cancel()
+        self._accepting.cancel()
         self._reset()
-        for listener, _ in self._listeners:
-            listener.close()
+        self._listener.close()
 
     def _listen(self) -> None:
-        for listener, port in self._listeners:
-            listener.listen(64)
-            self._accepting.append(asyncio.create_task(self._accept(listener, port)))
+        self._listener.listen(64)
+        self._accepting = asyncio.create_task(self._accept())
 
     def _refuse(self) -> None:
         """Shut, Linux keeps the port for the socket and refuses connections, until it listens again."""
-        for task in self._accepting:
-            task.cancel()
-        self._accepting.clear()
-        for listener, _ in self._listeners:
-            listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.cancel()
+        self._listener.shutdown(socket.SHUT_RDWR)
 
     def _reset(self) -> None:
         """Each connection's task closes its sockets, and both ends hear RST."""
@@ -102,21 +97,21 @@ class Link:
         for task in list(self._connections):
             task.cancel()
 
-    async def _accept(self, listener: socket.socket, port: int) -> None:
+    async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                client, _ = await loop.sock_accept(listener)
+                client, _ = await loop.sock_accept(self._listener)
             except OSError as error:
                 if error.errno not in (errno.ECONNABORTED, errno.EMFILE):
                     return  # it listens no more
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            task = asyncio.create_task(self._serve(client, port))
+            task = asyncio.create_task(self._serve(client))
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
 
-    async def _serve(self, client: socket.socket, port: int) -> None:
+    async def _serve(self, client: socket.socket) -> None:
         """Pass both ways until either end is done; the other one hears of it then, unless nothing passes."""
         loop = asyncio.get_running_loop()
         server = socket.socket()
@@ -128,7 +123,7 @@ class Link:
             await self._passes.wait()
             if _has_left(client):
                 return
-            await loop.sock_connect(server, ("127.0.0.1", port))
+            await loop.sock_connect(server, ("127.0.0.1", self._server_port))
             made = self._make_filter() if self._make_filter else None
             ways = [self._pass(client, server, None), self._pass(server, client, made)]
             tasks = [asyncio.create_task(way) for way in ways]
@@ -165,10 +160,7 @@ class Link:
                 await self._passes.wait()
                 if not received:
                     return
-                sent = made.feed(received) if made else received
-                await loop.sock_sendall(target, sent)
-                if self._condition.bytes_per_s:
-                    await asyncio.sleep(len(sent) / self._condition.bytes_per_s)
+                await loop.sock_sendall(target, made.feed(received) if made else received)
         except OSError:
             return
         finally:

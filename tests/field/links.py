@@ -6,10 +6,8 @@ the link's here, and as in the field each connection has another.
 """
 
 import asyncio
-import contextlib
 import functools
 import re
-import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -17,16 +15,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
 
-from streaming.kafka_io.embedded_kafka import free_port
 from tests.field.link import HEALTHY, Condition, Filter, Link
-from tests.rocketmq_server import broker_port
 
 EVERY = "*"
 NAME_SERVERS = "name-server-"
-BROKERS = "broker-"
 PROXY = "proxy"
-VIP = -2
-"""The offset of a broker's VIP channel, where clients up to 4.4 send and later ones may."""
 
 Answer = TypeVar("Answer")
 
@@ -42,7 +35,7 @@ class Links:
         """`servers` are their ports on the loopback."""
         self._servers = dict(servers)
         self._names = {port: name for name, port in servers.items()}
-        self._links: dict[tuple[str, str], tuple[int, Link]] = {}
+        self._links: dict[tuple[str, str], Link] = {}
         self._said: dict[tuple[str, str], Condition] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="links")
@@ -69,10 +62,6 @@ class Links:
         """Each direction takes `ms` longer; 0 ends it."""
         self._say(client, server, lambda was: replace(was, delay_ms=ms))
 
-    def throttle(self, client: str, server: str, bytes_per_s: float) -> None:
-        """Each direction of a connection passes so much at the most; 0 ends it."""
-        self._say(client, server, lambda was: replace(was, bytes_per_s=bytes_per_s))
-
     def heal(self, client: str, server: str) -> None:
         """All passes as before. What a black hole held passes now."""
         self._say(client, server, lambda _: HEALTHY)
@@ -83,7 +72,7 @@ class Links:
             return
 
         async def end() -> None:
-            for _, link in self._links.values():
+            for link in self._links.values():
                 link.close()
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
@@ -112,8 +101,8 @@ class Links:
             for one in covered:
                 del self._said[one]
             self._said[client, server] = change(before)
-            for (of_client, to_server), (_, link) in self._links.items():
-                link.set_condition(self._condition(of_client, to_server))
+            for where, link in self._links.items():
+                link.set_condition(self._condition(*where))
 
         self._run(say)
 
@@ -124,12 +113,11 @@ class Links:
 
     def _port(self, client: str, server: str) -> int:
         if (client, server) not in self._links:
-            listeners, port = _listeners(self._servers[server], has_vip=server.startswith(BROKERS))
             filter_of = functools.partial(self._rewriter, client) if server.startswith(NAME_SERVERS) else None
-            link = Link(listeners, filter_of)
+            link = Link(self._servers[server], filter_of)
             link.set_condition(self._condition(client, server))
-            self._links[client, server] = port, link
-        return self._links[client, server][0]
+            self._links[client, server] = link
+        return self._links[client, server].port
 
     def _rewriter(self, client: str) -> Filter:
         return RouteRewriter(lambda port: self._port(client, self._names[port]) if port in self._names else port)
@@ -150,24 +138,6 @@ class Links:
 
 def _covers(where: tuple[str, str], link: tuple[str, str]) -> bool:
     return all(one in (EVERY, other) for one, other in zip(where, link, strict=True))
-
-
-def _listeners(port: int, *, has_vip: bool) -> tuple[list[tuple[socket.socket, int]], int]:
-    """Bound sockets, and the server's port that each is for; our port of the first."""
-    while True:
-        ours = broker_port() if has_vip else free_port()
-        with contextlib.ExitStack() as held:
-            bound: list[tuple[socket.socket, int]] = []
-            try:
-                for offset in (0, VIP) if has_vip else (0,):
-                    one = held.enter_context(socket.socket())
-                    one.setblocking(False)
-                    one.bind(("127.0.0.1", ours + offset))
-                    bound.append((one, port + offset))
-            except OSError:
-                continue
-            held.pop_all()
-            return bound, ours
 
 
 _ADDRESS = re.compile(rb"\b127\.0\.0\.1:(\d{2,5})\b")

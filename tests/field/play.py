@@ -20,7 +20,7 @@ STARTS = threading.Semaphore(2)
 
 
 class Play:
-    """A scenario with a seed; `Stage` to the troubles: clients by the scenario's own names.
+    """A scenario with a seed: clients by the scenario's own names.
 
     `set_up` starts everything, `play` makes the troubles from a moment that plays side by side share, `tear_down` ends
     the clients and takes topics and groups away, so that nothing is said of them afterwards.
@@ -47,15 +47,9 @@ class Play:
     def set_up(self) -> None:
         """Topics, groups, then every client that runs from the start."""
         for topic in self.scenario.topics:
-            self.cluster.create_topic(
-                topic.topic + self.suffix,
-                topic.queues,
-                perm=topic.perm,
-                brokers=topic.brokers,
-                is_ordered=topic.is_ordered,
-            )
+            self.cluster.create_topic(topic.topic + self.suffix, topic.queues, perm=topic.perm, brokers=topic.brokers)
         for group in self.scenario.groups:
-            self.cluster.create_group(group.group + self.suffix, is_orderly=group.is_orderly)
+            self.cluster.create_group(group.group + self.suffix)
             for topic in self.scenario.topics if group.is_pop else ():
                 self.cluster.set_pop(group.group + self.suffix, topic.topic + self.suffix)
         for client in self.scenario.clients:
@@ -113,7 +107,7 @@ class Play:
             try:
                 self.clients[client.name].start()
             except ClientError:  # as a supervisor would: on a busy machine the first question may find no answer
-                self.clients[client.name].kill()
+                self.clients[client.name].process.kill()
                 self.clients[client.name].start()
 
     def _make(self, trouble: Trouble) -> Done:

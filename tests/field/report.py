@@ -6,7 +6,7 @@ from typing import Any
 from tests.field.judge import Verdict
 from tests.field.others import Said
 from tests.field.played import Played
-from tests.score.report import delays_of, shares_of
+from tests.score.report import kinds_of
 
 HOUR_MS = 3_600_000
 SHORT_OF = ("missed", "wrong", "surprises", "absent", "unended", "afterwards", "false_pages")
@@ -17,7 +17,7 @@ def report_of(
 ) -> dict[str, Any]:
     """All that is told, as JSON takes it. `plays` are judged each for itself; `others` is by a play's name."""
     return {
-        "kinds": _kinds(verdict),
+        "kinds": kinds_of(verdict.tallies),
         "plays": [_play(played, of_play, others.get(played.name, ())) for played, of_play in plays],
         "quiet_hours": round(verdict.quiet_ms / HOUR_MS, 2),
         "false_pages": verdict.false_pages,
@@ -27,21 +27,6 @@ def report_of(
         "afterwards": verdict.afterwards,
         "is_right": verdict.is_right,
     }
-
-
-def _kinds(verdict: Verdict) -> list[dict[str, Any]]:
-    ordered = sorted(verdict.tallies.items(), key=lambda item: (item[0][0], item[0][1] or ""))
-    return [
-        {
-            "kind": kind,
-            "cause": cause,
-            **shares_of(tally),
-            **delays_of(tally),
-            "missed": tally.missed,
-            "wrong": tally.wrong,
-        }
-        for (kind, cause), tally in ordered
-    ]
 
 
 def _play(played: Played, verdict: Verdict, others: Sequence[Said]) -> dict[str, Any]:

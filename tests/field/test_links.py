@@ -138,16 +138,6 @@ def test_a_delay_takes_its_time_each_way_and_keeps_the_order(stack: ExitStack) -
     assert ask(one) == b"hello"
 
 
-def test_a_throttled_link_passes_so_much_a_second(stack: ExitStack) -> None:
-    links = links_to(stack, proxy=echo(stack))
-    links.throttle("c", "proxy", 200_000)
-    one = connect(stack, links.proxy_of("c"))
-    begun = time.monotonic()
-    for _ in range(4):
-        ask(one, bytes(10_000))
-    assert time.monotonic() - begun >= 3 * 10_000 / 200_000
-
-
 def test_what_is_said_of_every_client_holds_for_later_ones_and_what_is_said_last_counts(stack: ExitStack) -> None:
     links = links_to(stack, proxy=echo(stack))
     links.cut(EVERY, "proxy")
@@ -206,20 +196,6 @@ def test_a_route_names_the_links_of_the_client_that_asked(stack: ExitStack) -> N
     assert ask(connect(stack, f"127.0.0.1:{seen[0][1]}"), b"slave") == b"slave"
     assert ask(connect(stack, f"127.0.0.1:{seen[2][0]}"), b"mine") == b"mine"
     wait_for("each reached its broker", lambda: (broker.received, slave.received) == (b"mine", b"slave"))
-
-
-def test_a_broker_link_has_a_vip_channel(stack: ExitStack) -> None:
-    broker = echo(stack)
-    vip = socket.create_server(("127.0.0.1", broker.port - 2))
-    stack.callback(vip.close)
-    route = b'{"brokerAddrs":{0:"127.0.0.1:%d"}}' % broker.port
-    links = links_to(stack, name_server_0=echo(stack, lambda _: answer_frame(route)), broker_a=broker)
-    (port,) = route_of(stack, links.name_server_of("c"))
-    one = connect(stack, f"127.0.0.1:{port - 2}")
-    accepted, _ = vip.accept()
-    accepted.sendall(b"vip")
-    accepted.close()
-    assert one.recv(3) == b"vip"
 
 
 def test_a_channel_of_the_remoting_protocol_works_through_a_link(stack: ExitStack) -> None:

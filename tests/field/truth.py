@@ -20,8 +20,6 @@ LEAST_MS = 20_000
 OVERLAP_MS = 5_000
 """Clients whose logs overlap for less were one after the other: a line may be as old as that."""
 
-NOT_CLIENTS = ("troubles.jsonl",)
-
 
 @dataclass(frozen=True)
 class Truth:
@@ -114,7 +112,7 @@ class Truth:
 
 def read_truth(folder: Path, start_ms: int, end_ms: int, factor: int = 1) -> Truth:
     """The logs of a play's folder."""
-    paths = [path for path in sorted(folder.glob("*.jsonl")) if path.name not in NOT_CLIENTS]
+    paths = [path for path in sorted(folder.glob("*.jsonl")) if path.name != "troubles.jsonl"]  # of older sessions
     logs = [log for path in paths if (log := read_log(path)) is not None]
     return Truth(logs, start_ms, end_ms, factor)
 
