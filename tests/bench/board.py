@@ -1,4 +1,4 @@
-"""`python -m tests.bench.board`: what each page costs over 1,000 groups, 20,000 queues and a million rows of history.
+"""`python -m tests.bench.board`: the cost of each page over 1,000 groups, 20,000 queues and a million rows.
 
 server: the time of the answer. From nothing: until the page is shown in a browser that has no cache. Within: the same
 from another page of the board; the longest task and the CPU of the tab's main thread are of this way. An empty page is

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.soak`: does anything grow? An hour of 1,000 events/s, and its first tenth against its last.
+"""`python -m tests.bench.soak`: what grows in an hour of 1,000 events/s? Its first tenth against its last.
 
 `balancewatch run` with its defaults but without on-call, on an embedded Kafka; the events of the latency bench, with
 twins that come and go each second. A table goes to stdout, all samples as JSON to a file, a line a minute to stderr.

@@ -1,7 +1,8 @@
 """`make field`: a real RocketMQ under real trouble; the alerts held against what the clients wrote down themselves.
 
-Every scenario of tests/field/scenarios is played on production's clocks, unattended: those that hurt only themselves
-side by side, the others alone, the quiet hour last. The table is printed, and kept as JSON and Markdown.
+Every scenario of tests/field/scenarios is played on production's clocks, unattended. Those that affect only
+themselves are played side by side, the others alone, the quiet hour last. The table is printed, and kept as JSON and
+Markdown.
 
 Examples:
   make field                                        all of it, about two hours

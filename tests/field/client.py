@@ -25,21 +25,15 @@ class FieldClient:
         spec: ClientSpec,
         name_server: str,
         folder: Path,
-        class_paths: ClassPaths,
-        *,
-        clocks: Clocks | None = None,
-        process: ClientProcess | None = None,
-        bootstrap_servers: str = "",
+        clocks: Clocks,
+        process: ClientProcess,
+        bootstrap_servers: str,
     ) -> None:
-        """`name_server` is a proxy's address for gRPC, `bootstrap_servers` the Kafka of one that is `hooked`. `process`
-        is given where the client shares a JVM.
-        """
-        self.spec, self.name_server = spec, name_server
-        self.process = process or ClientProcess(spec, folder, class_paths, clocks)
+        """`name_server` is a proxy's address for gRPC, `bootstrap_servers` the Kafka of one that is `hooked`."""
+        self.spec, self.name_server, self.process = spec, name_server, process
         self.truth_log = folder / f"{spec.name}.jsonl"
         self._spec_file = folder / f"{spec.name}.spec.json"
-        self._clocks = clocks or Clocks(1)
-        self._bootstrap_servers = bootstrap_servers
+        self._clocks, self._bootstrap_servers = clocks, bootstrap_servers
         self.client_id = ""
 
     @property
@@ -86,9 +80,7 @@ class FieldClient:
 class FieldClients:
     """Clients by name, those of one `process` in one JVM: what a stage makes them with."""
 
-    def __init__(
-        self, folder: Path, class_paths: ClassPaths, clocks: Clocks | None = None, bootstrap_servers: str = ""
-    ) -> None:
+    def __init__(self, folder: Path, class_paths: ClassPaths, clocks: Clocks, bootstrap_servers: str = "") -> None:
         self._folder, self._class_paths, self._clocks = folder, class_paths, clocks
         self._bootstrap_servers = bootstrap_servers
         self._shared: dict[str, ClientProcess] = {}
@@ -96,22 +88,13 @@ class FieldClients:
 
     def add(self, spec: ClientSpec, name_server: str) -> FieldClient:
         """The client, not started yet."""
-        process = None
+        process = self._shared.get(spec.process)
+        if process is None:
+            process = ClientProcess(spec, self._folder, self._class_paths, self._clocks)
         if spec.process:
-            process = self._shared.get(spec.process) or ClientProcess(
-                spec, self._folder, self._class_paths, self._clocks
-            )
             process.check_fits(spec)
             self._shared[spec.process] = process
-        client = FieldClient(
-            spec,
-            name_server,
-            self._folder,
-            self._class_paths,
-            clocks=self._clocks,
-            process=process,
-            bootstrap_servers=self._bootstrap_servers,
-        )
+        client = FieldClient(spec, name_server, self._folder, self._clocks, process, self._bootstrap_servers)
         self.clients[spec.name] = client
         return client
 

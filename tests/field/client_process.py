@@ -31,10 +31,9 @@ class ClientProcess:
     kernel, for its process group is then an orphan. FOLDER/NAME.err is what it prints.
     """
 
-    def __init__(self, spec: ClientSpec, folder: Path, class_paths: ClassPaths, clocks: Clocks | None = None) -> None:
+    def __init__(self, spec: ClientSpec, folder: Path, class_paths: ClassPaths, clocks: Clocks) -> None:
         self.name = spec.process or spec.name
-        self._spec, self._folder, self._class_paths = spec, folder, class_paths
-        self._clocks = clocks or Clocks(1)
+        self._spec, self._folder, self._class_paths, self._clocks = spec, folder, class_paths, clocks
         self._process: subprocess.Popen[str] | None = None
         self._answers: dict[str, queue.Queue[str | None]] = {}
         self._lock = threading.Lock()

@@ -12,6 +12,9 @@ from tests.score.match import UNFOUNDED, Key, Tally, compare, verdicts_of
 
 Row = Mapping[str, Any]
 
+SHORT_OF = ("surprises", "absent", "unended", "afterwards", "false_pages")
+"""Fields of a verdict that are empty where all is right."""
+
 
 @dataclass
 class Verdict:
@@ -37,16 +40,13 @@ class Verdict:
     @property
     def is_right(self) -> bool:
         is_told = not any(tally.missed or tally.wrong for tally in self.tallies.values())
-        return is_told and not (self.surprises or self.absent or self.unended or self.afterwards or self.false_pages)
+        return is_told and not any(getattr(self, name) for name in SHORT_OF)
 
     def add(self, other: "Verdict") -> None:
         for key, tally in other.tallies.items():
             self.tallies.setdefault(key, Tally()).add(tally)
-        self.surprises += other.surprises
-        self.absent += other.absent
-        self.unended += other.unended
-        self.afterwards += other.afterwards
-        self.false_pages += other.false_pages
+        for name in SHORT_OF:
+            getattr(self, name).extend(getattr(other, name))
         self.quiet_ms += other.quiet_ms
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.field.judge import Verdict
+from tests.field.judge import SHORT_OF, Verdict
 from tests.field.others import Said
 from tests.field.played import Played
 from tests.score.report import kinds_of
 
 HOUR_MS = 3_600_000
-SHORT_OF = ("missed", "wrong", "surprises", "absent", "unended", "afterwards", "false_pages")
 
 
 def report_of(
@@ -20,11 +19,7 @@ def report_of(
         "kinds": kinds_of(verdict.tallies),
         "plays": [_play(played, of_play, others.get(played.name, ())) for played, of_play in plays],
         "quiet_hours": round(verdict.quiet_ms / HOUR_MS, 2),
-        "false_pages": verdict.false_pages,
-        "surprises": verdict.surprises,
-        "absent": verdict.absent,
-        "unended": verdict.unended,
-        "afterwards": verdict.afterwards,
+        **{name: getattr(verdict, name) for name in SHORT_OF},
         "is_right": verdict.is_right,
     }
 
@@ -67,7 +62,7 @@ def markdown_of(report: Mapping[str, Any]) -> str:
 def short_of(report: Mapping[str, Any]) -> list[str]:
     """Every sentence about what is not as it should be."""
     of_kinds = [f"{name}: {one}" for row in report["kinds"] for name in ("missed", "wrong") for one in row[name]]
-    return of_kinds + [f"{name.replace('_', ' ')}: {one}" for name in SHORT_OF[2:] for one in report[name]]
+    return of_kinds + [f"{name.replace('_', ' ')}: {one}" for name in SHORT_OF for one in report[name]]
 
 
 def _kind_line(row: Mapping[str, Any]) -> str:

@@ -11,10 +11,8 @@ import pytest
 
 from tests.field.echo import Echo
 from tests.field.links import EVERY, Links, RouteRewriter
-from tests.remoting import Channel
 from tests.rocketmq_server import wait_for
 
-GET_ROUTEINFO_BY_TOPIC = 105
 QUIET_SECONDS = 0.4
 """Nothing that does not pass is waited for longer."""
 
@@ -196,14 +194,6 @@ def test_a_route_names_the_links_of_the_client_that_asked(stack: ExitStack) -> N
     assert ask(connect(stack, f"127.0.0.1:{seen[0][1]}"), b"slave") == b"slave"
     assert ask(connect(stack, f"127.0.0.1:{seen[2][0]}"), b"mine") == b"mine"
     wait_for("each reached its broker", lambda: (broker.received, slave.received) == (b"mine", b"slave"))
-
-
-def test_a_channel_of_the_remoting_protocol_works_through_a_link(stack: ExitStack) -> None:
-    route = b'{"queueDatas":[]}'
-    links = links_to(stack, name_server_0=echo(stack, lambda _: answer_frame(route)))
-    channel = stack.enter_context(Channel(links.name_server_of("c")))
-    answer = channel.request(GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"})
-    assert (answer.code, answer.body) == (0, {"queueDatas": []})
 
 
 def test_frames_are_rewritten_wherever_they_are_cut() -> None:
