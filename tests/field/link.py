@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from streaming.kafka_io.embedded_kafka import free_port
+
 CHUNK = 1 << 16
 IN_FLIGHT = 64
 """Chunks that a delayed direction holds before it reads no more."""
@@ -54,8 +56,11 @@ class Link:
         self._server_port, self._make_filter = server_port, make_filter
         self._listener = socket.socket()
         self._listener.setblocking(False)
-        self._listener.bind(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        while True:  # a port that bind itself chose would be given back by `_refuse`
+            self.port = free_port()
+            with contextlib.suppress(OSError):
+                self._listener.bind(("127.0.0.1", self.port))
+                break
         self._condition = HEALTHY
         self._passes = asyncio.Event()
         self._passes.set()
