@@ -21,8 +21,7 @@ from tests.bench.drain import add_drain, measure_drain
 from tests.bench.history import add_history, measure_history
 from tests.bench.idle import add_idle, measure_idle
 from tests.bench.latency import add_latency, measure_latency
-from tests.bench.rivals.comparison import comparison_table, notes
-from tests.bench.rivals.measure import measure_rivals
+from tests.bench.rivals.measure import comparison_table, measure_rivals, notes
 from tests.bench.scratch import Machine, read_machine, say, write_report
 
 WIDTH = 100

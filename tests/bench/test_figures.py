@@ -15,8 +15,7 @@ from tests.bench.figures import (
     percentiles_of,
 )
 from tests.bench.process_tree import ENDED, Process, cores_by_name, cpu_of, resident_by_name, value_at
-from tests.bench.soak_samples import Sample, Stock
-from tests.bench.soak_tenths import tenth_of, tenths_table
+from tests.bench.soak import Sample, Stock, tenth_of, tenths_table
 
 EMPTY = Stock(0, 0)
 

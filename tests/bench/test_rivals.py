@@ -10,8 +10,7 @@ from tests.bench.figures import Percentiles
 from tests.bench.process_tree import Memory, peak_of
 from tests.bench.rivals.agreement import Agreement, Flips, compare
 from tests.bench.rivals.broker_items import Attempt, apply_attempt
-from tests.bench.rivals.comparison import comparison_table, notes
-from tests.bench.rivals.measure import Contender, Drain, Live, RivalsResult
+from tests.bench.rivals.measure import Contender, Drain, Live, RivalsResult, comparison_table, notes
 from tests.bench.rivals.work import Clock, Work, mark_ready, note_flips, read_flips, read_report
 from tests.bench.test_figures import printed
 from udfs.producers.attempts import AttemptsBuilder

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.field.client import FieldClient, FieldClients
-from tests.field.client_process import ClientError
+from tests.field.client import ClientError, FieldClient, FieldClients
 from tests.field.others import ask_others
 from tests.field.played import Done, Played
 from tests.field.scenario import Client, Scenario, Trouble, load_scenario

@@ -9,8 +9,7 @@ from uuid import uuid4
 import pytest
 
 from tests.field.class_paths import ClassPaths
-from tests.field.client import FieldClient, FieldClients
-from tests.field.client_process import ClientError
+from tests.field.client import ClientError, FieldClient, FieldClients
 from tests.field.client_spec import ClientSpec
 from tests.oracle import EACH_RELEASE
 from tests.rocketmq import RocketMQ

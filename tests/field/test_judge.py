@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.field.facts import ROUNDS_MS, facts_of
-from tests.field.judge import Verdict, judge
+from tests.field.judge import ROUNDS_MS, Verdict, facts_of, judge
 from tests.field.played import Done, Played
-from tests.field.spans import Span
 from tests.field.test_truth import Logs, at
+from tests.field.truth import Span
 from tests.score.bounds import BOUNDS_MS
 
 SUFFIX = "_frozen_a"

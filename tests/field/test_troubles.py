@@ -5,7 +5,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tests.field.client_process import ClientError
+from tests.field.client import ClientError
 from tests.field.links import EVERY
 from tests.field.troubles import TroubleError, make_trouble
 
