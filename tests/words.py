@@ -31,8 +31,6 @@ ALLOWED = {
 }
 """Phrase → the reason why it is allowed, although a banned word is in it."""
 
-NO_PROSE: set[str] = set()
-"""Files whose strings are lists of names."""
 
 CAMEL_CASE = re.compile(r"\b[A-Z][a-z]+[A-Z]\w*")
 PRODUCT_NAMES = {
@@ -99,7 +97,7 @@ def texts(*under: str) -> Iterator[Text]:
             yield from _page(path)
         elif is_test:
             continue
-        elif path.endswith(".py") and path not in NO_PROSE:
+        elif path.endswith(".py"):
             yield from _code(path)
         elif path.endswith((".js", ".java")):
             yield from _other_code(path)

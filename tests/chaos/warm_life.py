@@ -45,6 +45,7 @@ class WarmLife:
         return newest_commit(self._settings) > self._first_batch
 
     def wait(self, seconds: float = LIFE_SECONDS) -> int:
+        """0 when its work is done, 1 when it ended with a sentence, -SIGKILL when it was killed; it is over then."""
         self._thread.join(seconds)
         if self._thread.is_alive():
             self.kill()
