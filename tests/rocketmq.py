@@ -142,15 +142,8 @@ class RocketMQ:
         """A consumer of `topic` for each (group, instance_name), started side by side; the block's end ends them."""
 
         def start(member: tuple[str, str]) -> Consumer:
-            group, instance_name = member
-            return Consumer(
-                self.jars,
-                self.name_server,
-                clocks or self.clocks,
-                group=group,
-                topic=topic,
-                instance_name=instance_name,
-            )
+            used = clocks or self.clocks
+            return Consumer(self.jars, self.name_server, used, group=member[0], topic=topic, instance_name=member[1])
 
         with contextlib.ExitStack() as stack:
             with ThreadPoolExecutor(len(members)) as threads:
@@ -159,14 +152,6 @@ class RocketMQ:
                 if one.exception() is None:
                     stack.callback(one.result().close)
             yield [one.result() for one in starts]
-
-    def mqadmin(self, *arguments: str) -> str:
-        """What `mqadmin ARGUMENTS -n NAME_SERVER` prints."""
-        return self.operator.mqadmin(*arguments)
-
-    def consumer_status(self, group: str) -> str:
-        """What RocketMQ's own check says of a group: `mqadmin consumerStatus`."""
-        return self.mqadmin("consumerStatus", "-g", group)
 
     def addresses(self, names: Iterable[str] = MASTERS) -> list[str]:
         """Of those that run."""

@@ -87,14 +87,14 @@ def test_twins_of_a_real_cluster_page_with_both_addresses_and_the_starved_queues
     ):
         assert twins[0].client_id == twins[1].client_id
         wait_for("the consumers rebalance", lambda: [one.queues() for one in (*twins, solo)] == shares)
-        assert "Rebalance OK" in cluster.consumer_status(GROUP)
+        assert "Rebalance OK" in cluster.operator.mqadmin("consumerStatus", "-g", GROUP)
 
         with balancewatch(settings, tmp_path / "collect.log", *collect) as collector:
             duplicate = wait_for_alert("duplicate_client_id", "FIRING")
             starved = wait_for_alert("starved_queue", "FIRING")
             assert [one.queues() for one in (*twins, solo)] == shares
             if cluster.clocks.factor == 1:  # the check keeps a client from answering `collect` for seconds
-                assert "Rebalance OK" in cluster.consumer_status(GROUP)
+                assert "Rebalance OK" in cluster.operator.mqadmin("consumerStatus", "-g", GROUP)
 
             assert duplicate["client_id"] == twins[0].client_id
             views = duplicate["evidence"]["views"]  # a broker that was asked a moment later may not be in it yet

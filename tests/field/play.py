@@ -125,7 +125,7 @@ class Play:
 
         def ask() -> None:
             self.stage.wait_until(start_s + (shift_s + at) / self.stage.clocks.factor)
-            ask_others(self.cluster.mqadmin, groups, self.folder)
+            ask_others(self.cluster.operator.mqadmin, groups, self.folder)
 
         with ThreadPoolExecutor(1, thread_name_prefix=f"{self.name}-others") as thread:
             asked = thread.submit(ask)
