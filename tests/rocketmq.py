@@ -9,94 +9,131 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from conf.settings import Settings
+from streaming.collector.rocketmq_jvm import RocketMQError
 from tests.rocketmq_clocks import Clocks
 from tests.rocketmq_consumer import Consumer
-from tests.rocketmq_operator import Operator
+from tests.rocketmq_operator import READ_WRITE, Operator
 from tests.rocketmq_server import Server, broker_lines, broker_port, start_broker, start_name_server, wait_for
 
 SCALED = Clocks(4)
 
+MASTERS = ("broker-a", "broker-b")
+
 
 class RocketMQ:
-    """A NameServer and its brokers, one cluster; `topics` were created here and not deleted.
+    """NameServers and two masters, one cluster; `topics` were created here and not deleted.
 
-    `clocks` are those of its brokers, and of a consumer that is not given others.
+    `clocks` are those of its brokers, and of a consumer that is not given others. Threads may use it side by side. A
+    broker that is started again has its port and its data. `brokers` has a slave as "broker-a-slave".
     """
 
-    def __init__(self, jars: Path, folder: Path, clocks: Clocks, brokers: int = 2) -> None:
+    def __init__(
+        self,
+        jars: Path,
+        folder: Path,
+        clocks: Clocks,
+        *,
+        name_servers: int = 1,
+        slaves: tuple[str, ...] = (),
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        """Start all of it; `settings` are further lines of each broker's configuration."""
         self.jars, self.folder, self.clocks = jars, folder, clocks
         self.brokers: dict[str, Server] = {}
+        self.name_servers: list[Server] = []
         self.topics: set[str] = set()
+        self._settings = settings or {}
         self._operator: Operator | None = None
         try:
-            self.namesrv = start_name_server(jars, folder / "namesrv")
-            self.name_server = self.namesrv.address
+            for number in range(name_servers):
+                self.name_servers.append(start_name_server(jars, folder / f"name-server-{number}"))
+            self.name_server = ";".join(server.address for server in self.name_servers)
             self._operator = Operator(jars, folder, self.name_server)
-            self.namesrv.wait()
-            for letter in "abcdefgh"[:brokers]:
-                self.start_broker(f"broker-{letter}")
-            self._operator.start()
-            self.wait_for_brokers()
+            for server in self.name_servers:
+                server.wait()
+            for name in (*MASTERS, *slaves):
+                self._launch(name)
+            self.operator.start()
+            with ThreadPoolExecutor(len(self.brokers)) as threads:
+                list(threads.map(self.start_broker, self.brokers))
         except BaseException:
             self.stop()
             raise
 
     @property
     def operator(self) -> Operator:
-        """Who may do to its brokers, by address, what is no method here."""
+        """The admin client of the cluster; it names brokers by address."""
         assert self._operator
         return self._operator
 
-    def start_broker(self, broker_name: str) -> Server:
-        """Start a broker, or start it again with the data it had; `wait_for_brokers` returns when it is there."""
-        port = self.brokers[broker_name].port if broker_name in self.brokers else broker_port()
-        store = self.folder / "store" / broker_name
-        lines = {**broker_lines(broker_name, port, self.name_server, store), **self.clocks.broker_config()}
-        folder = self.folder / f"{broker_name}-{time.monotonic_ns()}"
-        self.brokers[broker_name] = start_broker(self.jars, folder, lines)
-        return self.brokers[broker_name]
+    @property
+    def servers(self) -> dict[str, int]:
+        """Port by name, as Links take them."""
+        ports = {f"name-server-{number}": server.port for number, server in enumerate(self.name_servers)}
+        return ports | {name: server.port for name, server in self.brokers.items()}
 
-    def wait_for_brokers(self) -> None:
-        """Return when every broker listens and the NameServer knows it."""
-        for server in self.brokers.values():
-            server.wait()
-        wait_for("every broker is registered", self._are_registered)
+    def start_broker(self, name: str) -> None:
+        """Start a broker, unless it runs; return when it is registered at every NameServer that runs."""
+        self._launch(name)
+        self.brokers[name].wait()
+        wait_for(f"{name} is registered", lambda: self.is_registered(name))
+
+    def is_registered(self, name: str) -> bool:
+        """Whether every NameServer that runs knows the broker; one that is not known is made to register.
+
+        The first time a broker registers it has no connection to a NameServer yet. It tries again 10 s later, or at
+        once when its permission is set.
+        """
+        running = [server for server in self.name_servers if server.is_alive()]
+        broker_name, broker_id = name.removesuffix("-slave"), int(name not in MASTERS)
+        try:
+            known = [self.operator.registered(server.address).get(broker_name, set()) for server in running]
+            if all(broker_id in ids for ids in known):
+                return True
+            self.operator.update_config(self.brokers[name].address, {"brokerPermission": str(READ_WRITE)})
+        except RocketMQError:
+            pass  # on a busy machine a question may find no answer; the next one is asked soon
+        return False
 
     def set_clocks(self, clocks: Clocks) -> None:
         """`clocks` are those of the brokers from now on, and of consumers that are started from now on."""
-        for address in self._addresses():
+        for address in self.addresses():
             self.operator.update_config(address, clocks.broker_config())
         self.clocks = clocks
 
-    def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Create `topic` with `queues` read and write queues on every broker; return when its route has them all."""
-        self.operator.put_topic(self._addresses(), topic, queues, queues)
-        wait_for(f"the route of {topic}", lambda: self.operator.brokers_of(topic) == set(self.brokers))
+    def create_topic(
+        self, topic: str, queues: int = 4, *, perm: int = READ_WRITE, brokers: Iterable[str] | None = None
+    ) -> None:
+        """With `queues` read and write queues on each of `brokers`, masters; return when its route has them."""
+        names = set(brokers or MASTERS)
+        self.operator.put_topic(self.addresses(names), topic, queues, queues, perm)
+        wait_for(f"the route of {topic}", lambda: self.operator.brokers_of(topic) == names)
         self.topics.add(topic)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete `topic` on every broker and at the NameServer."""
-        self.operator.delete_topic(self._addresses(), topic)
+        """On every master that runs, and at the NameServers."""
+        self.operator.delete_topic(self.addresses(), topic)
         self.topics.discard(topic)
 
-    def set_consume_enable(self, group: str, broker_name: str, enabled: bool) -> None:
-        """consumeEnable of a group's SubscriptionGroupConfig at one broker: whether its pulls are served."""
-        self.operator.set_consume_enable(self.brokers[broker_name].address, group, enabled)
-
     def create_group(self, group: str) -> None:
-        """Give every broker a configuration of the group."""
-        self.operator.put_group(self._addresses(), group)
+        """On every master."""
+        self.operator.put_group(self.addresses(), group)
+
+    def set_consume_enable(self, group: str, broker: str | None, enabled: bool) -> None:
+        """consumeEnable of the group's SubscriptionGroupConfig at one master or every one: whether pulls are served."""
+        for address in self.addresses([broker] if broker else MASTERS):
+            self.operator.set_consume_enable(address, group, enabled)
 
     def delete_group(self, group: str) -> None:
-        """Delete the group's configuration on every broker, as mqadmin deleteSubGroup does."""
-        self.operator.delete_group(self._addresses(), group)
+        """Its configuration and its offsets, on every master that runs."""
+        self.operator.delete_group(self.addresses(), group)
 
     @contextlib.contextmanager
     def consumers(
@@ -105,15 +142,8 @@ class RocketMQ:
         """A consumer of `topic` for each (group, instance_name), started side by side; the block's end ends them."""
 
         def start(member: tuple[str, str]) -> Consumer:
-            group, instance_name = member
-            return Consumer(
-                self.jars,
-                self.name_server,
-                clocks or self.clocks,
-                group=group,
-                topic=topic,
-                instance_name=instance_name,
-            )
+            used = clocks or self.clocks
+            return Consumer(self.jars, self.name_server, used, group=member[0], topic=topic, instance_name=member[1])
 
         with contextlib.ExitStack() as stack:
             with ThreadPoolExecutor(len(members)) as threads:
@@ -123,34 +153,27 @@ class RocketMQ:
                     stack.callback(one.result().close)
             yield [one.result() for one in starts]
 
-    def mqadmin(self, *arguments: str) -> str:
-        """What `mqadmin ARGUMENTS -n NAME_SERVER` prints."""
-        return self.operator.mqadmin(*arguments)
-
-    def consumer_status(self, group: str) -> str:
-        """What RocketMQ's own check says of a group: `mqadmin consumerStatus`."""
-        return self.mqadmin("consumerStatus", "-g", group)
+    def addresses(self, names: Iterable[str] = MASTERS) -> list[str]:
+        """Of those that run."""
+        return [self.brokers[name].address for name in names if self.brokers[name].is_alive()]
 
     def stop(self) -> None:
-        """End every process that was started here; the data is thrown away, so nobody is asked to save it."""
+        """Kill every process that was started here; their data is not needed."""
         if self._operator:
             self._operator.close()
-        for server in [*self.brokers.values(), *([self.namesrv] if hasattr(self, "namesrv") else [])]:
+        for server in [*self.brokers.values(), *self.name_servers]:
             server.kill()
 
-    def _are_registered(self) -> bool:
-        """Whether the NameServer knows every broker; one that it does not know is made to register.
-
-        The first time a broker registers it has no connection to a NameServer yet. It tries again 10 s later, or at
-        once when its permission is set.
-        """
-        known = self.operator.registered(self.name_server).keys()
-        for broker_name in self.brokers.keys() - known:
-            self.operator.update_config(self.brokers[broker_name].address, {"brokerPermission": "6"})
-        return known == self.brokers.keys()
-
-    def _addresses(self) -> list[str]:
-        return [broker.address for broker in self.brokers.values()]
+    def _launch(self, name: str) -> None:
+        """Start the process of a broker, unless it runs."""
+        was = self.brokers.get(name)
+        if was and was.is_alive():
+            return
+        broker_name, broker_id = name.removesuffix("-slave"), int(name not in MASTERS)
+        store = self.folder / "store" / name
+        lines = broker_lines(broker_name, was.port if was else broker_port(), self.name_server, store, broker_id)
+        folder = self.folder / f"{name}-{time.monotonic_ns()}"
+        self.brokers[name] = start_broker(self.jars, folder, {**lines, **self.clocks.broker_config(), **self._settings})
 
 
 @contextlib.contextmanager

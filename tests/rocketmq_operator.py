@@ -61,10 +61,6 @@ class Operator:
         """TopicConfig of one broker."""
         return self._jvm.call(self._ext.examineTopicConfig, broker, topic)
 
-    def put_order_conf(self, topic: str, conf: str) -> None:
-        """ORDER_TOPIC_CONFIG of every NameServer: "broker-a:4;broker-b:4"."""
-        self._jvm.call(self._ext.createOrUpdateOrderConf, topic, conf, True)
-
     def brokers_of(self, topic: str) -> set[str]:
         """Broker names of the topic's route; none where there is none."""
         try:
@@ -78,11 +74,10 @@ class Operator:
         self._jvm.call(self._ext.deleteTopicInBroker, self._set(brokers), topic)
         self._jvm.call(self._ext.deleteTopicInNameServer, self._set(self._name_server.split(";")), topic)
 
-    def put_group(self, brokers: Iterable[str], group: str, *, is_orderly: bool = False) -> None:
+    def put_group(self, brokers: Iterable[str], group: str) -> None:
         """A SubscriptionGroupConfig of the group."""
         config = self._jvm.java.org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig()
         config.setGroupName(group)
-        config.setConsumeMessageOrderly(is_orderly)
         for broker in brokers:
             self._jvm.call(self._ext.createAndUpdateSubscriptionGroupConfig, broker, config)
 

@@ -1,59 +1,34 @@
 """Clusters that agents alone feed, with events that come late: `run` keeps their time, and the rules tell the same."""
 
-from typing import Any
-
 import pytest
 
 from conf.settings import Settings
-from schemas.events import CLOCKS
 from streaming.service.clock_publisher import Asking, ClockPublisher, CollectorClocks
-from streaming.simulator import Simulation, load_scenario
-from tests.engine import Stream
-from tests.queries.logs import MINUTE, SECOND, START
+from streaming.simulator import Conditions, Watched, load_scenario
+from tests.queries.logs import MINUTE, SECOND
+from tests.score.run import play
+from tests.simulator.modelled import START
 
 pytestmark = pytest.mark.replay
 
-STEP_MS = 5 * SECOND
+
+def reported(scenario: str, lag_s: int) -> set[tuple[str, str]]:
+    """Kind and cause of what ten minutes of agents' events report, each in Kafka so many seconds after it happened."""
+    conditions = Conditions("agents", 5 * SECOND, lag_ms=lag_s * SECOND)
+    rows = play(Watched(load_scenario(scenario), 1, START, conditions), 10 * MINUTE)
+    return {(row["kind"], row["cause"]) for row in rows if row["fired_at"]}
 
 
-def run(scenario: str, lag_s: int, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Ten minutes of agents' events, each in Kafka so many seconds after it happened; batches and ticks every 5 s."""
-    events = Simulation(load_scenario(scenario), 1, START).events(10 * MINUTE)
-    sent = [(topic, event) for topic, event in events if topic != CLOCKS]
-    _let_it_be(START + lag_s * SECOND, monkeypatch)
-    keeper, stream, rows, place = ClockPublisher(Settings.load()), Stream(), [], 0
-    for now_ms in range(START + lag_s * SECOND, START + lag_s * SECOND + 10 * MINUTE, STEP_MS):
-        _let_it_be(now_ms, monkeypatch)
-        arrived = []
-        while place < len(sent) and sent[place][1]["event_time_ms"] + lag_s * SECOND <= now_ms:
-            arrived.append(sent[place])
-            place += 1
-        arrived += [(CLOCKS, tick) for tick in keeper.ticks((now_ms - START) / 1000, now_ms)]
-        reported = stream.feed(arrived, lambda _, now_ms=now_ms: now_ms)
-        keeper.listen(reported)
-        rows += reported.get("alerts", [])
-    return rows
+@pytest.mark.parametrize("lag_s", [0, 35, 150, 600])
+def test_what_starves_is_reported_however_late_the_agents_events_come(lag_s: int) -> None:
+    found = reported("pull_stopped", lag_s)
+    assert ("starved_queue", "pull_stopped") in found
+    assert {kind for kind, _ in found} <= {"starved_queue", "stalled_queue", "clock_skew"}
 
 
-def _let_it_be(now_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda: now_ms)
-    monkeypatch.setattr("streaming.service.clock_publisher._pace_ms", lambda: now_ms - START)
-    monkeypatch.setattr("streaming.service.clock_publisher.time.monotonic", lambda: (now_ms - START) / 1000)
-
-
-@pytest.mark.parametrize("lag_s", [0, 15, 35, 55, 90, 150, 600])
-def test_what_starves_is_reported_however_late_the_agents_events_come(
-    lag_s: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = run("pull_stopped", lag_s, monkeypatch)
-    reported = {(row["kind"], row["cause"]) for row in rows if row["fired_at"]}
-    assert ("starved_queue", "pull_stopped") in reported
-    assert {kind for kind, _ in reported} <= {"starved_queue", "stalled_queue", "clock_skew"}
-
-
-@pytest.mark.parametrize("lag_s", [0, 25, 45, 150, 600])
-def test_nothing_is_reported_of_a_healthy_cluster_but_its_lag(lag_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = {row["kind"] for row in run("healthy", lag_s, monkeypatch) if row["fired_at"]}
+@pytest.mark.parametrize("lag_s", [0, 25, 150, 600])
+def test_nothing_is_reported_of_a_healthy_cluster_but_its_lag(lag_s: int) -> None:
+    kinds = {kind for kind, _ in reported("healthy", lag_s)}
     assert kinds == ({"clock_skew"} if lag_s > 10 else set())
 
 
@@ -78,7 +53,8 @@ def test_a_slow_clock_is_silent_after_three_of_its_rounds() -> None:
 
 @pytest.mark.parametrize("off_s", [-3600, -150, -10, 10, 150, 3600])
 def test_run_gives_kafkas_time_whatever_its_own_machine_says(off_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    _let_it_be(START + off_s * SECOND, monkeypatch)
+    monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda: START + off_s * SECOND)
+    monkeypatch.setattr("streaming.service.clock_publisher._pace_ms", lambda: off_s * SECOND)
     keeper = ClockPublisher(Settings.load())
     keeper.note_stamp(START + 40, keeper.now_ms())
     assert keeper.now_ms() == START + 40

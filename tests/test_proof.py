@@ -6,11 +6,7 @@ and the collector's rounds all four times as fast, `make proof` with every clock
 """
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +16,32 @@ from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.store.alerts import Filter, WarehouseError, read_alerts
 from tests.conftest import settings_for
-from tests.freezing import end
 from tests.rocketmq import SCALED, RocketMQ
 from tests.rocketmq_clocks import Clocks
 from tests.rocketmq_server import wait_for
+from tests.service_process import ServiceProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
 GROUP, TOPIC, QUEUES = "orders_group", "orders", 4
 ALERT_SECONDS = 480.0
-STOP_SECONDS = 60.0
 
 
 @contextlib.contextmanager
-def balancewatch(settings: Settings, log: Path, *arguments: str) -> Iterator[Callable[[], None]]:
-    """A `balancewatch` command in the background; it must still run when it is told to end, and end cleanly.
-
-    What it yields fails with the end of the log when the command has ended.
-    """
-    environment = os.environ | {
+def balancewatch(settings: Settings, log: Path, *arguments: str) -> Iterator[ServiceProcess]:
+    """A `balancewatch` command in the background; it must still run at the end of the block."""
+    environment = {
         "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
         "BALANCEWATCH_PATHS__WAREHOUSE": str(settings.paths.warehouse),
         "BALANCEWATCH_PATHS__CHECKPOINTS": str(settings.paths.checkpoints),
     }
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streaming.cli", *arguments], env=environment, stdout=output, stderr=output
-        )
-
-    def check() -> None:
-        assert process.poll() is None, log.read_text()[-2000:]
-
+    process = ServiceProcess(log, environment, *arguments)
+    process.start()
     try:
-        yield check
-        check()
+        yield process
+        process.check()
     finally:
-        end(process, STOP_SECONDS, signal.SIGINT)
-    assert process.returncode == 0, log.read_text()[-2000:]
+        process.stop()
 
 
 @pytest.fixture(
@@ -82,8 +67,8 @@ def test_twins_of_a_real_cluster_page_with_both_addresses_and_the_starved_queues
     nobodys = mq_all[3:6]
 
     def newest(kind: str, state: str) -> dict[str, Any] | None:
-        check_run()
-        check_collect()
+        run.check()
+        collector.check()
         try:
             rows = read_alerts(settings.paths.warehouse, Filter(kind, state, consumer_group=GROUP), current=True)
         except WarehouseError:
@@ -97,19 +82,19 @@ def test_twins_of_a_real_cluster_page_with_both_addresses_and_the_starved_queues
     collect = ["collect", "--name-server", cluster.name_server, "--interval", str(cluster.clocks.collect_seconds)]
     collect += ["--group", GROUP, "--topic", TOPIC]
     with (
-        balancewatch(settings, tmp_path / "run.log", "run", *rules) as check_run,
+        balancewatch(settings, tmp_path / "run.log", "run", *rules) as run,
         cluster.consumers(TOPIC, (GROUP, "same"), (GROUP, "same"), (GROUP, "solo")) as (*twins, solo),
     ):
         assert twins[0].client_id == twins[1].client_id
         wait_for("the consumers rebalance", lambda: [one.queues() for one in (*twins, solo)] == shares)
-        assert "Rebalance OK" in cluster.consumer_status(GROUP)
+        assert "Rebalance OK" in cluster.operator.mqadmin("consumerStatus", "-g", GROUP)
 
-        with balancewatch(settings, tmp_path / "collect.log", *collect) as check_collect:
+        with balancewatch(settings, tmp_path / "collect.log", *collect) as collector:
             duplicate = wait_for_alert("duplicate_client_id", "FIRING")
             starved = wait_for_alert("starved_queue", "FIRING")
             assert [one.queues() for one in (*twins, solo)] == shares
             if cluster.clocks.factor == 1:  # the check keeps a client from answering `collect` for seconds
-                assert "Rebalance OK" in cluster.consumer_status(GROUP)
+                assert "Rebalance OK" in cluster.operator.mqadmin("consumerStatus", "-g", GROUP)
 
             assert duplicate["client_id"] == twins[0].client_id
             views = duplicate["evidence"]["views"]  # a broker that was asked a moment later may not be in it yet

@@ -133,20 +133,6 @@ def test_pods_with_a_group_of_their_own_are_replaced_in_silence_across_shards() 
     assert {(row["verdict"], row["verdict_reason"]) for row in replaced} == {("NOT_JUDGED", "replaced")}
 
 
-@pytest.mark.parametrize(("died", "group"), [(600, "orders_1"), (600, "orders-cg")])
-def test_a_group_with_a_plain_name_that_dies_beside_living_ones_is_reported(died: int, group: str) -> None:
-    def tell(second: int) -> Iterator[Event]:
-        for number, name in enumerate((group, "orders_2")):
-            client_id, addr = f"10.0.1.{number}@1", f"10.0.1.{number}:1"
-            if second < died or name == "orders_2":
-                yield beat(second, client_id, addr, name)
-                yield from (pull(second, client_id, addr, queue_id, name) for queue_id in range(4))
-            elif second == died:
-                yield beat(second, client_id, addr, name, leaving=True)
-
-    assert ("group_offline", "group_offline") in {row[1:] for row in pages(play(tell, 900))}
-
-
 def test_a_static_topic_beside_a_normal_one_is_not_judged() -> None:
     def tell(second: int) -> Iterator[Event]:
         yield beat(second, "a@7", "10.0.0.1:1")

@@ -45,11 +45,12 @@ CASES = {
             "streaming/texts.py:5: 37 words",
         },
     ),
-    "streaming/board/pages/page.py": (
-        'HEADING = el.panel("story", "IncidentStory", note="FaultItem")\nWORD = "Nobody"\nID = "IncidentStory"\n',
+    "streaming/board/templates/page.html": (
+        '{% call parts.panel("story", "IncidentStory", "what it told") %}\n<p>Nobody consumes {{ queue }}.</p>\n',
         {
-            "streaming/board/pages/page.py:1: CamelCase 'IncidentStory'",
-            "streaming/board/pages/page.py:2: banned 'Nobody'",
+            "streaming/board/templates/page.html:1: CamelCase 'IncidentStory'",
+            "streaming/board/templates/page.html:1: banned 'told'",
+            "streaming/board/templates/page.html:2: banned 'Nobody'",
         },
     ),
     "streaming/help.py": (

@@ -31,8 +31,6 @@ ALLOWED = {
 }
 """Phrase → the reason why it is allowed, although a banned word is in it."""
 
-NO_PROSE: set[str] = set()
-"""Files whose strings are lists of names."""
 
 CAMEL_CASE = re.compile(r"\b[A-Z][a-z]+[A-Z]\w*")
 PRODUCT_NAMES = {
@@ -40,9 +38,6 @@ PRODUCT_NAMES = {
     "GitHub", "LitePull", "IncidentId", "JavaScript", "OpenMetrics", "PySpark", "StatefulSet", "NetworkPolicy",
 }  # fmt: skip
 """CamelCase of other products, which a heading may have."""
-
-HEADINGS = {"heading", "panel", "Column", "Caption", "Th", "H1", "H2", "H3"}
-"""Calls of the board's code whose texts are headings."""
 
 COMMENTED = (".yml", ".properties", ".service", ".timer", ".env", ".sh", "Dockerfile", "Makefile", ".ci/run")
 """How the names of files end whose comments are read; Makefile's are the help of `make`."""
@@ -53,6 +48,8 @@ _SQL = re.compile(r"\b(SELECT|FROM|WHERE|INSERT|CREATE|JOIN|GROUP BY|PARTITION B
 _PATTERN = re.compile(r"\\[bdsw]|\(\?")
 _SETTING = re.compile(r'\[|[\w."*]+ = ')
 """A comment that is an example of settings: a paragraph of its own."""
+_HEADING = re.compile(r'\b(?:heading|panel)\((?:"[^"]*", )?"([^"]*)"')
+_JINJA = re.compile(r"\{[{%#].*?[%#}]\}")
 _TAG = re.compile(r"<[^>]*>")
 _STRING = re.compile(r"""//.*|/?\*.*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
@@ -99,12 +96,14 @@ def texts(*under: str) -> Iterator[Text]:
             yield from _page(path)
         elif is_test:
             continue
-        elif path.endswith(".py") and path not in NO_PROSE:
+        elif path.endswith(".py"):
             yield from _code(path)
         elif path.endswith((".js", ".java")):
             yield from _other_code(path)
         elif path.endswith(".svg"):
             yield from _drawing(path)
+        elif path.endswith(".html"):
+            yield from _template(path)
         elif path.startswith("conf/") and path.endswith(".json"):
             yield from _dashboard(path)
         elif (path.startswith("conf/") and path.endswith(".toml")) or path.endswith(COMMENTED):
@@ -145,13 +144,6 @@ def _code(path: str) -> Iterator[Text]:
     }
     attribute = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    headings = {
-        id(text)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in HEADINGS
-        for text in node.args
-    }
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
@@ -162,7 +154,7 @@ def _code(path: str) -> Iterator[Text]:
         else:
             continue
         if len(set(_SQL.findall(text))) < 2 and not text.lstrip().startswith("SELECT") and not _PATTERN.search(text):
-            yield Text(path, node.lineno, _TAG.sub(". ", text), is_heading=id(node) in headings)
+            yield Text(path, node.lineno, _TAG.sub(". ", text))
 
 
 def _other_code(path: str) -> Iterator[Text]:
@@ -176,6 +168,16 @@ def _drawing(path: str) -> Iterator[Text]:
     for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
         for found in re.finditer(r"<text[^>]*>([^<]*)<", line):
             yield Text(path, number, found[1])
+
+
+def _template(path: str) -> Iterator[Text]:
+    """Headings, and the text between tags, of a page of the board."""
+    for number, line in enumerate((ROOT / path).read_text().splitlines(), 1):
+        for found in _HEADING.finditer(line):
+            yield Text(path, number, found[1], is_heading=True)
+        for strings in _JINJA.findall(line):
+            yield from (Text(path, number, text) for text in re.findall(r'"([^"]*)"', strings) if " " in text)
+        yield Text(path, number, _TAG.sub(". ", _JINJA.sub("X", line)))
 
 
 def _dashboard(path: str) -> Iterator[Text]:

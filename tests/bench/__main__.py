@@ -21,8 +21,7 @@ from tests.bench.drain import add_drain, measure_drain
 from tests.bench.history import add_history, measure_history
 from tests.bench.idle import add_idle, measure_idle
 from tests.bench.latency import add_latency, measure_latency
-from tests.bench.rivals.comparison import comparison_table, notes
-from tests.bench.rivals.measure import measure_rivals
+from tests.bench.rivals.measure import comparison_table, measure_rivals, notes
 from tests.bench.scratch import Machine, read_machine, say, write_report
 
 WIDTH = 100
@@ -47,13 +46,11 @@ class Measure:
     quick: tuple[Any, ...]
     what: str
     minutes: float
-    is_extra: bool = False
 
 
 DRAINED = 1_000_000
 
 AGED = "the same over tables of 10,000 commits"
-UNTOUCHED = "the same over 10,000 small files a table, never compacted; only by --only"
 RIVALS = "the same work by bytewax, quixstreams and a plain loop"
 
 MEASURES = {
@@ -62,9 +59,6 @@ MEASURES = {
     ),
     "latency": Measure(measure_latency, None, (60, 60, 20), (10, 15, 8), "event to Delta row at 1,000 events/s", 3.5),
     "latency_aged": Measure(measure_latency, None, (60, 60, 0, 10_000), (10, 15, 0, 500), AGED, 3.5),
-    "latency_untouched": Measure(
-        measure_latency, None, (60, 60, 0, 10_000, False), (10, 15, 0, 500, False), UNTOUCHED, 3.5, is_extra=True
-    ),
     "idle": Measure(measure_idle, add_idle, (180, 120), (20, 20), "what `run` takes beside a quiet cluster", 5.5),
     "assignments": Measure(
         measure_assignments, add_assignments, (10_000, 3), (1_000, 2), "10,000 groups touched; one of 4,096 queues", 6
@@ -91,7 +85,7 @@ def main() -> None:
     failed = False
     try:
         for name, measure in MEASURES.items():
-            if (name not in options.only) if options.only else measure.is_extra:
+            if options.only and name not in options.only:
                 continue
             say(f"{name}: {measure.what}, about {measure.minutes:g} minutes at full size")
             sizes = measure.quick if options.quick else measure.sizes

@@ -1,10 +1,9 @@
 """Tables with thousands of commits, made in seconds: their logs are written as text, and only files in use exist.
 
 Kept as `run` does it: a commit a batch, small files compacted by the tiers of `streaming/maintenance`, a checkpoint of
-the log now and then. Or never compacted: every file that was ever appended is in use.
+the log now and then.
 """
 
-import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -53,30 +52,26 @@ class Commit:
     removed: list[DataFile]
 
 
-def age_tables(warehouse: Path, commits: int, *, is_kept: bool = True) -> None:
+def age_tables(warehouse: Path, commits: int) -> None:
     """Make all tables, each with `commits` appends in its past."""
     began = time.monotonic()
     create_tables(warehouse)
     active = 0
     for table in TABLES.values():
-        active = age_table(Path(table_path(warehouse, table.name)), table, commits, is_kept)
+        active = age_table(Path(table_path(warehouse, table.name)), table, commits)
     say(
         f"{len(TABLES)} tables of {commits:,} commits and {active:,} files in use each, "
         f"after {time.monotonic() - began:.0f} s"
     )
 
 
-def age_table(folder: Path, table: Table, commits: int, is_kept: bool) -> int:
+def age_table(folder: Path, table: Table, commits: int) -> int:
     """Age a table that has only the commit that made it; return the number of its files in use."""
     small = _write(folder, table, DataFile(_name(), 0, ROWS, 0), commits * ROWS)
-    history = list(history_of(commits, small.size, is_kept))
+    history = list(history_of(commits, small.size))
     in_use = files_in_use(history)
     for file in in_use:
-        if is_kept:
-            _write(folder, table, file, commits * ROWS)
-        else:
-            os.link(folder / small.name, folder / file.name)
-            file.stats = small.stats
+        _write(folder, table, file, commits * ROWS)
     (folder / small.name).unlink()
     start_ms = time.time_ns() // 1_000_000 - len(history) * 1000
     checkpoint = max(1, len(history) - SINCE_CHECKPOINT)
@@ -87,14 +82,14 @@ def age_table(folder: Path, table: Table, commits: int, is_kept: bool) -> int:
     return len(in_use)
 
 
-def history_of(commits: int, size: int, is_kept: bool) -> Iterator[Commit]:
-    """Yield appends of files of `size` bytes; of a kept table also their compaction when a tier is full."""
+def history_of(commits: int, size: int) -> Iterator[Commit]:
+    """Yield appends of files of `size` bytes, and their compaction when a tier is full."""
     files: list[DataFile] = []
     for number in range(commits):
         file = DataFile(_name(), number * ROWS, (number + 1) * ROWS, size)
         files.append(file)
         yield Commit([file], [])
-        while is_kept and (tier := due_tier([one.size for one in files])) is not None:
+        while (tier := due_tier([one.size for one in files])) is not None:
             taken = [one for one in files if one.size < tier]
             files = [one for one in files if one.size >= tier]
             made = list(_compacted(taken, tier, size / ROWS * COMPRESSED))

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.board_alerts`: the overview and the alerts page over 10,000 incidents, half of them firing.
+"""`python -m tests.bench.board_alerts`: the overview and the alerts page over 10,000 incidents, half of them open.
 
 The columns are those of tests/bench/board.py.
 """

@@ -6,9 +6,7 @@ heartbeat and answer and do not pull. So a broker is nearly idle without the col
 
 import contextlib
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +26,7 @@ from tests.bench.scratch import say, scratch_folder
 from tests.java_sources import compile_sources
 from tests.rocketmq import RocketMQ, rocketmq
 from tests.rocketmq_clocks import Clocks
+from tests.service_process import ServiceProcess
 
 SOURCE = Path(__file__).parent / "java" / "WireClients.java"
 GROUPS_OF_A_TOPIC = 10
@@ -112,24 +111,21 @@ def _measure(cluster: RocketMQ, bootstrap_servers: str, per_second: int, seconds
     """Measure `balancewatch collect` with this bound."""
     with scratch_folder() as folder, contextlib.ExitStack() as stack:
         path = folder / "collect.log"
-        log = stack.enter_context(path.open("wb"))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streaming.cli", "collect"],
-            stdout=log,
-            stderr=log,
-            env={
-                **os.environ,
+        process = ServiceProcess(
+            path,
+            {
                 "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
                 "BALANCEWATCH_COLLECTOR__NAME_SERVER": cluster.name_server,
                 "BALANCEWATCH_COLLECTOR__REQUESTS_PER_SECOND": str(per_second),
                 "BALANCEWATCH_LOG__LEVEL": "DEBUG",
                 "BALANCEWATCH_LOG__FORMAT": "json",
             },
+            "collect",
         )
-        stack.callback(process.wait)
-        stack.callback(process.terminate)
+        stack.callback(process.stop)
+        process.start()
         while len(read_rounds(path)) < SETTLE_ROUNDS:
-            assert process.poll() is None, path.read_text()[-2000:]
+            process.check()
             time.sleep(STEP_SECONDS)
         settled = len(read_rounds(path))
         pids = {"collector": process.pid} | {name: broker.pid for name, broker in cluster.brokers.items()}

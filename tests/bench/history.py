@@ -1,23 +1,21 @@
-"""`python -m tests.bench.history`: seconds that a question to a long history takes, beside those to count its rows.
+"""Seconds that a question to a long history takes, beside those to count its rows.
 
 A question is asked of an open History, as the board does, and by a command of its own, start of Python included. The
 same of a table in thousands of small files, before compaction and after it.
 """
 
-import argparse
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
-from rich.console import Console
 from rich.table import Table
 
 from schemas.tables import ALERTS, ASSIGNMENTS
@@ -27,7 +25,7 @@ from streaming.store.store import History
 from streaming.warehouse.tables import table_path
 from tests.bench.figures import Spread, spread_of
 from tests.bench.history_rows import end_ms, write_history, write_small_files
-from tests.bench.scratch import read_machine, say, scratch_folder, write_report
+from tests.bench.scratch import say, scratch_folder
 
 ROUNDS = 5
 HOUR_MS = 3_600_000
@@ -66,7 +64,7 @@ class HistoryResult:
     questions: tuple[Question, ...]
 
 
-def measure_history(rows: int = 1_000_000, files: int = 10, small_files: int = 10_000) -> HistoryResult:
+def measure_history(rows: int, files: int, small_files: int) -> HistoryResult:
     """Make the tables, and ask."""
     with scratch_folder() as folder:
         few, many = folder / "few", folder / "many"
@@ -156,22 +154,3 @@ def add_history(table: Table, result: HistoryResult) -> None:
         spread = f"{one.seconds.low:.3f} to {one.seconds.high:.3f} s, CPU {one.cpu:.2f} s"
         table.add_row(f"history, {one.name}", f"{one.seconds.median:.3f} s", spread, beside)
     table.add_row("history, rows", f"{result.rows:,}", "", f"{result.small_rows:,} in small files", end_section=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.history", description=__doc__.split("\n\n", 1)[1])
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of all tables (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=10, help="of each table (default: %(default)s)")
-    parser.add_argument("--small-files", type=int, default=10_000, help="of 100 rows (default: %(default)s)")
-    parser.add_argument("--json", type=Path, default=Path(".bench/history.json"), help="default: %(default)s")
-    options = parser.parse_args()
-    machine = read_machine()
-    result = measure_history(options.rows, options.files, options.small_files)
-    table = Table("question", "median", "spread", "beside")
-    add_history(table, result)
-    Console().print(table)
-    write_report(options.json, machine, **asdict(result))
-
-
-if __name__ == "__main__":
-    main()

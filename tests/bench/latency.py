@@ -69,13 +69,10 @@ class LatencyResult:
     memory: Memory
 
 
-def measure_latency(
-    warm_up_seconds: float, seconds: float, floor_events: int, commits: int = 0, is_kept: bool = True
-) -> LatencyResult:
+def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int, commits: int = 0) -> LatencyResult:
     """Start the service, publish for both spans, measure the second; then the floor, without other events.
 
-    With `commits` each table has that many before, compacted as `run` does, or with `is_kept` false never compacted,
-    neither before nor during the measure.
+    With `commits` each table has that many before, compacted as `run` does.
     """
     flips: list[tuple[int, int]] = []
     alerts: list[tuple[int, int]] = []
@@ -86,10 +83,9 @@ def measure_latency(
         alerts.extend((row["changed_at"], done_ms) for row in batch.rows.get("alerts", ()))
 
     with scratch(MAX_OFFSETS_PER_TRIGGER) as place, TreeWatch(os.getpid(), place.kafka.pid) as watch:
-        more = {} if is_kept else {"maintain": {"beside_seconds": 0}}
-        settings = place.settings_for("service", **more)
+        settings = place.settings_for("service")
         if commits:
-            age_tables(settings.paths.warehouse, commits, is_kept=is_kept)
+            age_tables(settings.paths.warehouse, commits)
         with Service(settings, listeners=(Calling(record),), jvm_log=SPARK_LOG) as service:
             say("latency: the first batch")
             make_ready(service, settings.kafka)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from deltalake import DeltaTable, Transaction
 
 from schemas.tables import FAULT_ITEMS
@@ -17,7 +16,7 @@ KB = 1 << 10
 
 
 def test_a_kept_history_has_every_row_once_and_few_small_files() -> None:
-    history = list(history_of(10_000, 5 * KB, is_kept=True))
+    history = list(history_of(10_000, 5 * KB))
     assert sum(not commit.removed for commit in history) == 10_000
     files = sorted(files_in_use(history), key=lambda file: file.first)
     assert [file.first for file in files] == [0, *(file.end for file in files[:-1])]
@@ -26,19 +25,14 @@ def test_a_kept_history_has_every_row_once_and_few_small_files() -> None:
     assert len(files) < sum(files_of for _, files_of in TIERS) * 2
 
 
-def test_a_history_without_compaction_has_every_file_in_use() -> None:
-    assert len(files_in_use(list(history_of(70, 5 * KB, is_kept=False)))) == 70
-
-
-@pytest.mark.parametrize("is_kept", [True, False])
-def test_an_aged_table_is_read_and_appended_to_as_any_other(tmp_path: Path, is_kept: bool) -> None:
+def test_an_aged_table_is_read_and_appended_to_as_any_other(tmp_path: Path) -> None:
     folder = Path(table_path(tmp_path, FAULT_ITEMS.name))
     open_table(tmp_path, FAULT_ITEMS)
-    in_use = age_table(folder, FAULT_ITEMS, 130, is_kept)
+    in_use = age_table(folder, FAULT_ITEMS, 130)
     handle = DeltaTable(str(folder))
-    assert len(handle.file_uris()) == in_use == (4 if is_kept else 130)
+    assert len(handle.file_uris()) == in_use == 4
     assert handle.to_pyarrow_table().num_rows == 130 * ROWS
-    assert handle.version() == (132 if is_kept else 130)
+    assert handle.version() == 132
     row = {
         "cluster": "c",
         "broker_name": "b",

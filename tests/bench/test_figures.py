@@ -12,14 +12,10 @@ from tests.bench.figures import (
     busiest,
     first_and_last_tenth,
     latencies_of,
-    mean_of,
     percentiles_of,
-    ratio_of,
-    spread_of,
 )
 from tests.bench.process_tree import ENDED, Process, cores_by_name, cpu_of, resident_by_name, value_at
-from tests.bench.soak_samples import Sample, Stock
-from tests.bench.soak_tenths import tenth_of, tenths_table
+from tests.bench.soak import Sample, Stock, tenth_of, tenths_table
 
 EMPTY = Stock(0, 0)
 
@@ -28,11 +24,6 @@ def test_percentiles_are_samples_themselves_by_nearest_rank() -> None:
     assert percentiles_of(range(1, 101)) == Percentiles(100, 50, 95, 100)
     assert percentiles_of([7]) == Percentiles(1, 7, 7, 7)
     assert percentiles_of([]) == Percentiles(0, 0, 0, 0)
-
-
-def test_a_spread_is_a_median_between_the_lowest_and_the_highest() -> None:
-    assert spread_of([3, 1, 2]).median == 2
-    assert (spread_of([3, 1, 2]).low, spread_of([3, 1, 2]).high) == (1, 3)
 
 
 def test_latencies_are_of_the_events_of_the_span_whenever_their_rows_came() -> None:
@@ -44,12 +35,6 @@ def test_tenths_are_of_the_time_not_of_the_samples() -> None:
     timed = [(1_000.0, "a"), (1_010.0, "b"), (1_010.5, "c"), (1_089.5, "d"), (1_090.0, "e"), (1_100.0, "f")]
     assert first.samples(timed) == ["a", "b"]
     assert last.samples(timed) == ["e", "f"]
-
-
-def test_a_ratio_to_nothing_is_none() -> None:
-    assert ratio_of(3, 2) == 1.5
-    assert ratio_of(3, 0) is None
-    assert mean_of([]) == 0
 
 
 def test_the_busiest_query_is_the_one_that_read_most_of_however_many_there_are() -> None:

@@ -10,9 +10,7 @@ from tests.bench.figures import Percentiles
 from tests.bench.process_tree import Memory, peak_of
 from tests.bench.rivals.agreement import Agreement, Flips, compare
 from tests.bench.rivals.broker_items import Attempt, apply_attempt
-from tests.bench.rivals.comparison import comparison_table, notes
-from tests.bench.rivals.environments import reason_of
-from tests.bench.rivals.measure import Contender, Drain, Live, RivalsResult
+from tests.bench.rivals.measure import Contender, Drain, Live, RivalsResult, comparison_table, notes
 from tests.bench.rivals.work import Clock, Work, mark_ready, note_flips, read_flips, read_report
 from tests.bench.test_figures import printed
 from udfs.producers.attempts import AttemptsBuilder
@@ -79,15 +77,6 @@ def test_a_drain_is_timed_from_the_last_warm_event_to_the_last_commit(tmp_path: 
 
 def test_a_live_contender_never_is_through(tmp_path: Path) -> None:
     assert not Clock(Work("kafka:9092", tmp_path, 0, 0, 0.2, "group")).count(1_000_000)
-
-
-def test_why_a_rival_is_left_out_is_a_sentence() -> None:
-    offline = "WARNING: Retrying after connection broken by 'NewConnectionError'\nERROR: No matching distribution found"
-    assert reason_of(offline, "bytewax==0.21.1") == "the package index cannot be reached"
-    assert "has no wheel for Python" in reason_of(
-        "ERROR: No matching distribution found for bytewax", "bytewax==0.21.1"
-    )
-    assert reason_of("", "bytewax==0.21.1") == "pip failed and said nothing"
 
 
 def test_the_contenders_stand_side_by_side_in_100_columns_and_who_is_absent_is_said() -> None:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from tests.chaos.history import History, Outcome
-from tests.chaos.life import LIFE_SECONDS, Life
 from tests.chaos.modelled_log import Source, modelled_log
-from tests.chaos.place import DRAIN, SERVE, STARTS, ChaosError, Place
+from tests.chaos.place import DRAIN, SERVE, STARTS, ChaosError, Life, Place
+from tests.chaos.victim import LIFE_SECONDS
 
 Say = Callable[[str], None]
 

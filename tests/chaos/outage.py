@@ -9,10 +9,9 @@ from collections.abc import Callable
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from tests.chaos.history import Outcome
 from tests.chaos.kills import Say
-from tests.chaos.life import LIFE_SECONDS
 from tests.chaos.modelled_log import Source, modelled_log
 from tests.chaos.place import SERVE, ChaosError, Place
-from tests.chaos.victim import Victim
+from tests.chaos.victim import LIFE_SECONDS, Victim
 from tests.freezing import freeze
 
 SPEED = 5.0

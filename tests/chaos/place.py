@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from tests.chaos.history import Comparison, History, compare, newest_health, read_history
-from tests.chaos.life import Life
 from tests.chaos.modelled_log import Event, Source
 from tests.chaos.victim import Victim
 from tests.chaos.warm_life import WarmLife
@@ -22,6 +21,9 @@ BATCH = 1_000
 
 STARTS = 3
 """How often a service that ends with a sentence is started again, as systemd would."""
+
+
+Life = Victim | WarmLife
 
 
 class ChaosError(RuntimeError):

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conf.settings import Settings
-from tests.chaos.life import LIFE_SECONDS, newest_commit
+
+LIFE_SECONDS = 300.0
+"""No life takes longer, or something hangs."""
 
 GONE_SECONDS = 30.0
 """How long the JVM and the workers may take to notice that Python is dead."""
@@ -21,9 +23,10 @@ class OrphanError(RuntimeError):
 
 
 class Victim:
-    """One life. `log` takes all that it prints."""
+    """One life of a run; only one of a run lives at a time. `log` takes all that it prints."""
 
     start_seconds = 12.0
+    """A life killed within so many seconds may still have been starting."""
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class Victim:
         return self._process.poll() is None
 
     def has_written(self) -> bool:
+        """Whether a batch was committed in this life."""
         return newest_commit(self._settings) > self._first_batch
 
     def wait(self, seconds: float = LIFE_SECONDS) -> int:
@@ -105,6 +109,12 @@ class Victim:
                     os.kill(pid, signal.SIGKILL)
                 raise OrphanError(f"processes {left} outlived their victim by {GONE_SECONDS:.0f} s")
             time.sleep(0.05)
+
+
+def newest_commit(settings: Settings) -> int:
+    """The newest batch that either query has finished; -1 for none."""
+    commits = Path(settings.paths.checkpoints).glob("*/commits/*")
+    return max((int(path.name) for path in commits if path.name.isdigit()), default=-1)
 
 
 def environment(settings: Settings) -> dict[str, str]:

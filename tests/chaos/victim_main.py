@@ -1,4 +1,4 @@
-"""`python -m tests.chaos.victim_main [POINT NTH] -- ARGUMENTS`: the `balancewatch` command with a trap set in it."""
+"""`python -m tests.chaos.victim_main [POINT NTH] -- ARGUMENTS`: the `balancewatch` command with a trap in it."""
 
 import contextlib
 import os

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings
 from streaming.service.service import Service, ServiceError
 from tests.chaos.kill_points import Trap, watched
-from tests.chaos.life import LIFE_SECONDS, newest_commit
+from tests.chaos.victim import LIFE_SECONDS, newest_commit
 
 
 class KilledError(RuntimeError):
@@ -45,6 +45,7 @@ class WarmLife:
         return newest_commit(self._settings) > self._first_batch
 
     def wait(self, seconds: float = LIFE_SECONDS) -> int:
+        """0 when its work is done, 1 when it ended with a sentence, -SIGKILL when it was killed; it is over then."""
         self._thread.join(seconds)
         if self._thread.is_alive():
             self.kill()

@@ -65,9 +65,8 @@ def heard(
         },
     )
     create_topics(settings.kafka)
-    ports = {"name-server-0": cluster.namesrv.port} | {name: one.port for name, one in cluster.brokers.items()}
     with contextlib.ExitStack() as stack:
-        links = stack.enter_context(contextlib.closing(Links(ports)))
+        links = stack.enter_context(contextlib.closing(Links(cluster.servers)))
 
         def start(name: str, group: str, name_server: str, clocks: Clocks = LIVELY) -> Consumer:
             one = Consumer(cluster.jars, name_server, clocks, group=group, topic=TOPIC, instance_name=name)

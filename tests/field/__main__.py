@@ -1,7 +1,8 @@
 """`make field`: a real RocketMQ under real trouble; the alerts held against what the clients wrote down themselves.
 
-Every scenario of tests/field/scenarios is played on production's clocks, unattended: those that hurt only themselves
-side by side, the others alone, the quiet hour last. The table is printed, and kept as JSON and Markdown.
+Every scenario of tests/field/scenarios is played on production's clocks, unattended. Those that affect only
+themselves are played side by side, the others alone, the quiet hour last. The table is printed, and kept as JSON and
+Markdown.
 
 Examples:
   make field                                        all of it, about two hours
@@ -29,8 +30,16 @@ from tests.field.report import markdown_of, short_of
 from tests.field.scenario import ScenarioError, load_scenario, scenario_names
 from tests.field.session import Failure, Wanted, batches_of, play_batch, seconds_of
 from tests.field.stage import field_stage
-from tests.field.stored import judge_plays, judge_stored, keep_alerts, stored_plays
-from tests.field.stored_events import EVENTS_FILE, keep_events, read_events, replayed_rows
+from tests.field.stored import (
+    EVENTS_FILE,
+    judge_plays,
+    judge_stored,
+    keep_alerts,
+    keep_events,
+    read_events,
+    replayed_rows,
+    stored_plays,
+)
 from tests.rocketmq_clocks import Clocks
 
 TOLD_SECONDS = 12.0

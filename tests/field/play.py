@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.field.client import FieldClient, FieldClients
-from tests.field.client_process import ClientError
+from tests.field.client import ClientError, FieldClient, FieldClients
 from tests.field.others import ask_others
 from tests.field.played import Done, Played
 from tests.field.scenario import Client, Scenario, Trouble, load_scenario
@@ -20,7 +19,7 @@ STARTS = threading.Semaphore(2)
 
 
 class Play:
-    """A scenario with a seed; `Stage` to the troubles: clients by the scenario's own names.
+    """A scenario with a seed: clients by the scenario's own names.
 
     `set_up` starts everything, `play` makes the troubles from a moment that plays side by side share, `tear_down` ends
     the clients and takes topics and groups away, so that nothing is said of them afterwards.
@@ -47,15 +46,9 @@ class Play:
     def set_up(self) -> None:
         """Topics, groups, then every client that runs from the start."""
         for topic in self.scenario.topics:
-            self.cluster.create_topic(
-                topic.topic + self.suffix,
-                topic.queues,
-                perm=topic.perm,
-                brokers=topic.brokers,
-                is_ordered=topic.is_ordered,
-            )
+            self.cluster.create_topic(topic.topic + self.suffix, topic.queues, perm=topic.perm, brokers=topic.brokers)
         for group in self.scenario.groups:
-            self.cluster.create_group(group.group + self.suffix, is_orderly=group.is_orderly)
+            self.cluster.create_group(group.group + self.suffix)
             for topic in self.scenario.topics if group.is_pop else ():
                 self.cluster.set_pop(group.group + self.suffix, topic.topic + self.suffix)
         for client in self.scenario.clients:
@@ -113,7 +106,7 @@ class Play:
             try:
                 self.clients[client.name].start()
             except ClientError:  # as a supervisor would: on a busy machine the first question may find no answer
-                self.clients[client.name].kill()
+                self.clients[client.name].process.kill()
                 self.clients[client.name].start()
 
     def _make(self, trouble: Trouble) -> Done:
@@ -132,7 +125,7 @@ class Play:
 
         def ask() -> None:
             self.stage.wait_until(start_s + (shift_s + at) / self.stage.clocks.factor)
-            ask_others(self.cluster.mqadmin, groups, self.folder)
+            ask_others(self.cluster.operator.mqadmin, groups, self.folder)
 
         with ThreadPoolExecutor(1, thread_name_prefix=f"{self.name}-others") as thread:
             asked = thread.submit(ask)

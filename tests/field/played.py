@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.field.scenario import Expects, Scenario, load_scenario
-from tests.field.spans import Span
+from tests.field.truth import Span
 
 RECORD = "play.json"
 

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.field.judge import Verdict
+from tests.field.judge import SHORT_OF, Verdict
 from tests.field.others import Said
 from tests.field.played import Played
-from tests.score.report import delays_of, shares_of
+from tests.score.report import kinds_of
 
 HOUR_MS = 3_600_000
-SHORT_OF = ("missed", "wrong", "surprises", "absent", "unended", "afterwards", "false_pages")
 
 
 def report_of(
@@ -17,31 +16,12 @@ def report_of(
 ) -> dict[str, Any]:
     """All that is told, as JSON takes it. `plays` are judged each for itself; `others` is by a play's name."""
     return {
-        "kinds": _kinds(verdict),
+        "kinds": kinds_of(verdict.tallies),
         "plays": [_play(played, of_play, others.get(played.name, ())) for played, of_play in plays],
         "quiet_hours": round(verdict.quiet_ms / HOUR_MS, 2),
-        "false_pages": verdict.false_pages,
-        "surprises": verdict.surprises,
-        "absent": verdict.absent,
-        "unended": verdict.unended,
-        "afterwards": verdict.afterwards,
+        **{name: getattr(verdict, name) for name in SHORT_OF},
         "is_right": verdict.is_right,
     }
-
-
-def _kinds(verdict: Verdict) -> list[dict[str, Any]]:
-    ordered = sorted(verdict.tallies.items(), key=lambda item: (item[0][0], item[0][1] or ""))
-    return [
-        {
-            "kind": kind,
-            "cause": cause,
-            **shares_of(tally),
-            **delays_of(tally),
-            "missed": tally.missed,
-            "wrong": tally.wrong,
-        }
-        for (kind, cause), tally in ordered
-    ]
 
 
 def _play(played: Played, verdict: Verdict, others: Sequence[Said]) -> dict[str, Any]:
@@ -82,7 +62,7 @@ def markdown_of(report: Mapping[str, Any]) -> str:
 def short_of(report: Mapping[str, Any]) -> list[str]:
     """Every sentence about what is not as it should be."""
     of_kinds = [f"{name}: {one}" for row in report["kinds"] for name in ("missed", "wrong") for one in row[name]]
-    return of_kinds + [f"{name.replace('_', ' ')}: {one}" for name in SHORT_OF[2:] for one in report[name]]
+    return of_kinds + [f"{name.replace('_', ' ')}: {one}" for name in SHORT_OF for one in report[name]]
 
 
 def _kind_line(row: Mapping[str, Any]) -> str:

@@ -34,7 +34,6 @@ class Topic(Part):
     queues: int = Field(default=4, ge=1)
     perm: int = Field(default=6, ge=0, le=7, description="4 read, 2 write")
     brokers: tuple[Name, ...] | None = None
-    is_ordered: bool = Field(default=False, description="has an order configuration at the NameServer")
 
 
 class Group(Part):
@@ -42,7 +41,6 @@ class Group(Part):
 
     group: Name
     is_pop: bool = Field(default=False, description="the message request mode of its topics is POP")
-    is_orderly: bool = Field(default=False, description="consumeMessageOrderly, as a proxy's FIFO group needs it")
 
 
 class Client(BaseModel):

@@ -11,8 +11,8 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from tests.field.class_paths import ClassPaths
 from tests.field.cluster import FieldCluster
 from tests.field.links import Links
-from tests.field.service_process import ServiceProcess
 from tests.rocketmq_clocks import Clocks
+from tests.service_process import ServiceProcess
 
 
 class StoppedError(RuntimeError):

@@ -1,12 +1,17 @@
-"""What a session has on disk: the plays' folders and the alerts' rows, judged as often as one likes."""
+"""What a session has on disk: the plays' folders, the alerts' rows, and the events, through which rules work again."""
 
+import gzip
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from conf.settings import Settings
 from schemas.tables import ALERTS
+from streaming.queries.rulebook import rulebook
+from streaming.replay.recorded import AT_MOST, Slice, read_kafka
+from streaming.replay.stream import Message, Stream
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.field.judge import Row, Verdict, judge
@@ -15,6 +20,57 @@ from tests.field.played import RECORD, Played, read_played
 from tests.field.report import report_of
 from tests.field.truth import Truth, read_truth
 from udfs.alerts.rulebook import CANARY_CLUSTER
+
+EVENTS_FILE = "events.jsonl.gz"
+RULES_FILE = "rules.toml"
+"""Present where the session's clocks were faster than production's."""
+
+
+def read_events(bootstrap_servers: str) -> Iterator[Slice]:
+    """All that Kafka holds of the five topics, in the order that it took them."""
+    yield from read_kafka(Settings.load(kafka={"bootstrap_servers": bootstrap_servers}).kafka, 0, 2**53)
+
+
+def keep_events(folder: Path, slices: Iterable[Slice]) -> int:
+    """Write every message to EVENTS_FILE, a line each; return how many there are."""
+    kept = 0
+    with gzip.open(folder / EVENTS_FILE, "wt", compresslevel=3) as file:
+        for part in slices:
+            for message in part.messages:
+                file.write(json.dumps({**message, "value": message["value"].decode(errors="replace")}) + "\n")
+                kept += 1
+    return kept
+
+
+def replayed_rows(folder: Path) -> list[dict[str, Any]]:
+    """The alert rows that today's rules make of the kept events, by time, the canary's left out.
+
+    Raises FileNotFoundError where the session kept no events.
+    """
+    own = folder / RULES_FILE
+    stream = Stream(rulebook(Settings.load(rules={"file": str(own)} if own.exists() else {})))
+    rows = [row for part in _slices(_messages(folder)) for row in stream.work_through(part).get("alerts", [])]
+    return sorted((row for row in rows if row["cluster"] != CANARY_CLUSTER), key=lambda row: row["changed_at"])
+
+
+def _messages(folder: Path) -> Iterator[Message]:
+    with gzip.open(folder / EVENTS_FILE, "rt") as file:
+        for line in file:
+            message = json.loads(line)
+            yield {**message, "value": message["value"].encode()}
+
+
+def _slices(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """A slice ends only between two ingest times."""
+    part: list[Message] = []
+    for message in messages:
+        if len(part) >= AT_MOST and message["ingest_time_ms"] > part[-1]["ingest_time_ms"]:
+            yield part
+            part = []
+        part.append(message)
+    if part:
+        yield part
+
 
 PLAYS, ALERTS_FILE = "plays", "alerts.json"
 

@@ -13,8 +13,15 @@ from tests.field.report import short_of
 from tests.field.scenario import SHORT
 from tests.field.session import play_batch
 from tests.field.stage import field_stage
-from tests.field.stored import judge_plays, judge_stored, keep_alerts, stored_plays
-from tests.field.stored_events import keep_events, read_events, replayed_rows
+from tests.field.stored import (
+    judge_plays,
+    judge_stored,
+    keep_alerts,
+    keep_events,
+    read_events,
+    replayed_rows,
+    stored_plays,
+)
 from tests.rocketmq_clocks import Clocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("field")]

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.field.facts import ROUNDS_MS, facts_of
-from tests.field.judge import Verdict, judge
-from tests.field.played import Done, Played, read_played
-from tests.field.spans import Span
+from tests.field.judge import ROUNDS_MS, Verdict, facts_of, judge
+from tests.field.played import Done, Played
 from tests.field.test_truth import Logs, at
+from tests.field.truth import Span
 from tests.score.bounds import BOUNDS_MS
 
 SUFFIX = "_frozen_a"
@@ -65,35 +64,6 @@ def test_a_starved_queue_told_with_its_cause_is_right_and_dated_from_the_logs(lo
     assert (tally.required, tally.reported, tally.claims, tally.right) == (1, 1, 1, 1)
     assert tally.delays_ms == [(76_000, BOUNDS_MS["frozen_client"])]
     assert verdict.is_right
-
-
-def test_what_is_not_told_is_missed(logs: Logs) -> None:
-    verdict = judged(logs)
-    assert len(verdict.tallies[KEY].missed) == 1
-    assert not verdict.is_right
-
-
-@pytest.mark.parametrize(
-    "changes", [{"queues": ["broker-b:0"]}, {"cause": "pull_stopped"}, {"kind": "split_view", "cause": "split_view"}]
-)
-def test_another_queue_cause_or_kind_is_wrong(logs: Logs, changes: dict[str, Any]) -> None:
-    verdict = judged(logs, *TOLD, {**TOLD[0], "incident_id": "other", **changes})
-    assert sum(len(tally.wrong) for tally in verdict.tallies.values()) == 1
-
-
-def test_an_alert_that_stays_open_when_its_queue_is_consumed_again_never_ended(logs: Logs) -> None:
-    """The queue is consumed from 200 s on; 95 s and two rounds later the alert must be over."""
-    tally = judged(logs, *TOLD[:1]).tallies[KEY]
-    assert (tally.in_time, tally.ended, tally.resolved, tally.endless) == (1, 1, 0, 1)
-    late = judged(logs, TOLD[0], alert(*KEY, "RESOLVED", 316)).tallies[KEY]
-    assert (late.late, late.right) == (1, 0)
-
-
-def test_an_alert_before_the_fault_is_too_early_and_one_after_the_deadline_too_late(logs: Logs) -> None:
-    early = judged(logs, {**TOLD[0], "changed_at": at(60)}, TOLD[1]).tallies[KEY]
-    assert (early.early, early.in_time) == (1, 0)
-    late = judged(logs, {**TOLD[0], "changed_at": at(175)}, TOLD[1]).tallies[KEY]
-    assert (late.right, late.in_time) == (1, 0)
 
 
 def test_a_stalled_queue_is_right_only_while_its_queue_starves(logs: Logs) -> None:
@@ -200,9 +170,3 @@ def test_an_alert_must_end_for_the_reason_that_the_file_gives(tmp_path: Path) ->
     assert verdict.unended == ["group_deleted 1: group_offline ended by ['recovered'], not group_deleted"]
     rows[1]["reason"] = "group_deleted"
     assert judge([(played, logs.read(300))], rows).unended == []
-
-
-def test_a_record_of_a_play_reads_as_it_was_written(tmp_path: Path) -> None:
-    PLAYED.write(tmp_path)
-    assert read_played(tmp_path) == PLAYED
-    assert json.loads((tmp_path / "play.json").read_text())["seed"] == 1

@@ -7,8 +7,8 @@ import pytest
 
 from streaming.replay.recorded import Slice
 from streaming.replay.stream import Enveloper, Stream
-from tests.field import stored_events
-from tests.field.stored_events import EVENTS_FILE, RULES_FILE, keep_events, replayed_rows
+from tests.field import stored
+from tests.field.stored import EVENTS_FILE, RULES_FILE, keep_events, replayed_rows
 from tests.rules import default_rules
 from tests.simulator.modelled import MINUTE, run
 from udfs.alerts.rulebook import Rulebook
@@ -25,7 +25,7 @@ def test_kept_events_are_judged_again_by_the_session_s_own_rules(
     alerts = Stream(Rulebook(default_rules())).work_through(messages)["alerts"]
     half = len(messages) // 2
     assert keep_events(tmp_path, [Slice(messages[:half], 0.5), Slice(messages[half:], 1.0)]) == len(messages)
-    monkeypatch.setattr(stored_events, "AT_MOST", 500)
+    monkeypatch.setattr(stored, "AT_MOST", 500)
     assert replayed_rows(tmp_path) == sorted(alerts, key=lambda row: row["changed_at"])
     assert any(_is_page_of_twins(row) for row in alerts)
     (tmp_path / RULES_FILE).write_text("[kinds.duplicate_client_id]\nis_enabled = false\n")

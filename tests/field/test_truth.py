@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.field.spans import Span, before, between, joined, shared
-from tests.field.truth import Truth, read_truth
+from tests.field.truth import Span, Truth, before, between, joined, read_truth, shared
 from udfs.rocketmq.model import MessageQueue
 
 START = 1_700_000_000_000

@@ -1,165 +1,181 @@
-"""Troubles: the verbs of a scenario, each logged with the times at which it began and ended."""
+"""Troubles: the verbs of a scenario."""
 
 import inspect
 import json
-import threading
+import socket
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
-from tests.field.client import FieldClient
-from tests.field.client_process import ClientError
-from tests.field.cluster import FieldCluster
-from tests.field.links import EVERY, Links
-from tests.field.queue_locks import take_locks
-from tests.field.service_process import ServiceProcess
+from tests.field.client import ClientError
+from tests.field.links import EVERY
 
-LOG = "troubles.jsonl"
+VERSION_5_3_0 = 473
+"""MQVersion's ordinal, what a Java client of that release sends."""
+
+GET_CONSUMER_LIST_BY_GROUP, LOCK_BATCH_MQ, UNLOCK_BATCH_MQ = 38, 41, 42
+
+STRANGER = "127.0.0.1@a-stranger"
+RENEW_SECONDS = 5.0
+TRIES = 20
 
 
-class Stage(Protocol):
-    """The parts that a trouble may touch. `link_name` is a client's name among the links."""
+class Channel:
+    """One connection to a broker. Requests of the broker itself are skipped."""
 
-    @property
-    def clients(self) -> Mapping[str, FieldClient]: ...
-    @property
-    def cluster(self) -> FieldCluster: ...
-    @property
-    def links(self) -> Links: ...
-    @property
-    def collector(self) -> ServiceProcess: ...
-    @property
-    def folder(self) -> Path: ...
+    def __init__(self, address: str) -> None:
+        host, _, port = address.partition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=10)
+        self._opaque = 0
 
-    def link_name(self, client: str) -> str: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def request(self, code: int, ext: dict[str, str] | None = None, body: Any = None) -> Any:
+        """The decoded body of the answer, None without one."""
+        self._opaque += 1
+        header = {
+            "code": code,
+            "language": "JAVA",
+            "version": VERSION_5_3_0,
+            "opaque": self._opaque,
+            "flag": 0,
+            "extFields": ext or {},
+        }
+        head = json.dumps(header).encode()
+        tail = b"" if body is None else json.dumps(body).encode()
+        self._socket.sendall(struct.pack(">ii", 4 + len(head) + len(tail), len(head)) + head + tail)
+        while True:
+            length, head_length = struct.unpack(">ii", self._receive(8))
+            answer = json.loads(self._receive(head_length & 0xFFFFFF))
+            said = self._receive(length - 4 - (head_length & 0xFFFFFF))
+            if answer["flag"] & 1 and answer["opaque"] == self._opaque:
+                return json.loads(said) if said else None
+
+    def _receive(self, size: int) -> bytes:
+        received = b""
+        while len(received) < size:
+            chunk = self._socket.recv(size - len(received))
+            if not chunk:
+                raise ConnectionError("the broker closed the channel")
+            received += chunk
+        return received
+
+
+def take_locks(
+    address: str, broker_name: str, group: str, topic: str, queue_ids: Sequence[int], seconds: float
+) -> None:
+    """Hold the group's locks of these queues for `seconds`, and give them back. Raises TimeoutError if not granted.
+
+    A broker gives a lock away when its holder unlocks it, or has not renewed it for 60 s. It does not ask who says so.
+    """
+    queues = [{"topic": topic, "brokerName": broker_name, "queueId": number} for number in queue_ids]
+
+    def body(client_id: str) -> dict[str, Any]:
+        return {"consumerGroup": group, "clientId": client_id, "mqSet": queues}
+
+    with Channel(address) as channel:
+        for _ in range(TRIES):
+            listed = channel.request(GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}) or {}
+            for client_id in listed.get("consumerIdList", ()):
+                channel.request(UNLOCK_BATCH_MQ, body=body(client_id))
+            if len(channel.request(LOCK_BATCH_MQ, body=body(STRANGER))["lockOKMQSet"]) == len(queues):
+                break
+        else:
+            raise TimeoutError(f"the locks of {topic} on {broker_name} were not granted in {TRIES} tries")
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, RENEW_SECONDS))
+            channel.request(LOCK_BATCH_MQ, body=body(STRANGER))
+        channel.request(UNLOCK_BATCH_MQ, body=body(STRANGER))
 
 
 class TroubleError(ValueError):
     """An unknown verb, or an argument that it does not take. The message names both."""
 
 
-def start_supervised(stage: Stage, to: str) -> None:
+def start_supervised(play: Any, to: str) -> None:
     """Start a client as a supervisor does: a JVM whose only client did not start is started again, once.
 
     A client waits 3 s for its first route, and gives up on a machine that is too busy to answer. Raises ClientError.
     """
-    client = stage.clients[to]
+    client = play.clients[to]
     try:
         client.start()
     except ClientError:
         if client.spec.process:
             raise
-        client.kill()
+        client.process.kill()
         client.start()
 
 
-def restart(stage: Stage, to: str) -> None:
+def restart(play: Any, to: str) -> None:
     """Stop and start a client, as a roll-out does."""
-    stage.clients[to].stop()
-    start_supervised(stage, to)
+    play.clients[to].stop()
+    start_supervised(play, to)
 
 
-def freeze_slices(stage: Stage, to: str, seconds: float, stopped_ms: int = 1_500, running_ms: int = 500) -> None:
-    """Stop and continue a client's JVM in turn for `seconds`, as a machine that gives it little time."""
-    client, deadline = stage.clients[to], time.monotonic() + seconds
-    try:
-        while True:
-            client.freeze()
-            time.sleep(stopped_ms / 1000)
-            client.thaw()
-            if time.monotonic() >= deadline or not client.is_alive():
-                return
-            time.sleep(running_ms / 1000)
-    finally:
-        client.thaw()
-
-
-def alter_topic(
-    stage: Stage,
-    topic: str,
-    broker: str | None = None,
-    read_queue_nums: int | None = None,
-    write_queue_nums: int | None = None,
-    perm: int | None = None,
-) -> None:
-    """Run `mqadmin updateTopic` on one master or on every one; None leaves a value unchanged."""
-    stage.cluster.alter_topic(
-        topic, broker, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums, perm=perm
-    )
-
-
-def lose_lock(stage: Stage, group: str, topic: str, broker: str, queue_ids: Sequence[int], seconds: float) -> None:
+def lose_lock(play: Any, group: str, topic: str, broker: str, queue_ids: Sequence[int], seconds: float) -> None:
     """Give an orderly group's locks of these queues to a stranger for `seconds`."""
-    master = stage.cluster.brokers[broker]
-    take_locks(master.address, master.broker_name, group, topic, queue_ids, seconds)
+    take_locks(play.cluster.brokers[broker].address, broker, group, topic, queue_ids, seconds)
 
 
-def restart_collector(stage: Stage, id: str = "") -> None:
-    """Restart the collector; with `id` under another `collector.id`, as its replacement on another host."""
-    stage.collector.restart({"BALANCEWATCH_COLLECTOR__ID": id} if id else {})
-
-
-def _link(stage: Stage, client: str) -> str:
-    return EVERY if client == EVERY else stage.link_name(client)
+def _link(play: Any, client: str) -> str:
+    return EVERY if client == EVERY else play.link_name(client)
 
 
 VERBS: dict[str, Callable[..., None]] = {
     # a client, by name; `stop` unregisters at the brokers, `gc` and `freeze` are SIGSTOP
     "start": start_supervised,
-    "stop": lambda stage, to: stage.clients[to].stop(),
+    "stop": lambda play, to: play.clients[to].stop(),
     "restart": restart,
-    "kill": lambda stage, to: stage.clients[to].kill(),
-    "freeze": lambda stage, to: stage.clients[to].freeze(),
-    "thaw": lambda stage, to: stage.clients[to].thaw(),
-    "freeze_slices": freeze_slices,
-    "gc": lambda stage, to, seconds: stage.clients[to].command(f"gc {seconds}"),
+    "kill": lambda play, to: play.clients[to].process.kill(),
+    "freeze": lambda play, to: play.clients[to].process.freeze(),
+    "thaw": lambda play, to: play.clients[to].process.thaw(),
+    "gc": lambda play, to, seconds: play.clients[to].command(f"gc {seconds}"),
     # its listener, or a producer's sending, blocks
-    "hang": lambda stage, to: stage.clients[to].command("hang"),
-    "unhang": lambda stage, to: stage.clients[to].command("unhang"),
-    "suspend": lambda stage, to: stage.clients[to].command("suspend"),
-    "resume": lambda stage, to: stage.clients[to].command("resume"),
-    "consume_ms": lambda stage, to, ms: stage.clients[to].command(f"consume_ms {ms}"),
-    "rate_per_s": lambda stage, to, rate: stage.clients[to].command(f"rate_per_s {rate}"),
-    "subscribe": lambda stage, to, topic, expression="*": stage.clients[to].command(f"subscribe {topic} {expression}"),
-    "unsubscribe": lambda stage, to, topic: stage.clients[to].command(f"unsubscribe {topic}"),
+    "hang": lambda play, to: play.clients[to].command("hang"),
+    "unhang": lambda play, to: play.clients[to].command("unhang"),
+    "suspend": lambda play, to: play.clients[to].command("suspend"),
+    "resume": lambda play, to: play.clients[to].command("resume"),
+    "consume_ms": lambda play, to, ms: play.clients[to].command(f"consume_ms {ms}"),
+    "rate_per_s": lambda play, to, rate: play.clients[to].command(f"rate_per_s {rate}"),
     # the links between a client and a server of FieldCluster.servers; "*" is all of them
-    "cut": lambda stage, to, broker: stage.links.cut(_link(stage, to), broker),
-    "blackhole": lambda stage, to, broker: stage.links.blackhole(_link(stage, to), broker),
-    "delay": lambda stage, to, broker, ms: stage.links.delay(_link(stage, to), broker, ms),
-    "throttle": lambda stage, to, broker, bytes_per_s: stage.links.throttle(_link(stage, to), broker, bytes_per_s),
-    "heal": lambda stage, to, broker: stage.links.heal(_link(stage, to), broker),
+    "cut": lambda play, to, broker: play.links.cut(_link(play, to), broker),
+    "blackhole": lambda play, to, broker: play.links.blackhole(_link(play, to), broker),
+    "delay": lambda play, to, broker, ms: play.links.delay(_link(play, to), broker, ms),
+    "heal": lambda play, to, broker: play.links.heal(_link(play, to), broker),
     # a broker; NameServers keep a frozen one in routes for 120 s, MQFaultStrategy's first step is 550 ms
-    "broker_start": lambda stage, to: stage.cluster.start_broker(to),
-    "broker_stop": lambda stage, to: stage.cluster.brokers[to].server.stop(),
-    "broker_kill": lambda stage, to: stage.cluster.brokers[to].server.kill(),
-    "broker_freeze": lambda stage, to: stage.cluster.brokers[to].server.freeze(),
-    "broker_slow": lambda stage, to, stopped_ms=1_500, running_ms=500: stage.cluster.brokers[to].server.slow(
+    "broker_start": lambda play, to: play.cluster.start_broker(to),
+    "broker_stop": lambda play, to: play.cluster.brokers[to].stop(),
+    "broker_kill": lambda play, to: play.cluster.brokers[to].kill(),
+    "broker_freeze": lambda play, to: play.cluster.brokers[to].freeze(),
+    "broker_slow": lambda play, to, stopped_ms=1_500, running_ms=500: play.cluster.brokers[to].slow(
         stopped_ms, running_ms
     ),
-    "broker_thaw": lambda stage, to: stage.cluster.brokers[to].server.thaw(),
-    "broker_delay": lambda stage, to, ms: stage.links.delay(EVERY, to, ms),
-    "name_server_start": lambda stage, to: stage.cluster.start_name_server(to),
-    "name_server_stop": lambda stage, to: stage.cluster.name_servers[to].stop(),
-    "name_server_kill": lambda stage, to: stage.cluster.name_servers[to].kill(),
+    "broker_thaw": lambda play, to: play.cluster.brokers[to].thaw(),
+    "name_server_start": lambda play, to: play.cluster.start_name_server(to),
+    "name_server_stop": lambda play, to: play.cluster.name_servers[to].stop(),
     # topics and groups; a topic that was deleted begins at offset 0 again
-    "consume_enable": lambda stage, group, enabled, broker=None: stage.cluster.set_consume_enable(
-        group, enabled, broker
+    "consume_enable": lambda play, group, enabled, broker=None: play.cluster.set_consume_enable(group, broker, enabled),
+    "topic": lambda play, topic, broker=None, read_queue_nums=None, write_queue_nums=None, perm=None: (
+        play.cluster.alter_topic(topic, broker, read_queue_nums, write_queue_nums, perm)
     ),
-    "topic": alter_topic,
-    "create_topic": lambda stage, topic, queues=4: stage.cluster.create_topic(topic, queues),
-    "delete_topic": lambda stage, topic: stage.cluster.delete_topic(topic),
-    "delete_group": lambda stage, group: stage.cluster.delete_group(group),
+    "create_topic": lambda play, topic, queues=4: play.cluster.create_topic(topic, queues),
+    "delete_topic": lambda play, topic: play.cluster.delete_topic(topic),
+    "delete_group": lambda play, group: play.cluster.delete_group(group),
     "lose_lock": lose_lock,
-    # `balancewatch collect`
-    "collector_start": lambda stage: stage.collector.start(),
-    "collector_stop": lambda stage: stage.collector.stop(),
-    "collector_kill": lambda stage: stage.collector.kill(),
-    "collector_restart": restart_collector,
+    # `balancewatch collect`; `id` is another `collector.id`, as of its replacement on another host
+    "collector_start": lambda play: play.collector.start(),
+    "collector_stop": lambda play: play.collector.stop(),
+    "collector_kill": lambda play: play.collector.kill(),
+    "collector_restart": lambda play, id="": play.collector.restart({"BALANCEWATCH_COLLECTOR__ID": id} if id else {}),
 }
-"""By name. The parameters after `stage` are the arguments in a scenario."""
-
-_WRITING = threading.Lock()
+"""By name. The parameters after `play` are the arguments in a scenario."""
 
 
 def check_trouble(do: str, arguments: Mapping[str, Any]) -> None:
@@ -172,21 +188,7 @@ def check_trouble(do: str, arguments: Mapping[str, Any]) -> None:
         raise TroubleError(f"trouble {do!r}: {error}") from None
 
 
-def make_trouble(stage: Stage, do: str, **arguments: Any) -> None:
-    """Return when it is done and in the stage's LOG; one that failed is logged too. Raises TroubleError."""
+def make_trouble(play: Any, do: str, **arguments: Any) -> None:
+    """Return when it is done; `play` is the Play whose parts it touches. Raises TroubleError."""
     check_trouble(do, arguments)
-    begun = _now_ms()
-    failure: dict[str, str] = {}
-    try:
-        VERBS[do](stage, **arguments)
-    except BaseException as error:
-        failure = {"failed": f"{type(error).__name__}: {error}"}
-        raise
-    finally:
-        line = json.dumps({"t": begun, "ended": _now_ms(), "do": do, **arguments, **failure})
-        with _WRITING, (stage.folder / LOG).open("a") as log:
-            log.write(line + "\n")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    VERBS[do](play, **arguments)

@@ -3,8 +3,10 @@
 One JVM a release answers for all of it. How many cases it is asked, and which, is in conftest.py.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +33,8 @@ SOURCES = Path(__file__).parent
 OF_THE_BROKER = "Membership.java"
 
 
-def ask(name: str, release: str, questions: Sequence[str]) -> list[str]:
-    """The answer to each question, a line each, from the class `name` in NAME.java on a release's jars.
+def ask(name: str, release: str, questions: Iterable[Any]) -> list[str]:
+    """The answer to each question, a line of JSON each, from the class `name` in NAME.java on a release's jars.
 
     The release's JVM starts with its first question. Raises NoAnswerError; the next question starts another JVM.
     """
@@ -43,10 +45,15 @@ def ask(name: str, release: str, questions: Sequence[str]) -> list[str]:
             sources.remove(SOURCES / OF_THE_BROKER)
         JUDGES[release] = Judge(jars, sources)
     try:
-        return JUDGES[release].ask(name, questions)
+        return JUDGES[release].ask(name, [json.dumps(question) for question in questions])
     except NoAnswerError:
         del JUDGES[release]
         raise
+
+
+def ask_json(name: str, release: str, questions: Iterable[Any]) -> list[Any]:
+    """The same, where the answers are JSON as well."""
+    return [json.loads(answer) for answer in ask(name, release, questions)]
 
 
 def stop_judges() -> None:

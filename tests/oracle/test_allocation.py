@@ -1,6 +1,5 @@
 """Allocation as rocketmq-client answers it: seeded random groups, odd ones included, in each release."""
 
-import json
 from collections import Counter
 from random import Random
 from typing import Any
@@ -108,7 +107,7 @@ def java_answer(text: str, mq_all: list[list[Any]] | None) -> list[int] | str:
 
 def differences(questions: list[Question], release: str) -> tuple[list[Any], Counter[str]]:
     """The questions that are answered otherwise than by Java, and how often each kind of answer was given."""
-    said = ask("Allocate", release, [json.dumps(question) for question in questions])
+    said = ask("Allocate", release, questions)
     different, kinds = [], Counter()
     for question, text in zip(questions, said, strict=True):
         ours, theirs = answer(question, release), java_answer(text, question["mq_all"])
@@ -166,6 +165,6 @@ def test_the_golden_lines_are_what_java_answers(release: str) -> None:
                 question["config_queues"] = [line.mq_all.index(mq) for mq in options["config_queues"]]
             questions.append(question)
             expected.append((text, line.shares[index]))
-    said = ask("Allocate", release, [json.dumps(question) for question in questions])
+    said = ask("Allocate", release, questions)
     shares = [java_answer(text, question["mq_all"]) for question, text in zip(questions, said, strict=True)]
     assert [(text, share) for (text, _), share in zip(expected, shares, strict=True)] == expected

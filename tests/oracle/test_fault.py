@@ -1,13 +1,12 @@
 """MQFaultStrategy as rocketmq-client answers for it: seeded random cases, and no difference in any release."""
 
-import json
 from collections.abc import Iterable
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.oracle import MARKS, RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask, ask_json
 from udfs.rocketmq.fault import (
     FaultItem,
     compute_not_available_duration,
@@ -30,10 +29,6 @@ PASSES = (0, 1_000, 2_000, 3_000, 5_000, 6_000, 10_000, 29_000, 30_000, 60_000, 
 
 Item = list[Any]
 """[name, current_latency_ms, start_timestamp_ms - now, reachable]"""
-
-
-def answers(release: str, questions: Iterable[dict[str, Any]]) -> list[Any]:
-    return [json.loads(answer) for answer in ask("Fault", release, [json.dumps(one) for one in questions])]
 
 
 def random_items(random: Random, are_distinct: bool = False) -> list[Item]:
@@ -60,7 +55,7 @@ def random_index(random: Random) -> int:
 
 def test_every_latency_gives_the_same_duration(release: str, random: Random) -> None:
     latencies = [*LATENCIES, *(random.randint(0, 40_000) for _ in range(3_000))]
-    said = answers(release, ({"ask": "duration", "latency": latency} for latency in latencies))
+    said = ask_json("Fault", release, ({"ask": "duration", "latency": latency} for latency in latencies))
     assert said == [compute_not_available_duration(latency, release) for latency in latencies]
 
 
@@ -79,7 +74,8 @@ def random_updates(random: Random) -> list[dict[str, Any]]:
 
 def test_every_sequence_of_updates_leaves_the_same_items(release: str, random: Random) -> None:
     cases = [random_updates(random) for _ in range(3_000)]
-    for steps, said in zip(cases, answers(release, ({"ask": "update", "steps": s} for s in cases)), strict=True):
+    answers = ask_json("Fault", release, ({"ask": "update", "steps": steps} for steps in cases))
+    for steps, said in zip(cases, answers, strict=True):
         now_ms, items = NOW, dict[str, FaultItem]()
         for step in steps:
             now_ms, name = now_ms + step["pass"], step["name"]
@@ -100,7 +96,7 @@ def test_every_sequence_of_updates_leaves_the_same_items(release: str, random: R
 
 def test_items_are_in_the_same_order(release: str, random: Random) -> None:
     cases = [random_items(random) for _ in range(3_000)]
-    said = answers(release, ({"ask": "order", "items": items} for items in cases))
+    said = ask_json("Fault", release, ({"ask": "order", "items": items} for items in cases))
     for items, names in zip(cases, said, strict=True):
         ordered = order_fault_items(fault_items(items, release).values(), NOW, release)
         assert names == [item.name for item in ordered], items
@@ -108,7 +104,7 @@ def test_items_are_in_the_same_order(release: str, random: Random) -> None:
 
 def test_the_index_goes_on_alike_at_the_edges_of_an_int(release: str, random: Random) -> None:
     indexes = [random_index(random) for _ in range(3_000)]
-    said = ask("Fault", release, [json.dumps({"ask": "index", "index": index}) for index in indexes])
+    said = ask("Fault", release, ({"ask": "index", "index": index} for index in indexes))
     for index, answer in zip(indexes, said, strict=True):
         value, kept = map(int, answer.split())
         assert (value, kept) == increment_and_get(index, release), index
@@ -122,7 +118,7 @@ def test_pick_one_at_least_takes_the_same_broker(release: str, random: Random) -
     ]
     is_hashed = (4, 9, 4) <= parse_client_version(release) < (5, 1, 4)
     told_apart = 0
-    for case, said in zip(cases, answers(release, cases), strict=True):
+    for case, said in zip(cases, ask_json("Fault", release, cases), strict=True):
         items = fault_items(case["items"], release)
         listed = [items[name] for name in said["listed"]]
         index, kept = case["index"], case["index"]

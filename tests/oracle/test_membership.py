@@ -1,6 +1,5 @@
 """A broker's lists and locks as RocketMQ's own classes keep them: seeded random sessions, and no difference."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
@@ -8,7 +7,7 @@ from typing import Any
 
 from streaming.simulator.consumer_manager import ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, SubscriptionData
 from streaming.simulator.queue_lock import RebalanceLockManager
-from tests.oracle import BROKER_RELEASE, MARKS, ask
+from tests.oracle import BROKER_RELEASE, MARKS, ask_json
 from udfs.rocketmq.model import MessageQueue
 
 pytestmark = MARKS
@@ -174,11 +173,11 @@ def test_every_step_of_every_session_ends_as_in_rocketmq(random: Random) -> None
         for kind, (random_step, _) in KINDS.items()
         for _ in range(SESSIONS)
     ]
-    answers = ask("Membership", BROKER_RELEASE, [json.dumps(question) for question in questions])
+    answers = ask_json("Membership", BROKER_RELEASE, questions)
     seen: Counter[str] = Counter()
     for question, answer in zip(questions, answers, strict=True):
         session = KINDS[question["kind"]][1]()
-        for number, (step, reported) in enumerate(zip(question["steps"], json.loads(answer), strict=True)):
+        for number, (step, reported) in enumerate(zip(question["steps"], answer, strict=True)):
             assert session.play(step) == reported, question["steps"][: number + 1]
             seen[f"{step[0]} {reported.split()[0]}"] += 1
     wanted = ("register true", "register false", "close true", "close false", "lock true", "lock false", "list null")

@@ -1,6 +1,5 @@
 """A push consumer's rounds, offset stores and choice of broker as RocketMQ's own classes play them."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
@@ -10,7 +9,7 @@ import pytest
 
 from streaming.simulator.consumer import recalculate_pull_from_which_node
 from streaming.simulator.queue_lock import lock_all
-from tests.oracle import MARKS, RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask_json
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
     LocalFileOffsetStore,
@@ -285,11 +284,11 @@ KINDS: Mapping[str, tuple[Callable[[Random, str], Question], Callable[[Question,
 def test_every_step_of_every_session_ends_as_in_rocketmq(release: str, random: Random) -> None:
     version = parse_client_version(release)
     questions = [random_question(random, release) for random_question, _ in KINDS.values() for _ in range(SESSIONS)]
-    answers = ask("Rebalance", release, [json.dumps(question) for question in questions])
+    answers = ask_json("Rebalance", release, questions)
     seen: Counter[str] = Counter()
     for question, answer in zip(questions, answers, strict=True):
         session = KINDS[question["kind"]][1](question, version)
-        for number, (step, reported) in enumerate(zip(question["steps"], json.loads(answer), strict=True)):
+        for number, (step, reported) in enumerate(zip(question["steps"], answer, strict=True)):
             assert session.play(step) == reported, (number, question)
             seen.update(
                 word for word in ("dropped", "persist [o", "unlock {o", "=20000", "true ", "false ") if word in reported

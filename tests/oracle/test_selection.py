@@ -1,6 +1,5 @@
 """The queue a producer sends to as rocketmq-client chooses it: seeded random cases, no difference in any release."""
 
-import json
 from collections import Counter
 from random import Random
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.simulator.producer import select_message_queue_by_hash, string_hash_code
-from tests.oracle import MARKS, RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask_json
 from udfs.rocketmq.fault import FaultItem, only_extends
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.route import QueueData
@@ -96,7 +95,7 @@ def row(queue: MessageQueue) -> list[Any]:
 def test_every_sequence_of_selections_takes_the_same_queues(release: str, random: Random) -> None:
     questions = [random_question(random) for _ in range(CASES)]
     seen: Counter[str] = Counter()
-    for question, answer in zip(questions, ask_json(release, questions), strict=True):
+    for question, answer in zip(questions, ask_json("Selection", release, questions), strict=True):
         is_order_topic, queues, *said = answer
         info = publish_info(question)
         assert (info.order_topic, rows(info)) == (is_order_topic, queues), question
@@ -140,7 +139,7 @@ def test_a_retry_from_5_1_4_begins_anywhere_and_goes_on_alike(release: str, rand
         question["steps"] = [step | {"reset": True} for step in question["steps"]]
         if publish_info(question).ok:
             questions.append(question)
-    for question, (_, _, *said) in zip(questions, ask_json(release, questions), strict=True):
+    for question, (_, _, *said) in zip(questions, ask_json("Selection", release, questions), strict=True):
         info, items = publish_info(question), dict[str, FaultItem]()
         for step, reported in zip(question["steps"], said, strict=True):
             items = fault_items(step, reported["listed"], items, release)
@@ -162,13 +161,9 @@ def test_a_key_in_order_goes_to_the_same_queue(release: str, random: Random) -> 
     keys += [random.randint(MIN_VALUE, MAX_VALUE) for _ in range(1_000)]
     keys += ["".join(chr(random.randint(32, 0x2FFF)) for _ in range(random.randint(1, 20))) for _ in range(1_000)]
     questions = [{"hash": key, "queues": queues} for key in keys for queues in (1, 3, 8)]
-    for question, said in zip(questions, ask_json(release, questions), strict=True):
+    for question, said in zip(questions, ask_json("Selection", release, questions), strict=True):
         key = question["hash"]
         queues = [MessageQueue("topic", "broker", i) for i in range(question["queues"])]
         code = string_hash_code(key) if isinstance(key, str) else key
         queue = select_message_queue_by_hash(queues, code, release)
         assert said == (None if queue is None else queue.queue_id), question
-
-
-def ask_json(release: str, questions: list[Question]) -> list[Any]:
-    return [json.loads(answer) for answer in ask("Selection", release, [json.dumps(one) for one in questions])]

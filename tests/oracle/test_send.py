@@ -1,13 +1,12 @@
 """Sends as rocketmq-client runs them, from sendDefaultImpl down to a scripted network: no difference in any release."""
 
-import json
 from collections import Counter
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.oracle import MARKS, RELEASES, ask
+from tests.oracle import MARKS, RELEASES, ask_json
 from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
 from udfs.rocketmq.send import (
     HANDED_OVER,
@@ -143,17 +142,13 @@ def check(question: Question, reported: Question, release: str) -> Replay:
     return replay
 
 
-def ask_json(release: str, questions: list[Question]) -> list[Question]:
-    return [json.loads(answer) for answer in ask("Send", release, [json.dumps(one) for one in questions])]
-
-
 @pytest.mark.parametrize(("mode", "cases"), [(SYNC, 2_000), (ONEWAY, 100)])
 def test_every_send_ends_alike_and_leaves_the_same_fault_items(
     release: str, mode: str, cases: int, random: Random
 ) -> None:
     questions = [random_question(random, mode) for _ in range(cases)]
     seen: Counter[str] = Counter()
-    for question, reported in zip(questions, ask_json(release, questions), strict=True):
+    for question, reported in zip(questions, ask_json("Send", release, questions), strict=True):
         replay = check(question, reported, release)
         seen["tries"] += len(reported["tries"])
         seen["unreachable"] += any(not item.reachable for item in replay.items.values())
@@ -181,7 +176,7 @@ def test_the_tries_of_a_send_share_its_timeout(release: str) -> None:
 def ask_until_on_time(release: str, question: Question) -> Question:
     """The answer of a JVM that loads no classes meanwhile and that the machine lets run."""
     for _ in range(ATTEMPTS):
-        (reported,) = ask_json(release, [question])
+        (reported,) = ask_json("Send", release, [question])
         if reported["slop"] - TRY_MS * len(reported["tries"]) < TRY_MS // 2:
             return reported
     pytest.fail(f"the JVM was held up {ATTEMPTS} times in a row")

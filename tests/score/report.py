@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE
@@ -30,12 +30,13 @@ def report_of(todo: Sequence[Run], scores: Sequence[Score]) -> dict[str, Any]:
         "healthy_days": round(sum(one.healthy_ms for one in scores) / DAY_MS, 2),
         "false_pages": dict(false_pages),
         "pages": dict(sorted(pages.items())),
-        "kinds": _kinds(tallies),
+        "kinds": kinds_of(tallies),
         "dimensions": _dimensions(todo, scores),
     }
 
 
-def _kinds(tallies: dict[Key, Tally]) -> list[dict[str, Any]]:
+def kinds_of(tallies: Mapping[Key, Tally]) -> list[dict[str, Any]]:
+    """A row a kind and cause: counts, delays, and what was missed and wrong."""
     kinds = []
     for (kind, cause), tally in sorted(tallies.items(), key=lambda item: (item[0][0], item[0][1] or "")):
         figures = {"kind": kind, "cause": cause, **shares_of(tally), **delays_of(tally)}

@@ -1,22 +1,69 @@
 """One run of the score: a scenario played through the rules under conditions, and what they got right of it."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
+from unittest.mock import patch
 
+from conf.settings import Settings
 from schemas.events import CLOCKS
 from streaming.replay.stream import Enveloper
+from streaming.service import clock_publisher
 from streaming.simulator import Conditions, Watched, load_scenario, scenario_names
 from streaming.simulator.world import Said
+from streaming.warehouse.rows import Rows
 from tests.engine import Stream
 from tests.score.claims import Claim, claims_of, pages_of
 from tests.score.conditioned import facts_under
 from tests.score.match import UNFOUNDED, Key, Tally, compare, verdicts_of
 from tests.score.recorded import Recorded
-from tests.score.runs_clock import runs_clock
 from tests.score.sample import draw, has_second_group
 from tests.simulator.modelled import START
+
+
+class _Time:
+    """What a keeper asks of the module `time`."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def time_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def time(self) -> float:
+        return self.now_ms / 1000
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+
+class RunsClock:
+    """`ahead_ms` is how far the clock of `run`'s host is ahead."""
+
+    def __init__(self, keeper: clock_publisher.ClockPublisher, time: _Time, ahead_ms: int) -> None:
+        self._keeper = keeper
+        self._time = time
+        self._ahead_ms = ahead_ms
+
+    def tick(self, now_ms: int, rows: Rows) -> list[dict[str, Any]]:
+        """What is sent at a true time, after a batch of these rows."""
+        self._time.now_ms = now_ms + self._ahead_ms
+        self._keeper.listen(rows)
+        return self._keeper.ticks(self._time.monotonic(), self._time.now_ms)
+
+
+@contextmanager
+def runs_clock(start_ms: int, ahead_ms: int) -> Iterator[RunsClock]:
+    """A keeper for one play."""
+    time = _Time(start_ms + ahead_ms)
+    with patch.object(clock_publisher, "time", time), patch.object(clock_publisher, "wall_ms", lambda: time.now_ms):
+        yield RunsClock(clock_publisher.ClockPublisher(Settings.load()), time, ahead_ms)
+
 
 SLICE_MS = 600_000
 BY_CLIENTS = ("broker_isolated", "broker_evicted", "no_available_broker")

@@ -1,6 +1,7 @@
 """The score under conditions: plays with one thing wrong each are told right, and what is hidden is not asked for."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,22 @@ pytestmark = pytest.mark.replay
 SECOND = 1_000
 
 
+def model(interval_s: float, **losses: Any) -> Conditions:
+    return Conditions("model", int(interval_s * SECOND), **losses)
+
+
+def collector(interval_s: float, **losses: Any) -> Conditions:
+    return Conditions("collector", int(interval_s * SECOND), **losses)
+
+
+def agents(interval_s: float, lag_s: int = 0, **losses: Any) -> Conditions:
+    return Conditions("agents", int(interval_s * SECOND), lag_ms=lag_s * SECOND, **losses)
+
+
+def ahead(role: str, seconds: int) -> Skew:
+    return Skew(role, seconds * SECOND)  # type: ignore[arg-type]  # one of the roles
+
+
 def facts(name: str, conditions: Conditions) -> list[Fact]:
     watched = Recorded(load_scenario(name), 1, START, conditions)
     for _ in watched.said():
@@ -32,16 +49,16 @@ def required(name: str, conditions: Conditions) -> set[tuple[str, str | None]]:
 def test_what_conditions_hide_need_not_be_reported() -> None:
     frozen = ("starved_queue", "frozen_client")
     assert frozen in required("frozen_client", Conditions())
-    assert frozen in required("frozen_client", Conditions("collector", 5 * SECOND))
-    assert frozen not in required("frozen_client", Conditions("collector", 10 * SECOND, listed_only=1.0))
-    assert frozen not in required("frozen_client", Conditions("collector", 180 * SECOND))
+    assert frozen in required("frozen_client", collector(5))
+    assert frozen not in required("frozen_client", collector(10, listed_only=1.0))
+    assert frozen not in required("frozen_client", collector(180))
 
 
 def test_a_frozen_client_is_required_at_the_default_interval_of_the_collector() -> None:
     frozen = ("starved_queue", "frozen_client")
-    assert frozen in required("frozen_client", Conditions("collector", 10 * SECOND))
-    assert frozen in required("frozen_client", Conditions("collector", 10 * SECOND, mute_clients=1.0))
-    assert frozen in required("frozen_client", Conditions("collector", 10 * SECOND, lost_answers=0.05))
+    assert frozen in required("frozen_client", collector(10))
+    assert frozen in required("frozen_client", collector(10, mute_clients=1.0))
+    assert frozen in required("frozen_client", collector(10, lost_answers=0.05))
 
 
 @pytest.mark.parametrize(
@@ -58,13 +75,13 @@ def test_a_frozen_client_is_required_at_the_default_interval_of_the_collector() 
 def test_clients_that_do_not_answer_excuse_no_fact_of_heartbeats_or_commits(
     name: str, kind: str, cause: str | None
 ) -> None:
-    assert (kind, cause) in required(name, Conditions("collector", 10 * SECOND, mute_clients=1.0))
+    assert (kind, cause) in required(name, collector(10, mute_clients=1.0))
 
 
 def test_queues_of_a_client_that_does_not_answer_are_known_by_their_commits() -> None:
     """Every client is mute: what the owner's answers would show after 120 s its commits show after 240."""
-    mute = facts("pull_stopped", Conditions("collector", 10 * SECOND, mute_clients=1.0))
-    plain = facts("pull_stopped", Conditions("collector", 10 * SECOND))
+    mute = facts("pull_stopped", collector(10, mute_clients=1.0))
+    plain = facts("pull_stopped", collector(10))
     starved = [[one for one in found if one.kind == "starved_queue" and one.queue] for found in (mute, plain)]
     assert [{one.later_ms for one in found} for found in starved] == [{120 * SECOND}, {0}]
     assert all(one.required for found in starved for one in found)
@@ -72,8 +89,8 @@ def test_queues_of_a_client_that_does_not_answer_are_known_by_their_commits() ->
 
 def test_reads_from_a_slave_are_hidden_only_if_no_reader_answers() -> None:
     read = ("slave_read", None)
-    assert read in required("slave_read_busy", Conditions("collector", 10 * SECOND, mute_clients=0.3))
-    assert read not in required("slave_read_busy", Conditions("collector", 10 * SECOND, mute_clients=1.0))
+    assert read in required("slave_read_busy", collector(10, mute_clients=0.3))
+    assert read not in required("slave_read_busy", collector(10, mute_clients=1.0))
 
 
 def test_commits_prove_nothing_while_only_a_slave_serves() -> None:
@@ -93,9 +110,9 @@ def test_a_blamed_client_must_hold_the_queue() -> None:
 
 
 def test_a_broker_may_be_without_data_only_while_it_misses_rounds() -> None:
-    rarely = facts("healthy", Conditions("collector", 10 * SECOND, missed_rounds=0.1))
+    rarely = facts("healthy", collector(10, missed_rounds=0.1))
     assert "broker_no_data" not in {one.kind for one in rarely}
-    seldom = facts("healthy", Conditions("collector", 10 * SECOND, missed_rounds=0.8))
+    seldom = facts("healthy", collector(10, missed_rounds=0.8))
     assert {one.broker_name for one in seldom if one.kind == "broker_no_data"} == {"broker-a"}
 
 
@@ -103,14 +120,14 @@ def test_a_clock_is_named_with_its_machine() -> None:
     def machines(conditions: Conditions) -> set[str | None]:
         return {one.machine for one in facts("healthy", conditions) if one.kind == "clock_skew"}
 
-    assert machines(Conditions(skew=Skew("broker", -95 * SECOND))) == {"broker:broker-a"}
-    assert machines(Conditions("collector", skew=Skew("collector", -95 * SECOND))) == {"collector:"}
-    assert machines(Conditions("collector", skew=Skew("collector", 3600 * SECOND))) == {"clock:"}
-    assert machines(Conditions("agents", 5 * SECOND, lag_ms=20 * SECOND)) == {"broker:", "client:"}
+    assert machines(Conditions(skew=ahead("broker", -95))) == {"broker:broker-a"}
+    assert machines(Conditions("collector", skew=ahead("collector", -95))) == {"collector:"}
+    assert machines(Conditions("collector", skew=ahead("collector", 3600))) == {"clock:"}
+    assert machines(agents(5, 20)) == {"broker:", "client:"}
 
 
 def test_to_agents_the_queues_of_a_dead_broker_may_starve_while_it_is_dead() -> None:
-    under = [one for one in facts("dead_broker", Conditions("agents", 5 * SECOND)) if one.kind in PER_QUEUE]
+    under = [one for one in facts("dead_broker", agents(5)) if one.kind in PER_QUEUE]
     assert {(one.broker_name, one.cause, one.queue) for one in under} == {("broker-b", "pull_stopped", None)}
     assert all(one.end_ms is not None and not one.required for one in under)
 
@@ -141,7 +158,7 @@ def test_a_page_of_a_healthy_play_is_false_unless_its_labels_and_time_are_a_fact
         "state": "FIRING",
         "changed_at": START + 400 * SECOND,
     }
-    seldom = Run("healthy", 1, None, Conditions("collector", 10 * SECOND, missed_rounds=0.8))
+    seldom = Run("healthy", 1, None, collector(10, missed_rounds=0.8))
 
     def false_pages(**changes: object) -> list[str]:
         def played(watched: Watched, duration_ms: int | None = None) -> list[dict[str, object]]:
@@ -158,16 +175,16 @@ def test_a_page_of_a_healthy_play_is_false_unless_its_labels_and_time_are_a_fact
 
 
 def test_conditions_make_facts_of_their_own() -> None:
-    assert ("slow_collector", None) in required("pull_stopped", Conditions("collector", 45 * SECOND))
-    assert ("clock_skew", None) in required("frozen_client", Conditions(skew=Skew("broker", -95 * SECOND)))
-    unheard = required("frozen_client", Conditions("collector", 10 * SECOND, missed_rounds=0.9))
+    assert ("slow_collector", None) in required("pull_stopped", collector(45))
+    assert ("clock_skew", None) in required("frozen_client", Conditions(skew=ahead("broker", -95)))
+    unheard = required("frozen_client", collector(10, missed_rounds=0.9))
     assert unheard == {("broker_no_data", None)}
 
 
 def test_of_rounds_whose_times_are_refused_nothing_need_be_reported_but_the_clock() -> None:
-    reported = Conditions("collector", 45 * SECOND, missed_rounds=0.8)
+    reported = collector(45, missed_rounds=0.8)
     assert ("slow_collector", None) in required("pull_stopped", reported)
-    refused = replace(reported, skew=Skew("collector", 3600 * SECOND))
+    refused = replace(reported, skew=ahead("collector", 3600))
     assert required("pull_stopped", refused) == {("clock_skew", None)}
 
 
@@ -193,93 +210,62 @@ def test_half_of_the_healthy_days_are_under_conditions() -> None:
     assert sum(run.duration_ms or 0 for run in todo) == 8 * DAY_MS
 
 
-PLAYS = [
-    Run("twins", 1, None, Conditions("collector", 10 * SECOND)),
-    Run("frozen_client", 1, None, Conditions("collector", 30 * SECOND, missed_rounds=0.25)),
-    Run("frozen_client", 1, None, Conditions("collector", 60 * SECOND)),
-    Run("room_not_covered", 801, None, Conditions("collector", 5 * SECOND, missed_rounds=0.4)),
-    Run("offset_regression", 801, None, Conditions("agents", 5 * SECOND)),
-    Run(
-        "rollout_one_by_one",
-        801,
-        None,
-        Conditions("collector", 5 * SECOND, lost_answers=0.05, mute_clients=0.3, listed_only=1.0),
-    ),
-    Run("tags_differ", 1, None, Conditions()),
-    Run("tags_differ", 1, None, Conditions("collector", 10 * SECOND)),
-    Run("suspended", 1, None, Conditions("collector", 10 * SECOND)),
-    Run("suspended_joined", 1, None, Conditions("collector", 10 * SECOND)),
-    Run("pull_stopped", 1, None, Conditions("model", 60 * SECOND)),
-    Run("consume_disabled", 1, None, Conditions("collector", 75 * SECOND)),
-    Run("reconnect", 1, None, Conditions("collector", 10 * SECOND, listed_only=1.0)),
-    Run("healthy", 1, None, Conditions("collector", 10 * SECOND, lost_answers=0.1)),
-    Run("healthy", 1, None, Conditions("collector", 10 * SECOND, skew=Skew("client", -150 * SECOND))),
-    Run("twins", 1, None, Conditions("collector", 10 * SECOND, skew=Skew("collector", -3600 * SECOND))),
-    Run("pull_stopped", 1, None, Conditions("agents", 5 * SECOND, lag_ms=30 * SECOND)),
-    Run("healthy", 1, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
-    Run("healthy", 1, None, Conditions("model", 10 * SECOND), "rollout 40 one_by_one stable"),
-    Run("healthy", 1, None, Conditions("agents", 5 * SECOND), "slow"),
-    Run("healthy", 1, None, Conditions("collector", 10 * SECOND, mute_clients=0.5, missed_rounds=0.4), "hung"),
-    Run("healthy", 1, None, Conditions("model", 10 * SECOND, skew=Skew("broker", -95 * SECOND))),
-    Run("healthy", 1, None, Conditions("collector", 75 * SECOND, skew=Skew("broker", -45 * SECOND))),
-    Run("healthy", 1, None, Conditions("collector", 180 * SECOND, skew=Skew("broker", -150 * SECOND))),
-    Run("healthy", 1, None, Conditions("collector", 30 * SECOND), "rollout 20 surge groups"),
-    Run("dead_broker", 1, None, Conditions("collector", 30 * SECOND), "rollout 20 one_by_one groups"),
-    Run("dead_broker", 7, None, Conditions("agents", 5 * SECOND)),
-    Run("lost_host", 801, None, Conditions("collector", 5 * SECOND, lost_answers=0.05, mute_clients=0.3)),
-    Run("stale_route", 802, None, Conditions("collector", 180 * SECOND), "suspended"),
-    Run(
-        "scale_out_in",
-        802,
-        None,
-        Conditions("collector", 10 * SECOND, missed_rounds=0.8, mute_clients=0.3),
-        "suspended",
-    ),
-    Run("master_down", 802, None, Conditions("collector", 75 * SECOND), "rollout 20 one_by_one new"),
-    Run("empty_ring", 801, None, Conditions("collector", 60 * SECOND)),
-    Run(
-        "rollout_surge",
-        802,
-        None,
-        Conditions("agents", 10 * SECOND, skew=Skew("run", -5 * SECOND), lag_ms=45 * SECOND),
-        "rollout 20 one_by_one stable",
-    ),
-    Run("dead_broker", 1, None, Conditions("agents", 5 * SECOND)),
-    Run("flow_control", 83652, None, Conditions("agents", 10 * SECOND), "slow"),
-    Run("order_lock_lost", 803, None, Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND)),
-    Run(
-        "write_only_perm",
-        803,
-        None,
-        Conditions("agents", 5 * SECOND, lag_ms=90 * SECOND),
-        "rollout 40 quarters new",
-    ),
-    Run(
-        "all_brokers_slow",
-        803,
-        None,
-        Conditions("agents", 5 * SECOND, skew=Skew("broker", 95 * SECOND), lag_ms=150 * SECOND),
-    ),
-    Run(
-        "flapping_broker",
-        803,
-        None,
-        Conditions("agents", 5 * SECOND, skew=Skew("run", 95 * SECOND), lag_ms=150 * SECOND),
-        "hung",
-    ),
-    Run(
-        "rollout_groups",
-        42720,
-        None,
-        Conditions("agents", 10 * SECOND, skew=Skew("run", -95 * SECOND), lag_ms=20 * SECOND),
-    ),
-    Run(
-        "rollout_groups",
-        15444,
-        None,
-        Conditions("agents", 10 * SECOND, skew=Skew("broker", -3600 * SECOND), lag_ms=150 * SECOND),
-    ),
+MANY_LOST: dict[str, float] = {"lost_answers": 0.05, "mute_clients": 0.3}
+
+PLAYED: list[tuple[str, int, Conditions, str]] = [
+    ("twins", 1, collector(10), ""),
+    ("frozen_client", 1, collector(30, missed_rounds=0.25), ""),
+    ("frozen_client", 1, collector(60), ""),
+    ("room_not_covered", 801, collector(5, missed_rounds=0.4), ""),
+    ("offset_regression", 801, agents(5), ""),
+    ("rollout_one_by_one", 801, collector(5, **MANY_LOST, listed_only=1.0), ""),
+    ("tags_differ", 1, Conditions(), ""),
+    ("tags_differ", 1, collector(10), ""),
+    ("suspended", 1, collector(10), ""),
+    ("suspended_joined", 1, collector(10), ""),
+    ("pull_stopped", 1, model(60), ""),
+    ("consume_disabled", 1, collector(75), ""),
+    ("reconnect", 1, collector(10, listed_only=1.0), ""),
+    ("healthy", 1, collector(10, lost_answers=0.1), ""),
+    ("healthy", 1, collector(10, skew=ahead("client", -150)), ""),
+    ("twins", 1, collector(10, skew=ahead("collector", -3600)), ""),
+    ("pull_stopped", 1, agents(5, 30), ""),
+    ("healthy", 1, agents(5, 90), ""),
+    ("healthy", 1, model(10), "rollout 40 one_by_one stable"),
+    ("healthy", 1, collector(10), "rollout 80 one_by_one stable"),
+    ("healthy", 1, agents(5), "rollout 40 surge new"),
+    ("healthy", 1, agents(5), "slow"),
+    ("healthy", 1, collector(10, mute_clients=0.5, missed_rounds=0.4), "hung"),
+    ("healthy", 1, model(10, skew=ahead("broker", -95)), ""),
+    ("healthy", 1, collector(75, skew=ahead("broker", -45)), ""),
+    ("healthy", 1, collector(180, skew=ahead("broker", -150)), ""),
+    ("healthy", 1, collector(30), "rollout 20 surge groups"),
+    ("dead_broker", 1, collector(30), "rollout 20 one_by_one groups"),
+    ("dead_broker", 7, agents(5), ""),
+    ("lost_host", 801, collector(5, **MANY_LOST), ""),
+    ("stale_route", 802, collector(180), "suspended"),
+    ("scale_out_in", 802, collector(10, missed_rounds=0.8, mute_clients=0.3), "suspended"),
+    ("master_down", 802, collector(75), "rollout 20 one_by_one new"),
+    ("empty_ring", 801, collector(60), ""),
+    ("rollout_surge", 802, agents(10, 45, skew=ahead("run", -5)), "rollout 20 one_by_one stable"),
+    ("dead_broker", 1, agents(5), ""),
+    ("flow_control", 83652, agents(10), "slow"),
+    ("order_lock_lost", 803, agents(5, 90), ""),
+    ("write_only_perm", 803, agents(5, 90), "rollout 40 quarters new"),
+    ("all_brokers_slow", 803, agents(5, 150, skew=ahead("broker", 95)), ""),
+    ("flapping_broker", 803, agents(5, 150, skew=ahead("run", 95)), "hung"),
+    ("rollout_groups", 42720, agents(10, 20, skew=ahead("run", -95)), ""),
+    ("rollout_groups", 15444, agents(10, 150, skew=ahead("broker", -3600)), ""),
 ]
+"""Scenario, seed, conditions and what goes on beside."""
+
+PLAYS = [Run(name, seed, None, conditions, beside) for name, seed, conditions, beside in PLAYED]
+
+
+@pytest.mark.parametrize("scenario", ["twins", "mixed_strategy", "split_view", "stale_route"])
+def test_queues_that_two_clients_really_pull_are_reported_at_slower_ticks_too(scenario: str) -> None:
+    rows = play(Watched(load_scenario(scenario), 1, START, model(10)))
+    assert "double_consumed_queue" in {row["kind"] for row in rows if row["state"] == "FIRING"}
 
 
 @pytest.mark.parametrize("run", PLAYS, ids=str)
@@ -292,7 +278,7 @@ def test_a_play_under_conditions_is_reported_right(run: Run) -> None:
 @pytest.mark.parametrize("seconds", [10, 30, 60])
 def test_a_frozen_client_is_reported_two_rounds_later_at_most(seconds: int) -> None:
     """The whole log in one batch, as after a start: its rounds are not taken for clocks that are behind."""
-    watched = Watched(load_scenario("frozen_client"), 1, START, Conditions("collector", seconds * SECOND))
+    watched = Watched(load_scenario("frozen_client"), 1, START, collector(seconds))
     reported = [
         (row["changed_at"] // SECOND - START) // SECOND
         for row in play(watched)

@@ -13,8 +13,6 @@ CACHE = Path("~/.cache/balancewatch/rivals").expanduser()
 SHARED = ("deltalake==1.6.6", "msgspec==0.22.0", "pyarrow==26.0.1")
 """Packages that each needs for the work, in the versions of balancewatch."""
 
-UNREACHABLE = ("connection", "temporary failure", "timed out", "max retries", "proxyerror")
-
 
 class NoEnvironmentError(RuntimeError):
     """A rival cannot be installed here. The message is the reason, for the table."""
@@ -43,21 +41,10 @@ class Rival:
             command = [*pip, "--only-binary", ":all:", *wanted]  # wheels only: nothing is built here
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise NoEnvironmentError(reason_of(done.stderr, wanted[0]))
+                lines = done.stderr.split("\n")
+                raise NoEnvironmentError(next((line[:200] for line in reversed(lines) if line.strip()), "pip failed"))
             (folder / ".ready").touch()
         return python
-
-
-def reason_of(stderr: str, package: str) -> str:
-    """Return the reason of pip's failure as a sentence."""
-    text = stderr.lower()
-    if any(word in text for word in UNREACHABLE):
-        return "the package index cannot be reached"
-    if "no matching distribution" in text or "could not find a version" in text:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        return f"{package} has no wheel for Python {version} on this platform"
-    lines = [line for line in stderr.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "pip failed and said nothing"
 
 
 OURS = Rival("balancewatch", "tests.bench.rivals.balancewatch_service")

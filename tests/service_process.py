@@ -29,8 +29,8 @@ class ServiceProcess:
 
     @property
     def pid(self) -> int:
-        """0 before the first start."""
-        return self._process.pid if self._process else 0
+        assert self._process, "it was not started"
+        return self._process.pid
 
     def start(self) -> None:
         """Start it, unless it runs."""
