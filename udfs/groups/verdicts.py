@@ -313,39 +313,25 @@ def verdict_of(
     topic were first seen; `has_pulls` whether any pull of the group was ever seen; `is_planned` is False when the
     strategy cannot be recomputed, so that every puller is right.
     """
-    verdict = _verdict_by_pulls(
-        queue_state, pullers, other_owners, watched_since_ms, now_ms, rules, has_pulls, is_planned
-    )
-    known = queue_state.consumption
-    if known is None or queue_state.share.owner is None or verdict == DOUBLE_CONSUMED:
+    known, owner = queue_state.consumption, queue_state.share.owner
+    if pullers and not is_pulled_in_vain(queue_state):
+        if find_doublings(queue_state, pullers):
+            return DOUBLE_CONSUMED
+        ids = {puller.client_id for puller in pullers}
+        is_right = ids == {None} or ids & ({owner, *other_owners} - {None}) or not is_planned
+        verdict = OK if is_right else MISPLACED
+    elif is_too_new(queue_state, watched_since_ms, now_ms, rules):
+        verdict = UNKNOWN
+    elif owner is None:
+        return UNOWNED if has_pulls or queue_state.share.gap else UNKNOWN
+    else:
+        verdict = NOT_CONSUMED if has_pulls else UNKNOWN
+    if known is None or owner is None:
         return verdict
     if known.stands_ms(now_ms, watched_since_ms) >= rules.consume_silence_ms:
         return NOT_CONSUMED
     is_life = verdict != MISPLACED and known.was_consumed_after(now_ms - rules.pull_silence_ms)
     return OK if is_life else verdict
-
-
-def _verdict_by_pulls(
-    queue_state: QueueState,
-    pullers: Sequence[Puller],
-    other_owners: set[str],
-    watched_since_ms: int,
-    now_ms: int,
-    rules: Rules,
-    has_pulls: bool,
-    is_planned: bool,
-) -> str:
-    if pullers and not is_pulled_in_vain(queue_state):
-        if find_doublings(queue_state, pullers):
-            return DOUBLE_CONSUMED
-        owners = {queue_state.share.owner, *other_owners} - {None}
-        ids = {puller.client_id for puller in pullers}
-        return OK if ids == {None} or ids & owners or not is_planned else MISPLACED
-    if is_too_new(queue_state, watched_since_ms, now_ms, rules):
-        return UNKNOWN
-    if queue_state.share.owner is None:
-        return UNOWNED if has_pulls or queue_state.share.gap else UNKNOWN
-    return NOT_CONSUMED if has_pulls else UNKNOWN
 
 
 def is_too_new(queue_state: QueueState, watched_since_ms: int, now_ms: int, rules: Rules) -> bool:

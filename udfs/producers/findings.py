@@ -6,7 +6,6 @@ for a short while, is an Episode of the fleet.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 from typing import Any
 
@@ -190,13 +189,9 @@ def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition
     completeness = fleet.completeness(rules.fault_item_idle_ms, SILENT_MS)
     for kind, find in FINDERS:
         is_seen = kind != BROKER_EVICTED or completeness >= rules.completeness_min
-        look = Evaluation(fleet.judged_ms, completeness, is_seen)
-        yield from step(fleet.incidents, fleet.windows, kind, find(fleet, cluster, rules), partial(_same, look), rules)
-
-
-def _same(look: Evaluation, _: Incident | None) -> Evaluation:
-    """All incidents of a kind are seen alike."""
-    return look
+        evaluation = Evaluation(fleet.judged_ms, completeness, is_seen)
+        findings = find(fleet, cluster, rules)
+        yield from step(fleet.incidents, fleet.windows, kind, findings, lambda _, same=evaluation: same, rules)
 
 
 def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:

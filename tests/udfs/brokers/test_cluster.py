@@ -8,9 +8,10 @@ import pytest
 
 from tests.rules import default_rules, kind_rules
 from udfs.alerts.alert import Transition
-from udfs.brokers.cluster import ClusterState, Overview, Tick, evaluate_cluster
+from udfs.brokers.cluster import Overview, evaluate_cluster
 from udfs.brokers.cluster_findings import explains
-from udfs.brokers.cluster_state import QueueChange
+from udfs.brokers.cluster_state import ClusterState, QueueChange
+from udfs.brokers.rounds import Tick
 
 RULES = default_rules(kinds={"*": kind_rules(pending_evaluations=1, recovering_ms=30_000)})
 BROKERS = frozenset({"a", "b", "c", "d"})

@@ -6,7 +6,9 @@ from tests.rules import default_rules
 from tests.udfs.groups.facts import BOTH, A, B, Life, Pull, at
 from udfs.alerts.alert import Transition
 from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage, Unasked
-from udfs.brokers.cluster import ClusterState, Tick, evaluate_cluster
+from udfs.brokers.cluster import evaluate_cluster
+from udfs.brokers.cluster_state import ClusterState
+from udfs.brokers.rounds import Tick
 from udfs.groups.not_asked import NotAsked
 from udfs.groups.verdict_reason import NO_COLLECTOR, NOT_ASKED, REFUSED
 

@@ -10,7 +10,6 @@ from udfs.rocketmq.fault import (
     FaultItem,
     compute_not_available_duration,
     is_available,
-    latency_table,
     only_extends,
     order_fault_items,
     pick_one_at_least,
@@ -178,5 +177,4 @@ def test_every_release_follows_one_row() -> None:
         table = rules.latency_table
         assert list(table.latency_max_ms) == sorted(table.latency_max_ms)
         assert len(table.latency_max_ms) == len(table.not_available_duration_ms)
-    assert latency_table(OLD).isolation_latency_ms == 30_000
-    assert latency_table(EVICTS).isolation_latency_ms == 10_000
+    assert [rules.latency_table.isolation_latency_ms for rules in RULES] == [30_000, 10_000, 10_000]

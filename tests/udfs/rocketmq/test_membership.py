@@ -24,7 +24,7 @@ def test_views_of_two_brokers_are_never_merged() -> None:
         membership.register(Heartbeat("id@7", addr, at(0), broker_name), subscribes("orders"))
         membership.register(Heartbeat("id@7", addr, at(30), broker_name), subscribes("orders"))
     assert {name: list(view) for name, view in membership.views.items()} == {"broker-a": ["h1:1"], "broker-b": ["h2:1"]}
-    assert membership.twins() == []
+    assert membership.twins(EXPIRED_MS) == []
 
 
 def test_the_first_heartbeat_of_a_channel_joins_and_later_ones_refresh() -> None:
@@ -144,19 +144,19 @@ def test_twins_need_proof(row: tuple[int, str, str, list[str], int | None]) -> N
     ids = {"A": A, "B": B}
     membership = heard(*((ids[b[0]], f"h{b[1]}:1", float(b[3:])) for b in beats.split(", ")))
     expected = [] if since is None else [Twins("broker-a", A, tuple(addrs), at(since))]
-    assert membership.twins() == expected, reason
+    assert membership.twins(EXPIRED_MS) == expected, reason
 
 
 def test_twins_may_be_seen_by_one_broker_only() -> None:
     membership = heard((A, "h1:1", 0), (A, "h2:1", 10), (A, "h1:1", 30))
     membership.register(Heartbeat(A, "h1:9", at(0), "broker-b"), subscribes("orders"))
-    assert [twin.broker_name for twin in membership.twins()] == ["broker-a"]
+    assert [twin.broker_name for twin in membership.twins(EXPIRED_MS)] == ["broker-a"]
 
 
 def test_twins_end_when_one_leaves() -> None:
     membership = heard((A, "h1:1", 0), (A, "h2:1", 10), (A, "h1:1", 30))
     membership.unregister("broker-a", "h2:1", at(35))
-    assert membership.twins() == []
+    assert membership.twins(EXPIRED_MS) == []
 
 
 def test_a_channel_taken_over_by_another_client_is_a_new_member() -> None:
@@ -202,9 +202,9 @@ def listed(seconds: range, *addrs: str, reported: bool = True) -> Membership:
 def test_channels_that_are_only_listed_are_twins_when_no_dead_one_would_be_listed_for_so_long(
     reported: bool, interval: int
 ) -> None:
-    assert listed(range(0, 131, interval), "h1:1", "h2:1", reported=reported).twins() == []
+    assert listed(range(0, 131, interval), "h1:1", "h2:1", reported=reported).twins(EXPIRED_MS) == []
     last = 130 + interval
-    assert len(listed(range(0, last + 1, interval), "h1:1", "h2:1", reported=reported).twins()) == 1
+    assert len(listed(range(0, last + 1, interval), "h1:1", "h2:1", reported=reported).twins(EXPIRED_MS)) == 1
 
 
 def test_a_channel_that_is_only_listed_is_never_late_and_one_that_is_reported_is() -> None:
