@@ -132,16 +132,6 @@ def test_what_comes_back_in_time_is_the_same_incident() -> None:
     assert (alert.incident.started_at_ms, alert.incident.flaps) == (1000, 1)
 
 
-def test_what_comes_back_after_its_end_is_another_incident() -> None:
-    alert = fired()
-    alert.looks(25, 85, GONE)
-    alert.looks(90, 110, replace(FOUND, since_ms=90_000))
-    assert [state for _, state, _ in alert.reported()] == [RECOVERING, RESOLVED, PENDING, FIRING]
-    assert alert.incident.incident_id.endswith("-90000")
-    assert alert.incident.started_at_ms == 90_000
-    assert alert.rows[0].incident.alert_id == alert.incident.alert_id
-
-
 def test_a_sign_of_it_while_it_recovers_ends_nothing_and_opens_nothing() -> None:
     alert = fired()
     alert.looks(25, 60, GONE)
@@ -157,16 +147,6 @@ def test_time_in_which_nobody_looked_is_no_calm() -> None:
     alert.look(25, GONE)
     alert.look(4000, GONE)
     assert alert.reported() == [(25, RECOVERING, "condition_gone")]
-
-
-@pytest.mark.parametrize("looks", [[(0, FOUND)], [(at, FOUND) for at in range(0, 25, 5)]], ids=["pending", "firing"])
-def test_what_is_not_heard_ends_nothing(looks: list[tuple[float, Finding]]) -> None:
-    alert = Alert()
-    for at, finding in looks:
-        alert.look(at, finding)
-    before = alert.reported()
-    alert.looks(30, 900, GONE, is_seen=False)
-    assert alert.reported() == before
 
 
 def test_what_is_not_heard_while_it_recovers_does_not_end_it_either() -> None:
@@ -267,24 +247,13 @@ def test_a_severity_in_the_rules_wins() -> None:
     assert len(alert.rows) == 2
 
 
-def test_what_is_deleted_on_purpose_ends_at_once_with_that_reason() -> None:
-    row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(66_000))
-    assert (row.state, row.reason, row.changed_at_ms) == (RESOLVED, "group_deleted", 66_000)
-    assert row.incident.text == ("Resolved after 65 s: It is so.", "Nothing to do.")
-
-
 @pytest.mark.parametrize(
     ("now_ms", "lasted"), [(66_000, "65 s"), (120_999, "119 s"), (121_000, "2 min"), (3_661_000, "61 min"), (0, "0 s")]
 )
 def test_the_last_row_reports_how_long_it_was(now_ms: int, lasted: str) -> None:
-    row = end(fired().incident, Reason.RECOVERED, Evaluation(now_ms))
+    row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(now_ms))
+    assert (row.state, row.reason) == (RESOLVED, "group_deleted")
     assert row.incident.text == (f"Resolved after {lasted}: It is so.", "Nothing to do.")
-
-
-def test_every_row_says_how_much_was_heard() -> None:
-    alert = Alert()
-    alert.looks(0, 20, FOUND, completeness=0.75)
-    assert [row.completeness for row in alert.rows] == [0.75, 0.75]
 
 
 def test_time_alone_moves_what_does_not_fire() -> None:
@@ -314,14 +283,6 @@ def test_an_alert_that_keeps_coming_back_is_held_open_as_one_incident_with_a_cou
     assert 12 * 60 < alert.reported()[-1][0] - last < 25 * 60
     alert.looks(last + 30 * 60, last + 60 * 60, GONE)
     assert alert.windows == {}
-
-
-def test_two_incidents_in_twenty_minutes_are_no_flapping() -> None:
-    alert = Alert()
-    for begin in (0, 600):
-        alert.looks(begin, begin + 115, FOUND)
-        alert.looks(begin + 120, begin + 595, GONE)
-    assert not any(row.incident.is_flapping for row in alert.rows)
 
 
 def test_another_list_of_queues_is_reported_when_it_has_stayed_the_same_for_a_rebalance() -> None:

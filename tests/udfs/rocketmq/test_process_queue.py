@@ -1,6 +1,5 @@
 """updateProcessQueueTableInRebalance: what is dropped, what stays with a busy listener, what cannot be taken."""
 
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

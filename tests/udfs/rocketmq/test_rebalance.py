@@ -1,6 +1,5 @@
 """doRebalance: who means to hold what, when nothing changes, and how soon the next round comes."""
 
-
 import pytest
 
 from udfs.rocketmq.allocation import UnknownStrategyError
@@ -17,6 +16,8 @@ from udfs.rocketmq.rebalance import (
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
 NOW = 1_700_000_000_000
+
+
 def queues_of(count: int, topic: str = "orders") -> set[MessageQueue]:
     return {MessageQueue(topic, f"broker-{'ab'[index % 2]}", index // 2) for index in range(count)}
 
