@@ -78,7 +78,8 @@ def evaluate_cluster(
     now_ms = tick.now_ms
     cluster_state.heartbeat_sample.forget()
     cluster_state.rounds.note(tick)
-    cluster_state.rounds.drop_unserved(now_ms, cluster_state.is_served)
+    for source in cluster_state.rounds.stopped(now_ms).values():  # without the brokers that left service
+        source.asked = list(filter(cluster_state.is_served, source.asked))
     cluster_state.rounds.forget(now_ms)
     interval_ms = cluster_state.interval_ms = cluster_state.rounds.interval_ms(now_ms)
     rules = scaled(rules, interval_ms, cluster_state.rounds.usual_gap_ms(now_ms))
@@ -160,8 +161,9 @@ def _last_heard_ms(cluster_state: ClusterState, tick: Tick, rules: Rules) -> int
     """
     if cluster_state.nothing_ms is not None:
         return cluster_state.nothing_ms
-    heard_ms = cluster_state.rounds.newest_heard_ms() if tick.is_own else None
-    return tick.now_ms if heard_ms is None else max(heard_ms, tick.now_ms - rules.max_evaluation_gap_ms)
+    sources = cluster_state.rounds.sources.values() if tick.is_own else ()
+    heard_ms = max((one.now_ms for one in sources if not one.is_own and one.answered), default=tick.now_ms)
+    return max(heard_ms, tick.now_ms - rules.max_evaluation_gap_ms)
 
 
 def _after_producers(

@@ -43,10 +43,6 @@ class Avoided:
             default=None,
         )
 
-    def releases(self) -> list[str]:
-        """Releases that avoid it, oldest first."""
-        return sorted({item.client_version for item in self.avoiders.values()}, key=parse_client_version)
-
     def latencies_ms(self) -> tuple[int, int]:
         """The quickest and the slowest of the newest slow attempts."""
         latencies = [item.slow_latency_ms for item in self.avoiders.values()]
@@ -98,7 +94,8 @@ def describe_isolated(
     cluster: str, avoided: Avoided, is_failing: bool, since_ms: int, gone: Gone | None = None
 ) -> Text:
     """Summary and advice for a broker that a share of its producers avoids; `gone`, if others miss it, too."""
-    name, releases = avoided.broker_name, avoided.releases()
+    name = avoided.broker_name
+    releases = sorted({item.client_version for item in avoided.avoiders.values()}, key=parse_client_version)
     who = f"{len(avoided.avoiders)} of {count(len(avoided.versions), 'producer')}"
     avoid = "has avoided" if len(avoided.avoiders) == 1 else "have avoided"
     until_ms = avoided.until_ms()

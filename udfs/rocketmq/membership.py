@@ -45,11 +45,6 @@ class Member:
     unjudged: str | None = None
     is_push: bool = False
 
-    @property
-    def reports_queues(self) -> bool:
-        """Whether it answers which queues it holds: a push consumer that has answered what it is does, each time."""
-        return self.is_push and self.strategy is not None
-
     def subscribes(self, topic: str) -> bool:
         """Whether it takes part in sharing out `topic`; one that was only heard without subscriptions does."""
         return topic in self.topics or not self.has_reported_topics

@@ -103,16 +103,19 @@ def test_it_does_not_fire_when(reason: str, looks: list[tuple[float, Finding | N
     assert alert.reported() == [(0, PENDING, "first_sign")], reason
 
 
-def test_what_is_off_never_fires() -> None:
-    alert = Alert(default_rules(kinds={"*": replace(OF_KIND, is_enabled=False)}))
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ({"is_enabled": False}, [(0, PENDING, "critical")]),  # what is off never fires
+        ({"pending_ms": 0, "pending_evaluations": 1}, [(0, FIRING, "critical")]),  # no hold: a single row
+        ({"severity": "info"}, [(0, PENDING, "info"), (20, FIRING, "info")]),
+    ],
+    ids=str,
+)
+def test_an_alert_lives_by_its_kinds_rules(kind: dict[str, Any], rows: list[tuple[int, str, str]]) -> None:
+    alert = Alert(default_rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, **kind)}))
     alert.looks(0, 900, FOUND)
-    assert alert.reported() == [(0, PENDING, "first_sign")]
-
-
-def test_what_needs_no_hold_fires_at_once_with_a_single_row() -> None:
-    alert = Alert(default_rules(kinds={"*": kind_rules(pending_ms=0, pending_evaluations=1)}))
-    alert.look(7, FOUND)
-    assert alert.reported() == [(7, FIRING, "hold_over")]
+    assert [(row.changed_at_ms // 1000, row.state, row.incident.severity) for row in alert.rows] == rows
 
 
 def test_what_goes_away_before_it_fires_never_was_a_page() -> None:
@@ -238,13 +241,6 @@ def test_an_effect_that_goes_while_its_cause_has_just_ended_does_not_page() -> N
     alert.looks(25, 60, HELD)
     alert.looks(65, 200, GONE)
     assert [state for _, state, _ in alert.reported()] == [RECOVERING, RESOLVED]
-
-
-def test_a_severity_in_the_rules_wins() -> None:
-    alert = Alert(default_rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, severity="info")}))
-    alert.looks(0, 40, FOUND)
-    assert {row.incident.severity for row in alert.rows} == {"info"}
-    assert len(alert.rows) == 2
 
 
 @pytest.mark.parametrize(

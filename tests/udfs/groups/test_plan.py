@@ -8,7 +8,6 @@ from udfs.groups.plan import (
     MEMBER_NOT_SUBSCRIBED,
     MIXED_STRATEGY,
     InferredStrategies,
-    PlannedShare,
     is_recomputed,
     plan,
     reference_view,
@@ -50,10 +49,6 @@ def test_twins_starve_exactly_their_later_slots(queues: int, ids: str, strategy:
 
 def test_a_member_that_does_not_subscribe_takes_a_slot_all_the_same() -> None:
     assert planned(8, "ABC", B=["payments"]) == ["A", "A", "A", "?B", "?B", "?B", "C", "C"]
-
-
-def test_a_group_without_members_gives_every_queue_to_nobody() -> None:
-    assert set(plan("g", route(4), [], "AVG").values()) == {PlannedShare(None)}
 
 
 def test_a_strategy_this_release_does_not_know_is_no_plan() -> None:

@@ -65,15 +65,6 @@ def test_verdict(row: tuple[Any, ...]) -> None:
     assert found == verdict, reason
 
 
-def test_twins_pulling_their_shared_slot_are_doubled() -> None:
-    queue_state = QueueState(share=PlannedShare(A), anomaly=BY_TURNS)
-    both = [puller(A, 0, 100, "h1:1"), puller(A, 10, 100, "h2:1")]
-    assert (
-        verdict_of(queue_state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES)
-        == "DOUBLE_CONSUMED"
-    )
-
-
 def test_a_hand_over_there_and_back_is_not_doubled() -> None:
     there_and_back = PullAnomaly(turns=DOUBLED_TURNS - 1)
     both = [puller(A, 0, 100), puller(B, 10, 95)]

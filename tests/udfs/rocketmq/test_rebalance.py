@@ -22,10 +22,6 @@ def queues_of(count: int, topic: str = "orders") -> set[MessageQueue]:
     return {MessageQueue(topic, f"broker-{'ab'[index % 2]}", index // 2) for index in range(count)}
 
 
-def table_of(*queues: MessageQueue, dropped: tuple[MessageQueue, ...] = ()) -> dict[MessageQueue, ProcessQueue]:
-    return {mq: ProcessQueue(NOW, NOW, dropped=mq in dropped) for mq in queues}
-
-
 def test_a_strategy_nobody_knows_is_an_error() -> None:
     with pytest.raises(UnknownStrategyError):
         rebalance_by_topic("CLUSTERING", "AVERAGE", "g", "A", "orders", queues_of(4), ["A"])
@@ -43,7 +39,8 @@ def test_client_ids_sort_by_utf_16_units() -> None:
 
 
 def test_a_strategy_that_throws_is_unbalanced_and_a_missing_list_or_route_is_not() -> None:
-    table, mq_set = table_of(), queues_of(2)
+    table: dict[MessageQueue, ProcessQueue] = {}
+    mq_set = queues_of(2)
     assert not is_balanced(table, "orders", "CLUSTERING", mq_set, ["A"], None)
     assert is_balanced(table, "orders", "CLUSTERING", mq_set, None, None)
     assert is_balanced(table, "orders", "CLUSTERING", None, ["A"], None)
@@ -80,7 +77,7 @@ def test_an_empty_list_or_route_is_a_missing_one_from_5_5_0(version: ClientVersi
 def test_every_topic_must_be_balanced_and_up_to_5_1_4_only_the_last(
     answers: dict[str, bool], version: ClientVersion, balanced: bool
 ) -> None:
-    table = table_of(*queues_of(1, "gone"))
+    table = {mq: ProcessQueue(NOW, NOW) for mq in queues_of(1, "gone")}
     asked: list[str] = []
 
     def rebalance_topic(topic: str) -> bool:
