@@ -1,5 +1,7 @@
 """One group through time, a tick every five seconds: what tests/golden/groups.txt (test_lives.py) does not show."""
 
+import pytest
+
 from tests.udfs.groups.facts import (
     BOTH,
     A,
@@ -206,3 +208,18 @@ def test_a_client_that_came_back_on_another_channel_is_no_twin_of_the_doubled() 
     said = play(life, f"{begins}; leave h1:1; start h1:2 A 0-2; to 200")
     assert not any("double_consumed_queue duplicate_client_id" in row for row in said)
     assert life.verdicts()[0] == "DOUBLE_CONSUMED"
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [
+        "broker-a:0 broker-a:1 broker-a:2 broker-a:3",  # of its own it has stopped to pull two
+        "broker-a:0 broker-b:3",  # by no number of queues
+    ],
+)
+def test_what_fits_no_route_is_no_old_route(mine: str) -> None:
+    """12 queues on two brokers, from 8 before the monitor started: A has those of broker-a and B those of broker-b."""
+    life = Life(brokers=BOTH, queues=6)
+    own = " ".join(f"broker-b:{number}" for number in range(6))
+    play(life, f"start h1:1 A {mine} strategy=AVG; start h2:1 B {own} strategy=AVG; to 600")
+    assert life.state.incidents["starved_queue orders"].cause != "stale_route"

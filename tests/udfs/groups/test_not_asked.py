@@ -3,7 +3,7 @@
 import pytest
 
 from tests.rules import default_rules
-from tests.udfs.groups.facts import BOTH, A, B, Life, Pull, at, play
+from tests.udfs.groups.facts import BOTH, A, B, Life, Pull, at, fired_kinds, play
 from udfs.alerts.alert import Transition
 from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage, Unasked
 from udfs.brokers.cluster import evaluate_cluster
@@ -12,9 +12,7 @@ from udfs.brokers.rounds import Tick
 from udfs.groups.not_asked import NotAsked
 from udfs.groups.verdict_reason import NO_COLLECTOR, NOT_ASKED, REFUSED
 
-
-def missing(*, broker: str | None = None, client: str | None = None, reason: str = "timed_out") -> Unasked:
-    return Unasked(broker, "order-service", client, reason, at(120))
+A_UNASKED = Unasked(None, "order-service", A, "timed_out", at(120))
 
 
 def two_clients(brokers: tuple[str, ...] = ("broker-a",)) -> Life:
@@ -27,19 +25,15 @@ def two_clients(brokers: tuple[str, ...] = ("broker-a",)) -> Life:
     return life
 
 
-def answered(life: Life, *unasked: Unasked) -> None:
-    life.broker_coverage = BrokerCoverage(answered=frozenset(life.brokers), unasked=unasked)
-
-
 @pytest.mark.parametrize(
     ("unasked", "cause"),
-    [(missing(client=A), "consume_stopped"), (Unasked("broker-a", None, None, NO_PULLS, at(120)), "pull_stopped")],
+    [(A_UNASKED, "consume_stopped"), (Unasked("broker-a", None, None, NO_PULLS, at(120)), "pull_stopped")],
 )
 def test_commits_and_heartbeats_are_judged_though_pulls_are_not_known(unasked: Unasked, cause: str) -> None:
     """Of a member that was not asked, or at a broker that reports no pulls."""
     life = two_clients()
     life.take("h1:1")
-    answered(life, unasked)
+    life.broker_coverage = BrokerCoverage(answered=frozenset(life.brokers), unasked=(unasked,))
     for step in range(60):
         reported = {"commit_offset": 5, "max_offset": 10 + step, "offsets_only": True}
         life.state.observe(Pull(None, None, 0, at(life.now), **reported))  # type: ignore[arg-type]  # by name
@@ -53,7 +47,7 @@ def test_commits_and_heartbeats_are_judged_though_pulls_are_not_known(unasked: U
 
 def test_pulls_that_a_broker_reports_need_no_asking() -> None:
     life = two_clients()
-    life.broker_coverage = BrokerCoverage(pulled_ms={"broker-a": at(0)}, unasked=(missing(client=A),))
+    life.broker_coverage = BrokerCoverage(pulled_ms={"broker-a": at(0)}, unasked=(A_UNASKED,))
     assert any("starved_queue pull_stopped" in row for row in play(life, "take h1:1; to 400"))
 
 
@@ -62,10 +56,8 @@ def test_pulls_that_a_broker_reports_need_no_asking() -> None:
 )
 def test_a_group_that_is_refused_at_a_broker_is_unknown_there_and_nobody_expires(reason: str, code: str) -> None:
     life = two_clients(BOTH)
-    life.cut |= {("h1:1", "broker-b"), ("h2:1", "broker-b")}
-    life.take("h2:1")
-    answered(life, missing(broker="broker-b", reason=reason))
-    assert life.run(900) == []
+    play(life, f"cut h1:1 broker-b; cut h2:1 broker-b; take h2:1; unasked broker-b * {reason}; to 900")
+    assert fired_kinds(life) == set()
     assert {member.client_id for member in life.state.membership.views["broker-b"].values()} == {A, B}
     queues = life.state.topics["orders"].queues
     assert {

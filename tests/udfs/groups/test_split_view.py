@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.udfs.groups.facts import BOTH, Heartbeat, Life, at, fired_kinds, subscribes
+from tests.udfs.groups.facts import BOTH, Heartbeat, Life, at, fired_kinds, play, subscribes
 from udfs.brokers.broker_coverage import BrokerCoverage
 
 
@@ -86,6 +86,23 @@ def test_a_broker_that_nobody_reached_after_the_client_should_have_is_no_witness
         life.freeze("h1:1")
     life.run(300)
     assert ("split_view" in fired_kinds(life)) == goes_on
+
+
+def test_what_is_no_longer_missing_is_not_remembered() -> None:
+    life = group(2)
+    play(life, "leave h1:1; cut h1:2 broker-b; start h1:2 c1@7 broker-a:1; to 150")
+    assert any("split_view" in name for name in life.state.conditions)
+    play(life, "heal; to 210")
+    assert not any("split_view" in name for name in life.state.conditions)
+
+
+def test_a_broker_that_is_known_to_be_behind_only_now_has_cut_off_nobody() -> None:
+    """What it told before was not moved on yet; each client's next heartbeat is."""
+    life = answered()
+    beat(life, 0, -95, "broker-b")
+    begins = "cut h0:1 broker-b; start h0:1 c0@7 broker-a:0 broker-b:0; start h1:1 c1@7 broker-a:1 broker-b:1"
+    play(life, f"{begins}; to 20; heal; to 100")
+    assert "split_view" not in fired_kinds(life)
 
 
 def test_who_is_only_listed_and_is_listed_nowhere_any_more_is_cut_off_nowhere() -> None:
