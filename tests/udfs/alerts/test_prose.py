@@ -70,7 +70,7 @@ def test_a_page_says_where_since_when_why_and_what_to_do() -> None:
 def test_every_cause_has_its_words(cause: str) -> None:
     summary, advice = starved(cause)
     assert summary.startswith(SUMMARY.partition("{why}")[0])
-    assert advice.endswith(".")
+    assert advice
     assert not set("{}") & set(summary + advice)
 
 
