@@ -17,7 +17,6 @@ from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER
 from udfs.producers.attempts import QUIET_MS
 from udfs.producers.fleet import Episode, Fleet
 from udfs.producers.item import Item
-from udfs.rocketmq.fault import rules_of
 from udfs.rocketmq.version import parse_client_version
 
 MOST_CLIENTS = 20
@@ -358,8 +357,8 @@ FINDERS: tuple[tuple[str, Callable[[Fleet, str, Rules], Mapping[str, Finding]]],
 
 
 def is_evicted(item: Item, now_ms: int, rules: Rules) -> bool:
-    """Its time has been over for long, yet the release needs a broker to be reachable (5.1.4 only)."""
-    is_lost = not item.is_available and not item.reachable and rules_of(item.client_version).needs_reachable
+    """Whether its time has been over for long, yet it is not reachable, which attempts show of 5.1.4 only."""
+    is_lost = not item.is_available and not item.reachable
     return is_lost and item.start_timestamp_ms + rules.broker_evicted_ms <= now_ms
 
 
