@@ -190,6 +190,15 @@ def test_nothing_is_known_of_a_queue_whose_client_is_held_back_for_long() -> Non
     assert log.state.topics["orders"].queues["broker-a:0"].reason == "flow_control"
 
 
+def test_time_alone_makes_no_standstill_certain() -> None:
+    """Pulls that end 200 s after the commits show no more than these 200 s."""
+    log = Log()
+    log.live(300)
+    log.live(500, consumes=False)
+    play(log, "take h1:1; to 800")
+    assert fired_kinds(log) == {"stalled_queue"}
+
+
 def test_how_long_a_commit_may_stand_is_a_rule() -> None:
     log = Log()
     log.rules = replace(RULES, consume_silence_ms=60_000)
