@@ -35,19 +35,16 @@ class SqlFunction:
     comment: str
     body: str
 
-    def statement(self) -> str:
-        return (
-            f"CREATE OR REPLACE TEMPORARY FUNCTION {self.name}({self.parameters}) RETURNS {self.returns} "
-            f"DETERMINISTIC COMMENT '{self.comment}' RETURN {self.body}"
-        )
-
 
 def register(spark: SparkSession) -> None:
     """Make the functions known to this session. Again changes nothing."""
     spark.udf.register("_allocate_queues", udf(allocate_queues, QUEUES, useArrow=True))
     spark.udf.register("_allocate_all_queues", udf(allocate_all_queues, f"MAP<STRING, {QUEUES}>", useArrow=True))
-    for function in FUNCTIONS:
-        spark.sql(function.statement())
+    for one in FUNCTIONS:
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY FUNCTION {one.name}({one.parameters}) RETURNS {one.returns} "
+            f"DETERMINISTIC COMMENT '{one.comment}' RETURN {one.body}"
+        )
 
 
 def allocate_queues(

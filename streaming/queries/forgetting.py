@@ -14,7 +14,7 @@ from streaming.queries.state import ShardIndex
 from streaming.queries.working_set import WorkingSet
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, end
-from udfs.brokers.cluster import CLUSTER_NO_DATA
+from udfs.brokers.cluster_findings import CLUSTER_NO_DATA
 from udfs.rocketmq.membership import LEFT, Change
 
 FORGET_CLUSTER_MS = 86_400_000

@@ -22,7 +22,7 @@ from streaming.queries.parcel import Chunk, decode_chunks, encode
 from streaming.queries.store import ShardStore, Shelf, StateError, StoreError
 from udfs.alerts.alert import Incident
 from udfs.brokers.broker_coverage import FrozenQueues, Unasked
-from udfs.brokers.cluster import ClusterState
+from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.families import Families
 from udfs.groups.consumption import Consumption
 from udfs.groups.queue_state import QueueState

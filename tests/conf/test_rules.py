@@ -11,9 +11,14 @@ from conf.sources import MOST_BYTES
 from streaming.queries.rulebook import rulebook
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.rules import OF_ALL
-from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
-from udfs.brokers.cluster_findings import CLOCK_SKEW, CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE, SLOW_COLLECTOR
-from udfs.brokers.trouble import BROKER_ISOLATED
+from udfs.brokers.cluster_findings import (
+    CLOCK_SKEW,
+    CLUSTER_NAME_CONFLICT,
+    CLUSTER_NO_DATA,
+    NAME_SERVER_UNREACHABLE,
+    SLOW_COLLECTOR,
+)
+from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, BROKER_WITHOUT_MASTER
 from udfs.groups.findings import FINDERS
 from udfs.producers.findings import BROKER_EVICTED, NO_AVAILABLE_BROKER
 

@@ -25,7 +25,7 @@ from streaming.spark.views import create_views, open_session
 from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.modelled_warehouse import MINUTE, START_MS, fill_warehouse
-from udfs.rocketmq.fault import FaultItem, compute_not_available_duration, is_available, latency_table, only_extends
+from udfs.rocketmq.fault import FaultItem, compute_not_available_duration, is_available, only_extends, rules_of
 from udfs.rocketmq.version import parse_client_version
 from udfs.sql import STRATEGIES, allocate_queues
 
@@ -48,7 +48,7 @@ VERSIONS = (
     "",
 )
 LATENCIES = sorted(
-    {at + step for v in ("4.9.8", "5.5.0") for at in latency_table(v).latency_max_ms for step in (-1, 0, 1)}
+    {at + step for v in ("4.9.8", "5.5.0") for at in rules_of(v).latency_table.latency_max_ms for step in (-1, 0, 1)}
 )
 QUEUES = [("broker-b", 1), ("broker-a", 10), ("broker-a", 2), ("broker-b", 0), ("broker-a", 0)]
 CLIENTS = ["10.0.0.2@9", "10.0.0.1@7", "10.0.0.1@7"]
@@ -145,7 +145,7 @@ def test_thresholds_of_every_release_are_the_rules(spark: SparkSession) -> None:
         "only_extends(client_version) AS only_extends",
     ).collect()
     for (version, latency_ms, isolation), row in zip(samples, found, strict=True):
-        table = latency_table(version)
+        table = rules_of(version).latency_table
         counted_ms = table.isolation_latency_ms if isolation else latency_ms
         assert tuple(row.release) == parse_client_version(version)
         assert row.duration == compute_not_available_duration(counted_ms, version), (version, latency_ms, isolation)

@@ -1,7 +1,7 @@
 """Facts about each kind of alert: the thresholds of its rule, its severities, and the kinds that inhibit it.
 
-For the runbooks and `balancewatch alerts rules`. The rules do not read them; tests/udfs/alerts/test_kinds.py compares
-both.
+For the runbooks and `balancewatch alerts rules`. The rules read only the causes and their order (OF_QUEUES);
+tests/udfs/alerts/test_kinds.py compares the rest with them.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ OF_QUEUES = (
     "pull_stopped",
     "group_offline",
 )
-"""Causes of a queue without a consumer, strongest first: udfs.groups.diagnosis.CAUSES."""
+"""Causes of a queue without a consumer, strongest first (udfs.groups.diagnosis)."""
 
 
 @dataclass(frozen=True)

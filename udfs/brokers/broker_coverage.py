@@ -93,14 +93,6 @@ class BrokerCoverage:
     reported_until_ms: Mapping[str, int] = field(default_factory=dict)
     unserved: frozenset[str] = frozenset()
 
-    def may_have_stopped_reporting(self, broker_name: str, last_pull_ms: int | None) -> bool:
-        """Whether the broker itself reported this pull, the newest of a queue, and reports none any more."""
-        return last_pull_ms is not None and last_pull_ms <= self.reported_until_ms.get(broker_name, -1)
-
-    def reports_pulls(self, broker_name: str, by_ms: int) -> bool:
-        """Whether a pull at the broker at `by_ms` would have been reported."""
-        return self.pulled_ms.get(broker_name, by_ms + 1) <= by_ms
-
     def data_since_ms(self, broker_name: str) -> int | None:
         """Since when the broker gives data without a gap; 0 for always, None for not now."""
         return None if broker_name in self.without_data else self.since_ms.get(broker_name, 0)

@@ -38,16 +38,6 @@ from udfs.brokers.mute_brokers import find_mute, find_unserved, note_mute
 from udfs.brokers.rounds import Tick, missing_ms, scaled
 from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, waits_under
 
-__all__ = [
-    "BROKER_NO_DATA",
-    "BROKER_WITHOUT_MASTER",
-    "CLUSTER_NO_DATA",
-    "ClusterState",
-    "Overview",
-    "Tick",
-    "evaluate_cluster",
-]
-
 NOBODY_TELLS: Mapping[str, str] = MappingProxyType({})
 
 HEARTBEAT_MS = 30_000
@@ -56,19 +46,13 @@ HEARTBEAT_MS = 30_000
 
 @dataclass(frozen=True)
 class Overview:
-    """What a tick says of the whole cluster.
+    """The evaluation of a cluster at one tick. Other fields are those of BrokerCoverage.
 
-    tick        what all sources that live have asked and heard
-    rules       those of the cluster, for rounds as far apart as its are
-    without_data     brokers whose clients and queues are not known now
-    missed      those of them that gave data just now
-    resumed     brokers that give data again after they were missed for long
-    silent      brokers that no client reaches, though they may answer
-    explained   broker → the incident that explains what is wrong under it
-    masterless  broker → the incident that explains what needs its master
-    cluster_id  the open incident that explains everything: nothing of the cluster gives data, or two clusters share it
-    gap_ms      for how long nothing had arrived, at the tick that ends it
-    unserved    brokers that serve no pull, though heartbeats and committed offsets arrive
+    tick        the brokers that all live sources polled, and those that answered
+    rules       the cluster's rules, scaled to the interval of its rounds
+    resumed     brokers that give data again after a long absence
+    cluster_id  the open incident that explains everything: the cluster gives no data, or two clusters share its name
+    gap_ms      how long no data had arrived, at the tick that ends it
     """
 
     tick: Tick
@@ -94,7 +78,8 @@ def evaluate_cluster(
     now_ms = tick.now_ms
     cluster_state.heartbeat_sample.forget()
     cluster_state.rounds.note(tick)
-    cluster_state.rounds.drop_unserved(now_ms, cluster_state.is_served)
+    for source in cluster_state.rounds.stopped(now_ms).values():  # without the brokers that left service
+        source.asked = list(filter(cluster_state.is_served, source.asked))
     cluster_state.rounds.forget(now_ms)
     interval_ms = cluster_state.interval_ms = cluster_state.rounds.interval_ms(now_ms)
     rules = scaled(rules, interval_ms, cluster_state.rounds.usual_gap_ms(now_ms))
@@ -176,8 +161,9 @@ def _last_heard_ms(cluster_state: ClusterState, tick: Tick, rules: Rules) -> int
     """
     if cluster_state.nothing_ms is not None:
         return cluster_state.nothing_ms
-    heard_ms = cluster_state.rounds.newest_heard_ms() if tick.is_own else None
-    return tick.now_ms if heard_ms is None else max(heard_ms, tick.now_ms - rules.max_evaluation_gap_ms)
+    sources = cluster_state.rounds.sources.values() if tick.is_own else ()
+    heard_ms = max((one.now_ms for one in sources if not one.is_own and one.answered), default=tick.now_ms)
+    return max(heard_ms, tick.now_ms - rules.max_evaluation_gap_ms)
 
 
 def _after_producers(

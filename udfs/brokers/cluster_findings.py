@@ -225,7 +225,7 @@ def find_stopped_collectors(
     Silence counts while another collector continues, and not in a gap of all of them.
     """
     for name, source in cluster_state.rounds.stopped(now_ms).items():
-        silent_ms = cluster_state.rounds.silent_since_ms(name)
+        silent_ms = max(source.now_ms, cluster_state.rounds.resumed_ms)
         if now_ms <= silent_ms + source.lifetime_ms():
             continue
         groups = cluster_state.rounds.lost_groups(name, now_ms)

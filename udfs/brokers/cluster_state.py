@@ -204,7 +204,9 @@ class ClusterState:
         for of_broker in places:
             of_broker.pop(broker_name, None)
         self.missed.drop(broker_name)
-        self.rounds.drop_broker(broker_name)
+        for source in self.rounds.sources.values():
+            source.asked = [name for name in source.asked if name != broker_name]
+            source.answered = [name for name in source.answered if name != broker_name]
         self.heartbeat_sample.drop(broker_name)
         self.pulls.drop(broker_name)
         about = [key for key, one in sorted(self.incidents.items()) if one.broker_name == broker_name]

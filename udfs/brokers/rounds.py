@@ -4,7 +4,7 @@ Several collectors may speak for one cluster, by mistake or on purpose. What one
 that has stopped spoke for is not asked any more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -170,10 +170,6 @@ class Rounds:
         answered = frozenset(name for source in live for name in source.answered)
         return Tick(now_ms, asked | answered, answered, all(source.is_own for source in live))
 
-    def newest_heard_ms(self) -> int | None:
-        """The newest round of a collector that heard a broker; None when there was none."""
-        return max((one.now_ms for one in self.sources.values() if not one.is_own and one.answered), default=None)
-
     def interval_ms(self, now_ms: int) -> int:
         """How far apart the cluster's rounds are: by the quickest that speaks for all, else by the slowest."""
         live = self.live(now_ms)
@@ -227,20 +223,11 @@ class Rounds:
             return [] if any(one.groups is None for one in others) else None
         return [group for group in groups if not any(one.speaks_for(group) for one in others)]
 
-    def drop_unserved(self, now_ms: int, is_served: Callable[[str], bool]) -> None:
-        """Take the brokers that left service out of the stopped collectors' rounds."""
-        for source in self.stopped(now_ms).values():
-            source.asked = [name for name in source.asked if is_served(name)]
-
     def drop_group(self, consumer_group: str) -> None:
         """Take a group that a person deleted or forgot out of each collector's groups."""
         for source in self.sources.values():
             if source.groups is not None:
                 source.groups = [name for name in source.groups if name != consumer_group]
-
-    def silent_since_ms(self, name: str) -> int:
-        """Return since when a collector is silent while another one continues."""
-        return max(self.sources[name].now_ms, self.resumed_ms)
 
     def forget(self, now_ms: int) -> None:
         """Drop who has stopped long ago and is not missed."""
@@ -248,12 +235,6 @@ class Rounds:
             is_missed = not source.is_own and (self.lost_groups(name, now_ms) != [] or self.lost_brokers(name, now_ms))
             if now_ms - source.now_ms > FORGET_SOURCE_MS and not is_missed:
                 del self.sources[name]
-
-    def drop_broker(self, broker_name: str) -> None:
-        """Take the broker out of each source's newest round."""
-        for source in self.sources.values():
-            for names in (source.asked, source.answered):
-                names[:] = [name for name in names if name != broker_name]
 
     def lost_brokers(self, name: str, now_ms: int) -> set[str]:
         """The brokers that only this source asked."""

@@ -24,32 +24,19 @@ NO_MATCHED_MSG = "NO_MATCHED_MSG"
 class Pull(Protocol):
     """A pull request as the broker saw it (schemas/events.py)."""
 
-    @property
-    def topic(self) -> str: ...
-    @property
-    def broker_name(self) -> str: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def broker_id(self) -> int: ...
-    @property
-    def client_addr(self) -> str | None: ...
-    @property
-    def client_id(self) -> str | None: ...
-    @property
-    def suggest_broker_id(self) -> int | None: ...
-    @property
-    def pull_offset(self) -> int: ...
-    @property
-    def commit_offset(self) -> int | None: ...
-    @property
-    def max_offset(self) -> int | None: ...
-    @property
-    def pull_status(self) -> str | None: ...
-    @property
-    def offsets_only(self) -> bool | None: ...
-    @property
-    def event_time_ms(self) -> int: ...
+    topic: str
+    broker_name: str
+    queue_id: int
+    broker_id: int
+    client_addr: str | None
+    client_id: str | None
+    suggest_broker_id: int | None
+    pull_offset: int
+    commit_offset: int | None
+    max_offset: int | None
+    pull_status: str | None
+    offsets_only: bool | None
+    event_time_ms: int
 
 
 @dataclass(slots=True)

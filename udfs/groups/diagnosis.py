@@ -29,10 +29,11 @@ too, and restarting the member would mend nothing.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from udfs.alerts.kinds import OF_QUEUES
 from udfs.alerts.rules import PULL_MAX_IDLE_MS, Rules
 from udfs.groups.consumption import CONSUME_STOPPED_MS
-from udfs.groups.inference import SPLIT_VIEW, STALE_ROUTE
-from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE
+from udfs.groups.inference import SPLIT_VIEW
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, STRATEGY_GAP, WRITE_ONLY_QUEUE
 from udfs.groups.queue_state import NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
@@ -42,21 +43,7 @@ CONSUME_STOPPED = "consume_stopped"
 RECONNECTING_MS = 3 * PULL_MAX_IDLE_MS
 """An owner that has pulled nothing for so long is not excused by another new channel."""
 
-CAUSES = (
-    DUPLICATE_CLIENT_ID,
-    MEMBER_NOT_SUBSCRIBED,
-    CONSUME_DISABLED,
-    MIXED_STRATEGY,
-    STRATEGY_GAP,
-    WRITE_ONLY_QUEUE,
-    SPLIT_VIEW,
-    STALE_ROUTE,
-    ORDER_LOCK,
-    FROZEN_CLIENT,
-    CONSUME_STOPPED,
-    PULL_STOPPED,
-    GROUP_OFFLINE,
-)
+CAUSES = OF_QUEUES
 """Strongest first: the first that applies names the queue's starvation."""
 
 WARNED = (GROUP_OFFLINE, WRITE_ONLY_QUEUE)

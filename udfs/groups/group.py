@@ -29,8 +29,6 @@ from udfs.groups.verdicts import Moment, judge, judge_again, report, route_reviv
 from udfs.rocketmq.membership import Change
 from udfs.rocketmq.route import Route
 
-__all__ = ["Outcome", "end_all", "tick"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -104,13 +104,6 @@ def plan_recomputed(
     return plan(consumer_group, route, members, default_strategy, seen)
 
 
-def plan_topic_by(
-    consumer_group: str, route: Route, views: Views, default_strategy: str, seen: InferredStrategies
-) -> dict[str, PlannedShare] | None:
-    """The plan by the reference view; None where it cannot be recomputed."""
-    return plan_recomputed(consumer_group, route, reference_view(views, route), default_strategy, seen)
-
-
 def plan(
     consumer_group: str,
     route: Route,

@@ -16,8 +16,9 @@ from udfs.groups.plan import (
     WRITE_ONLY_QUEUE,
     PlannedShare,
     are_mixed,
-    plan_topic_by,
+    plan_recomputed,
     queue_name,
+    reference_view,
 )
 from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow, Puller, QueueState, observed_pullers
 from udfs.groups.state import GroupState, TopicState
@@ -129,7 +130,8 @@ def plan_topic(
             queue_state.share_since_ms = (queue_state.share_since_ms or now_ms) if since_ms is None else since_ms
         return dropped
     default, seen = rules.allocate_message_queue_strategy, topic_state.inference.seen
-    planned = plan_topic_by(state.consumer_group, route, state.membership.views, default, seen)
+    view = reference_view(state.membership.views, route)
+    planned = plan_recomputed(state.consumer_group, route, view, default, seen)
     topic_state.is_planned = planned is not None
     shares = {} if planned is None or route.has_queue_mapping else planned
     shares |= dict.fromkeys(write_only, PlannedShare(None, WRITE_ONLY_QUEUE))

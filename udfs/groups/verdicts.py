@@ -77,7 +77,7 @@ class Moment:
 
     late       clients whose heartbeats are late
     unjudged   members that something else than client-side rebalance concerns
-    reporting  clients that answer which queues they hold
+    reporting  clients that answer which queues they hold: push consumers that have answered what they are
     orderly    clients that consume in order
     mixed      topics that members subscribe by different expressions
     """
@@ -99,7 +99,7 @@ class Moment:
         late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.data_from_ms)
         members = [member for _, member in state.membership.members()]
         unjudged = tuple(member for member in members if not member.is_judged)
-        reporting = frozenset(member.client_id for member in members if member.reports_queues)
+        reporting = frozenset(one.client_id for one in members if one.is_push and one.strategy is not None)
         orderly = frozenset(member.client_id for member in members if member.consume_orderly)
         mixed = frozenset(  # brokers filter by the newest member's expression, clients by their own
             topic
@@ -278,7 +278,8 @@ def _why_unreported(
     owner, is_late = queue_state.share.owner, queue_state.share.owner in moment.late
     if not is_late and is_held_back(queue_state, moment.now_ms, moment.rules):
         return FLOW_CONTROL
-    if moment.broker_coverage.reports_pulls(broker_name, moment.now_ms - moment.rules.settle_ms):
+    coverage, by_ms = moment.broker_coverage, moment.now_ms - moment.rules.settle_ms
+    if coverage.pulled_ms.get(broker_name, by_ms + 1) <= by_ms:
         return None
     missing = moment.not_asked.members
     reason = NOT_ASKED if broker_name in moment.not_asked.mute else missing.get(owner or "")
@@ -287,10 +288,11 @@ def _why_unreported(
     may_pull = missing.keys() - moment.late
     if may_pull and not topic_state.is_planned:
         return min(missing[client_id] for client_id in may_pull)
-    answers = owner in moment.reporting and moment.broker_coverage.reports_answers
+    answers = owner in moment.reporting and coverage.reports_answers
     if answers and (topic_state.first_pull_ms is None or owner in moment.orderly):
         return None
-    has_stopped = moment.broker_coverage.may_have_stopped_reporting(broker_name, queue_state.last_pull_ms)
+    last_pull_ms = queue_state.last_pull_ms
+    has_stopped = last_pull_ms is not None and last_pull_ms <= coverage.reported_until_ms.get(broker_name, -1)
     is_unknown = has_stopped and not is_late and owner not in moment.reporting
     was_reported = topic_state.first_pull_ms is not None and broker_name in state.first_pull_ms and not is_unknown
     return None if was_reported and (owner is None or is_late or owner in state.seen_pulling) else PULLS_NOT_REPORTED
@@ -313,39 +315,25 @@ def verdict_of(
     topic were first seen; `has_pulls` whether any pull of the group was ever seen; `is_planned` is False when the
     strategy cannot be recomputed, so that every puller is right.
     """
-    verdict = _verdict_by_pulls(
-        queue_state, pullers, other_owners, watched_since_ms, now_ms, rules, has_pulls, is_planned
-    )
-    known = queue_state.consumption
-    if known is None or queue_state.share.owner is None or verdict == DOUBLE_CONSUMED:
+    known, owner = queue_state.consumption, queue_state.share.owner
+    if pullers and not is_pulled_in_vain(queue_state):
+        if find_doublings(queue_state, pullers):
+            return DOUBLE_CONSUMED
+        ids = {puller.client_id for puller in pullers}
+        is_right = ids == {None} or ids & ({owner, *other_owners} - {None}) or not is_planned
+        verdict = OK if is_right else MISPLACED
+    elif is_too_new(queue_state, watched_since_ms, now_ms, rules):
+        verdict = UNKNOWN
+    elif owner is None:
+        return UNOWNED if has_pulls or queue_state.share.gap else UNKNOWN
+    else:
+        verdict = NOT_CONSUMED if has_pulls else UNKNOWN
+    if known is None or owner is None:
         return verdict
     if known.stands_ms(now_ms, watched_since_ms) >= rules.consume_silence_ms:
         return NOT_CONSUMED
     is_life = verdict != MISPLACED and known.was_consumed_after(now_ms - rules.pull_silence_ms)
     return OK if is_life else verdict
-
-
-def _verdict_by_pulls(
-    queue_state: QueueState,
-    pullers: Sequence[Puller],
-    other_owners: set[str],
-    watched_since_ms: int,
-    now_ms: int,
-    rules: Rules,
-    has_pulls: bool,
-    is_planned: bool,
-) -> str:
-    if pullers and not is_pulled_in_vain(queue_state):
-        if find_doublings(queue_state, pullers):
-            return DOUBLE_CONSUMED
-        owners = {queue_state.share.owner, *other_owners} - {None}
-        ids = {puller.client_id for puller in pullers}
-        return OK if ids == {None} or ids & owners or not is_planned else MISPLACED
-    if is_too_new(queue_state, watched_since_ms, now_ms, rules):
-        return UNKNOWN
-    if queue_state.share.owner is None:
-        return UNOWNED if has_pulls or queue_state.share.gap else UNKNOWN
-    return NOT_CONSUMED if has_pulls else UNKNOWN
 
 
 def is_too_new(queue_state: QueueState, watched_since_ms: int, now_ms: int, rules: Rules) -> bool:

@@ -6,7 +6,6 @@ for a short while, is an Episode of the fleet.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 from typing import Any
 
@@ -18,7 +17,6 @@ from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER
 from udfs.producers.attempts import QUIET_MS
 from udfs.producers.fleet import Episode, Fleet
 from udfs.producers.item import Item
-from udfs.rocketmq.fault import rules_of
 from udfs.rocketmq.version import parse_client_version
 
 MOST_CLIENTS = 20
@@ -43,10 +41,6 @@ class Avoided:
             ),
             default=None,
         )
-
-    def releases(self) -> list[str]:
-        """Releases that avoid it, oldest first."""
-        return sorted({item.client_version for item in self.avoiders.values()}, key=parse_client_version)
 
     def latencies_ms(self) -> tuple[int, int]:
         """The quickest and the slowest of the newest slow attempts."""
@@ -99,7 +93,8 @@ def describe_isolated(
     cluster: str, avoided: Avoided, is_failing: bool, since_ms: int, gone: Gone | None = None
 ) -> Text:
     """Summary and advice for a broker that a share of its producers avoids; `gone`, if others miss it, too."""
-    name, releases = avoided.broker_name, avoided.releases()
+    name = avoided.broker_name
+    releases = sorted({item.client_version for item in avoided.avoiders.values()}, key=parse_client_version)
     who = f"{len(avoided.avoiders)} of {count(len(avoided.versions), 'producer')}"
     avoid = "has avoided" if len(avoided.avoiders) == 1 else "have avoided"
     until_ms = avoided.until_ms()
@@ -190,13 +185,9 @@ def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition
     completeness = fleet.completeness(rules.fault_item_idle_ms, SILENT_MS)
     for kind, find in FINDERS:
         is_seen = kind != BROKER_EVICTED or completeness >= rules.completeness_min
-        look = Evaluation(fleet.judged_ms, completeness, is_seen)
-        yield from step(fleet.incidents, fleet.windows, kind, find(fleet, cluster, rules), partial(_same, look), rules)
-
-
-def _same(look: Evaluation, _: Incident | None) -> Evaluation:
-    """All incidents of a kind are seen alike."""
-    return look
+        evaluation = Evaluation(fleet.judged_ms, completeness, is_seen)
+        findings = find(fleet, cluster, rules)
+        yield from step(fleet.incidents, fleet.windows, kind, findings, lambda _, same=evaluation: same, rules)
 
 
 def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
@@ -366,8 +357,8 @@ FINDERS: tuple[tuple[str, Callable[[Fleet, str, Rules], Mapping[str, Finding]]],
 
 
 def is_evicted(item: Item, now_ms: int, rules: Rules) -> bool:
-    """Its time has been over for long, yet the release needs a broker to be reachable (5.1.4 only)."""
-    is_lost = not item.is_available and not item.reachable and rules_of(item.client_version).needs_reachable
+    """Whether its time has been over for long, yet it is not reachable, which attempts show of 5.1.4 only."""
+    is_lost = not item.is_available and not item.reachable
     return is_lost and item.start_timestamp_ms + rules.broker_evicted_ms <= now_ms
 
 

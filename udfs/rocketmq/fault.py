@@ -78,11 +78,6 @@ def rules_of(client_version: ClientVersion | str) -> FaultRules:
     return RULES[bisect_right(_SINCE, release_of(client_version)) - 1]
 
 
-def latency_table(client_version: ClientVersion | str) -> LatencyTable:
-    """MQFaultStrategy's latencyMax and notAvailableDuration of a release."""
-    return rules_of(client_version).latency_table
-
-
 def only_extends(client_version: ClientVersion | str) -> bool:
     """True from 5.1.4: an attempt can only move start_timestamp_ms later. Before, each one overwrites it."""
     return rules_of(client_version).only_extends

@@ -14,52 +14,34 @@ _GRPC = re.compile(r"[^@]+@[0-9]+@[0-9]+@[0-9a-z]+")
 class Subscription(Protocol):
     """One SubscriptionData of a heartbeat."""
 
-    @property
-    def topic(self) -> str: ...
-    @property
-    def sub_string(self) -> str: ...
-    @property
-    def expression_type(self) -> str: ...
+    topic: str
+    sub_string: str
+    expression_type: str
 
 
 class ConsumerData(Protocol):
     """One ConsumerData of a heartbeat."""
 
-    @property
-    def consumer_group(self) -> str: ...
-    @property
-    def consume_type(self) -> str: ...
-    @property
-    def message_model(self) -> str: ...
-    @property
-    def strategy(self) -> str | None: ...
-    @property
-    def client_rebalance(self) -> bool | None: ...
-    @property
-    def consume_orderly(self) -> bool | None: ...
-    @property
-    def subscriptions(self) -> Sequence[Subscription]: ...
+    consumer_group: str
+    consume_type: str
+    message_model: str
+    strategy: str | None
+    client_rebalance: bool | None
+    consume_orderly: bool | None
+    subscriptions: Sequence[Subscription]
 
 
 class Heartbeat(Protocol):
     """A heartbeat as one broker received it on one channel."""
 
-    @property
-    def broker_name(self) -> str: ...
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def client_addr(self) -> str: ...
-    @property
-    def language(self) -> str: ...
-    @property
-    def client_version(self) -> str: ...
-    @property
-    def without_sub(self) -> bool | None: ...
-    @property
-    def is_listed_only(self) -> bool | None: ...
-    @property
-    def event_time_ms(self) -> int: ...
+    broker_name: str
+    client_id: str
+    client_addr: str
+    language: str
+    client_version: str
+    without_sub: bool | None
+    is_listed_only: bool | None
+    event_time_ms: int
 
 
 def why_not_judged(client_id: str, consumer: ConsumerData) -> str | None:

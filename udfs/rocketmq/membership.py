@@ -11,9 +11,6 @@ from udfs.rocketmq.heartbeat import ConsumerData, Heartbeat, filters_of, why_not
 
 JOINED, CHANGED, LEFT, EXPIRED = "JOINED", "CHANGED", "LEFT", "EXPIRED"
 
-CHANNEL_EXPIRED_MS = 120_000
-"""ClientChannelInfo expiry: a broker lists a dead channel for so long."""
-
 SCAN_MS = 10_000
 """ClientHousekeepingService: so much later a broker may find it."""
 
@@ -47,11 +44,6 @@ class Member:
     gap_ms: int | None = None
     unjudged: str | None = None
     is_push: bool = False
-
-    @property
-    def reports_queues(self) -> bool:
-        """Whether it answers which queues it holds: a push consumer that has answered what it is does, each time."""
-        return self.is_push and self.strategy is not None
 
     def subscribes(self, topic: str) -> bool:
         """Whether it takes part in sharing out `topic`; one that was only heard without subscriptions does."""
@@ -154,7 +146,7 @@ class Membership:
                     yield Change(broker_name, member, EXPIRED, left_at_ms)
         self.left = {channel: at for channel, at in self.left.items() if at + expired_ms > now_ms}
 
-    def twins(self, expired_ms: int = CHANNEL_EXPIRED_MS) -> list[Twins]:
+    def twins(self, expired_ms: int) -> list[Twins]:
         """Every ClientId that several live channels of one broker carry, sorted.
 
         A channel that appears while the first falls silent is a reconnect, not a twin: each channel must have sent

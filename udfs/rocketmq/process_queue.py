@@ -95,7 +95,6 @@ class ProcessQueue:
     next_offset: int = 0
     dropped: bool = False
     locked: bool = False
-    try_unlock_times: int = 0
     consuming_until_ms: int = 0
     has_messages: bool = False
 
@@ -179,7 +178,6 @@ def update_process_queue_table(
         is_returned = process_queue.consuming_until_ms <= now_ms + rules.consume_lock_wait_ms
         is_forced = rules.forces_unlock and now_ms > process_queue.last_lock_ms + UNLOCK_DELAY_MS
         if is_order and not (is_returned or is_forced):  # RebalancePushImpl.removeUnnecessaryMessageQueue
-            process_queue.try_unlock_times += 1
             update.kept.append(mq)
             continue
         unlock_after_ms = None

@@ -58,10 +58,6 @@ class Route:
         """By broker, the queues that consumers share out."""
         return {data.broker_name: data.read_queue_nums for data in self.queues}
 
-    def has_queue(self, broker_name: str, queue_id: int) -> bool:
-        """Whether the queue number can exist."""
-        return self.has_queue_mapping or queue_id < self.most_queues().get(broker_name, 0)
-
     def most_queues(self) -> dict[str, int]:
         """Broker → how many queue numbers can exist there: write-only and read-only ones count. None of a static topic,
         whose clients hold other numbers.

@@ -15,8 +15,6 @@ from udfs.rocketmq.thread_local_index import absolute, increment_and_get, remain
 from udfs.rocketmq.topic_publish_info import TopicPublishInfo
 from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
-__all__ = ["Selection", "TopicPublishInfo", "select_one_message_queue"]
-
 _NO_ITEMS: Mapping[str, FaultItem] = {}
 
 

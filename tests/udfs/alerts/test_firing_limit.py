@@ -24,10 +24,6 @@ def test_nobody_who_waits_came_before_somebody_who_is_notified(waiting: list[Wai
     assert not first or not rest or max(first) <= min(rest)
 
 
-def test_a_limit_that_was_lowered_takes_nothing_back_and_reports_nobody_new() -> None:
-    assert pick_notified(10, [Waiting(1, 0, "a")], 5) == ()
-
-
 def test_of_one_moment_the_worst_is_notified() -> None:
     assert pick_notified(0, [Waiting(1, rank_of("warning"), "a"), Waiting(1, rank_of("critical"), "b")], 1) == ("b",)
 

@@ -66,11 +66,6 @@ def test_no_period_comes_a_fourth_time_within_21_minutes_before_it_flaps(period:
     assert fresh <= 3
 
 
-def test_a_window_is_over_when_nothing_of_it_is_left() -> None:
-    assert not window_of(0).is_over()
-    assert window_of(0, until=SLOTS).is_over()
-
-
 @given(looks=st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=200))
 def test_a_window_is_bounded_whatever_happens(looks: list[tuple[int, bool]]) -> None:
     window, second = Window(), 0

@@ -12,9 +12,14 @@ from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.kinds import ABOVE_GROUPS, KIND_FACTS
 from udfs.alerts.rules import Rules
 from udfs.alerts.self_kinds import SELF_FACTS
-from udfs.brokers.cluster import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, CLUSTER_NO_DATA
-from udfs.brokers.cluster_findings import CLOCK_SKEW, CLUSTER_NAME_CONFLICT, NAME_SERVER_UNREACHABLE, SLOW_COLLECTOR
-from udfs.brokers.trouble import BROKER_ISOLATED
+from udfs.brokers.cluster_findings import (
+    CLOCK_SKEW,
+    CLUSTER_NAME_CONFLICT,
+    CLUSTER_NO_DATA,
+    NAME_SERVER_UNREACHABLE,
+    SLOW_COLLECTOR,
+)
+from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, BROKER_WITHOUT_MASTER
 from udfs.groups.findings import FINDERS
 from udfs.groups.group import NO_EFFECTS
 from udfs.groups.queue_state import DOUBLE_CONSUMED

@@ -103,16 +103,19 @@ def test_it_does_not_fire_when(reason: str, looks: list[tuple[float, Finding | N
     assert alert.reported() == [(0, PENDING, "first_sign")], reason
 
 
-def test_what_is_off_never_fires() -> None:
-    alert = Alert(default_rules(kinds={"*": replace(OF_KIND, is_enabled=False)}))
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ({"is_enabled": False}, [(0, PENDING, "critical")]),  # what is off never fires
+        ({"pending_ms": 0, "pending_evaluations": 1}, [(0, FIRING, "critical")]),  # no hold: a single row
+        ({"severity": "info"}, [(0, PENDING, "info"), (20, FIRING, "info")]),
+    ],
+    ids=str,
+)
+def test_an_alert_lives_by_its_kinds_rules(kind: dict[str, Any], rows: list[tuple[int, str, str]]) -> None:
+    alert = Alert(default_rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, **kind)}))
     alert.looks(0, 900, FOUND)
-    assert alert.reported() == [(0, PENDING, "first_sign")]
-
-
-def test_what_needs_no_hold_fires_at_once_with_a_single_row() -> None:
-    alert = Alert(default_rules(kinds={"*": kind_rules(pending_ms=0, pending_evaluations=1)}))
-    alert.look(7, FOUND)
-    assert alert.reported() == [(7, FIRING, "hold_over")]
+    assert [(row.changed_at_ms // 1000, row.state, row.incident.severity) for row in alert.rows] == rows
 
 
 def test_what_goes_away_before_it_fires_never_was_a_page() -> None:
@@ -132,16 +135,6 @@ def test_what_comes_back_in_time_is_the_same_incident() -> None:
     assert (alert.incident.started_at_ms, alert.incident.flaps) == (1000, 1)
 
 
-def test_what_comes_back_after_its_end_is_another_incident() -> None:
-    alert = fired()
-    alert.looks(25, 85, GONE)
-    alert.looks(90, 110, replace(FOUND, since_ms=90_000))
-    assert [state for _, state, _ in alert.reported()] == [RECOVERING, RESOLVED, PENDING, FIRING]
-    assert alert.incident.incident_id.endswith("-90000")
-    assert alert.incident.started_at_ms == 90_000
-    assert alert.rows[0].incident.alert_id == alert.incident.alert_id
-
-
 def test_a_sign_of_it_while_it_recovers_ends_nothing_and_opens_nothing() -> None:
     alert = fired()
     alert.looks(25, 60, GONE)
@@ -157,16 +150,6 @@ def test_time_in_which_nobody_looked_is_no_calm() -> None:
     alert.look(25, GONE)
     alert.look(4000, GONE)
     assert alert.reported() == [(25, RECOVERING, "condition_gone")]
-
-
-@pytest.mark.parametrize("looks", [[(0, FOUND)], [(at, FOUND) for at in range(0, 25, 5)]], ids=["pending", "firing"])
-def test_what_is_not_heard_ends_nothing(looks: list[tuple[float, Finding]]) -> None:
-    alert = Alert()
-    for at, finding in looks:
-        alert.look(at, finding)
-    before = alert.reported()
-    alert.looks(30, 900, GONE, is_seen=False)
-    assert alert.reported() == before
 
 
 def test_what_is_not_heard_while_it_recovers_does_not_end_it_either() -> None:
@@ -260,31 +243,13 @@ def test_an_effect_that_goes_while_its_cause_has_just_ended_does_not_page() -> N
     assert [state for _, state, _ in alert.reported()] == [RECOVERING, RESOLVED]
 
 
-def test_a_severity_in_the_rules_wins() -> None:
-    alert = Alert(default_rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, severity="info")}))
-    alert.looks(0, 40, FOUND)
-    assert {row.incident.severity for row in alert.rows} == {"info"}
-    assert len(alert.rows) == 2
-
-
-def test_what_is_deleted_on_purpose_ends_at_once_with_that_reason() -> None:
-    row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(66_000))
-    assert (row.state, row.reason, row.changed_at_ms) == (RESOLVED, "group_deleted", 66_000)
-    assert row.incident.text == ("Resolved after 65 s: It is so.", "Nothing to do.")
-
-
 @pytest.mark.parametrize(
     ("now_ms", "lasted"), [(66_000, "65 s"), (120_999, "119 s"), (121_000, "2 min"), (3_661_000, "61 min"), (0, "0 s")]
 )
 def test_the_last_row_reports_how_long_it_was(now_ms: int, lasted: str) -> None:
-    row = end(fired().incident, Reason.RECOVERED, Evaluation(now_ms))
+    row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(now_ms))
+    assert (row.state, row.reason) == (RESOLVED, "group_deleted")
     assert row.incident.text == (f"Resolved after {lasted}: It is so.", "Nothing to do.")
-
-
-def test_every_row_says_how_much_was_heard() -> None:
-    alert = Alert()
-    alert.looks(0, 20, FOUND, completeness=0.75)
-    assert [row.completeness for row in alert.rows] == [0.75, 0.75]
 
 
 def test_time_alone_moves_what_does_not_fire() -> None:
@@ -314,14 +279,6 @@ def test_an_alert_that_keeps_coming_back_is_held_open_as_one_incident_with_a_cou
     assert 12 * 60 < alert.reported()[-1][0] - last < 25 * 60
     alert.looks(last + 30 * 60, last + 60 * 60, GONE)
     assert alert.windows == {}
-
-
-def test_two_incidents_in_twenty_minutes_are_no_flapping() -> None:
-    alert = Alert()
-    for begin in (0, 600):
-        alert.looks(begin, begin + 115, FOUND)
-        alert.looks(begin + 120, begin + 595, GONE)
-    assert not any(row.incident.is_flapping for row in alert.rows)
 
 
 def test_another_list_of_queues_is_reported_when_it_has_stayed_the_same_for_a_rebalance() -> None:

@@ -57,21 +57,6 @@ def test_the_last_override_that_matches_has_its_way(of: Rulebook, last: Override
 
 
 @given(books, names, names)
-def test_the_order_of_keys_within_an_override_does_not_matter(of: Rulebook, cluster: str, group: str) -> None:
-    turned = [
-        Override(
-            one.name,
-            one.cluster,
-            one.consumer_group,
-            dict(reversed(one.thresholds.items())),
-            {kind: dict(reversed(values.items())) for kind, values in reversed(one.kinds.items())},
-        )
-        for one in of.overrides
-    ]
-    assert Rulebook(of.base, turned).of(cluster, group) == of.of(cluster, group)
-
-
-@given(books, names, names)
 def test_it_pickles_and_says_the_same_afterwards(of: Rulebook, cluster: str, group: str) -> None:
     of.of(cluster, group)
     copy = pickle.loads(pickle.dumps(of))  # noqa: S301  # our own bytes

@@ -8,9 +8,10 @@ import pytest
 
 from tests.rules import default_rules, kind_rules
 from udfs.alerts.alert import Transition
-from udfs.brokers.cluster import ClusterState, Overview, Tick, evaluate_cluster
+from udfs.brokers.cluster import Overview, evaluate_cluster
 from udfs.brokers.cluster_findings import explains
-from udfs.brokers.cluster_state import QueueChange
+from udfs.brokers.cluster_state import ClusterState, QueueChange
+from udfs.brokers.rounds import Tick
 
 RULES = default_rules(kinds={"*": kind_rules(pending_evaluations=1, recovering_ms=30_000)})
 BROKERS = frozenset({"a", "b", "c", "d"})
@@ -137,17 +138,6 @@ def test_clients_that_are_silent_everywhere_are_no_brokers_trouble_where_brokers
     assert cluster.reported() == []
 
 
-def test_agents_that_all_fall_silent_leave_the_cluster_unheard() -> None:
-    """Only `run` keeps its clock, and asks nobody: that it lists brokers as answered says nothing."""
-    cluster = Cluster(speaks=dict.fromkeys("abcd", "xyz"))
-    cluster.run(100, is_own=True)
-    cluster.speaks.clear()
-    overview = cluster.run(300, is_own=True)
-    assert overview.without_data == BROKERS
-    assert cluster.cluster_state.incidents["cluster_no_data"].cause == "nothing_arrives"
-    assert cluster.cluster_state.incidents["cluster_no_data"].started_at_ms == 100_000
-
-
 FOUR, THREE = dict.fromkeys("abcd", 4), dict.fromkeys("acd", 4)
 
 
@@ -248,13 +238,16 @@ def test_a_broker_is_forgotten_with_the_last_topic_that_names_it(topics: int) ->
     assert (cluster_state.topics, cluster_state.without_master_ms) == ({}, {})
 
 
-def test_nothing_arrives_stays_so_for_hours_and_its_end_is_a_gap() -> None:
+def test_agents_that_all_fall_silent_leave_the_cluster_unheard_for_hours_and_the_end_is_a_gap() -> None:
+    """Only `run` keeps its clock, and asks nobody: that it lists brokers as answered says nothing."""
     cluster = Cluster(speaks=dict.fromkeys("abcd", "xyz"))
     cluster.run(100, is_own=True)
     cluster.speaks.clear()
     overview = cluster.run(10_000, is_own=True)
     assert overview.without_data == BROKERS
     assert [row[2] for row in cluster.reported() if row[1] == "cluster_no_data"] == ["UNKNOWN", "FIRING"]
+    incident = cluster.cluster_state.incidents["cluster_no_data"]
+    assert (incident.cause, incident.started_at_ms) == ("nothing_arrives", 100_000)
     cluster.speaks["a"] = "x"
     assert cluster.run(10_005, is_own=True).gap_ms == 9_905_000
     assert cluster.run(10_010, is_own=True).gap_ms == 0

@@ -48,14 +48,25 @@ def families(*heard: tuple[str, float]) -> Families:
     return found
 
 
-def test_a_sibling_born_shortly_before_or_after_is_a_birth_and_one_that_was_there_is_not() -> None:
-    assert not families().has_birth(OLD, at(1_000))
-    assert families((NEW, 900)).has_birth(OLD, at(1_000))
-    assert families((NEW, 1_060)).has_birth(OLD, at(1_000))
-    assert not families((NEW, 300)).has_birth(OLD, at(1_000))
-    assert not families((NEW, 1_700)).has_birth(OLD, at(1_000))
-    assert not families((OLD, 990)).has_birth(OLD, at(1_000))
-    assert not families(("other-84cdbf7f9-pq7rt", 990)).has_birth(OLD, at(1_000))
+# Why; the group that gave data and when; when the old one was left; whether that is a birth.
+BIRTHS = [
+    ("nothing was born", OLD, 0, 1_000, False),
+    ("shortly before", NEW, 900, 1_000, True),
+    ("shortly after", NEW, 1_060, 1_000, True),
+    ("long before", NEW, 300, 1_000, False),
+    ("long after", NEW, 1_700, 1_000, False),
+    ("the group itself", OLD, 990, 1_000, False),
+    ("another family's", "other-84cdbf7f9-pq7rt", 990, 1_000, False),
+    ("two heartbeats after the monitor begins", NEW, 70, 90, True),
+    ("heard when the monitor begins", NEW, 40, 100, False),
+]
+
+
+@pytest.mark.parametrize(("why", "name", "born", "left", "is_birth"), BIRTHS, ids=[row[0] for row in BIRTHS])
+def test_a_birth_is_of_a_sibling_about_when_the_group_is_left(
+    why: str, name: str, born: int, left: int, is_birth: bool
+) -> None:
+    assert families((name, born)).has_birth(OLD, at(left)) is is_birth, why
 
 
 @pytest.mark.parametrize(("siblings", "is_birth"), [(2, False), (8, True)])
@@ -69,10 +80,6 @@ def test_numbered_groups_are_a_family_where_they_are_many(siblings: int, is_birt
     assert not found.has_birth("cache-0", at(5_000))
 
 
-def test_pods_that_all_start_two_heartbeats_after_we_begin_to_listen_are_born() -> None:
-    assert families((NEW, 70)).has_birth(OLD, at(90))
-
-
 def test_roll_outs_one_after_another_keep_seeing_births() -> None:
     """More groups within an hour than are kept; those that are gone make room."""
     found = Families()
@@ -81,10 +88,6 @@ def test_roll_outs_one_after_another_keep_seeing_births() -> None:
             found.note(f"cache-{roll_out}a{number:05d}", at(1_000 * roll_out))
     assert found.has_birth("cache-2a00001", at(3_010))
     assert len(found.by_name["cache-#"].heard_ms) <= MOST_SIBLINGS
-
-
-def test_who_is_heard_when_we_begin_to_listen_was_not_born_then() -> None:
-    assert not families((NEW, 40)).has_birth(OLD, at(100))
 
 
 def test_families_are_bounded_and_forgotten() -> None:

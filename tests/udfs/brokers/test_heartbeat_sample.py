@@ -89,13 +89,6 @@ def test_few_of_a_large_brokers_clients_are_witnesses_for_a_small_one() -> None:
     assert heartbeat_sample.silent(LATE) == {"b": OLD}
 
 
-def test_a_topic_that_leaves_a_broker_takes_its_clients_along() -> None:
-    heartbeat_sample = voices_of({"a": {"x": FRESH, "y": FRESH}, "b": {"x": OLD, "y": OLD}})
-    heartbeat_sample.drop("b")
-    assert heartbeat_sample.silent(LATE) == {}
-    assert heartbeat_sample.at("b") is None
-
-
 @given(client_ids=st.permutations([f"10.0.0.{host}@{host}" for host in range(40)]))
 def test_the_sample_is_the_same_in_whatever_order_clients_are_heard(client_ids: list[str]) -> None:
     heartbeat_sample = HeartbeatSample()

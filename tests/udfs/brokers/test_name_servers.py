@@ -4,7 +4,8 @@ from typing import Any
 
 from tests.rules import default_rules
 from udfs.alerts.alert import Transition
-from udfs.brokers.cluster import ClusterState, evaluate_cluster
+from udfs.brokers.cluster import evaluate_cluster
+from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.rounds import Tick
 
 START, SECOND = 1_700_000_000_000, 1_000

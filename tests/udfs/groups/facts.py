@@ -3,12 +3,13 @@
 Times are seconds from an arbitrary start, for a test to be readable; the rules see milliseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.rules import default_rules, kind_rules
 from udfs.alerts.rules import Rules
-from udfs.brokers.broker_coverage import BrokerCoverage
+from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
 from udfs.groups.group import Outcome, tick
 from udfs.groups.queue_state import Puller
 from udfs.groups.state import GroupState
@@ -201,3 +202,78 @@ def names(*numbers: int) -> tuple[str, ...]:
 def route_of(*queues: tuple[str, int, int, int], masterless: tuple[str, ...] = (), order_topic: bool = False) -> Route:
     """(broker, read queues, write queues, perm) of the topic's brokers."""
     return Route("orders", tuple(QueueData(*one) for one in queues), at(0), masterless, order_topic)
+
+
+def fired_kinds(life: Life) -> set[str]:
+    return {row.incident.kind for _, outcome in life.outcomes for row in outcome.transitions if row.incident.has_fired}
+
+
+def play(life: Life, steps: str) -> list[str]:
+    """The rows of the last `to SECOND`, each "SECOND KIND [STATE] [CAUSE]": FIRING and a cause like the kind are left
+    out. Steps end with ";":
+
+    start ADDR CLIENT [QUEUES] [NAME=VALUE ...], take ADDR [QUEUES], leave ADDR, freeze ADDR, cut ADDR BROKER, heal,
+    no_data [BROKER ...], pulls [NAME=VALUE ...], route BROKER:READ:WRITE:PERM ... [ordered] [no_master=BROKER],
+    answer [queues]: every broker answers, and clients report their queues; unasked BROKER CLIENT,... REASON [SECOND],
+    "*" for each. QUEUES: 0-3,5 broker-b:0
+    """
+    said: list[str] = []
+    for step in filter(None, map(str.split, steps.split(";"))):
+        verb, *words = step
+        options = {
+            name: VALUES.get(value, value) for name, _, value in (word.partition("=") for word in words) if value
+        }
+        words = [word for word in words if "=" not in word]
+        if verb == "to":
+            said = [
+                " ".join(
+                    [f"{when:g}", kind, *([] if state == "FIRING" else [state]), *([] if cause == kind else [cause])]
+                )
+                for when, kind, state, cause in life.run(float(words[0]))
+            ]
+        elif verb == "start":
+            topics = {"topics": (options.pop("topics"),)} if "topics" in options else {}
+            life.start(words[0], CLIENTS.get(words[1], words[1]), *queues_of(words[2:]), **options, **topics)
+        elif verb == "take":
+            life.take(words[0], *queues_of(words[1:]))
+        elif verb == "cut":
+            life.cut.add((words[0], words[1]))
+        elif verb == "heal":
+            life.cut.clear()
+        elif verb == "no_data":
+            life.broker_coverage = BrokerCoverage(frozenset(words))
+        elif verb == "answer":
+            life.broker_coverage = BrokerCoverage(answered=frozenset(life.brokers), reports_answers=bool(words))
+        elif verb == "unasked":
+            broker_name, clients, reason, *second = [None if word == "*" else word for word in words]
+            since_ms = at(float(*second) if second else 120)
+            missing = [CLIENTS.get(name, name) for name in clients.split(",")] if clients else [None]
+            unasked = tuple(Unasked(broker_name, "order-service", one, reason, since_ms) for one in missing)
+            life.broker_coverage = BrokerCoverage(answered=frozenset(life.brokers), unasked=unasked)
+        elif verb == "pulls":
+            life.pulls = {name: int(value) if value.isdecimal() else value for name, value in options.items()}
+        elif verb == "route":
+            queues = [word.split(":") for word in words if ":" in word]
+            life.route = route_of(
+                *((name, *map(int, nums)) for name, *nums in queues),  # type: ignore[arg-type]  # three numbers
+                masterless=tuple(options.values()),
+                order_topic="ordered" in words,
+            )
+            life.state.is_stale = True
+        else:
+            {"leave": life.leave, "freeze": life.freeze}[verb](words[0])
+    return said
+
+
+CLIENTS = {"A": A, "B": B, "C": C}
+VALUES: dict[str, Any] = {"yes": True, "no": False}
+
+
+def queues_of(words: Iterable[str]) -> Iterator[int | str]:
+    for word in words:
+        if ":" in word:
+            yield word
+            continue
+        for span in word.split(","):
+            first, _, last = span.partition("-")
+            yield from range(int(first), int(last or first) + 1)

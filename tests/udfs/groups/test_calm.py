@@ -1,10 +1,8 @@
 """A group is calm while its queues are pulled as they should be and its brokers give data, up to a deadline."""
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.udfs.groups.facts import RULES, A, B, C, Life, at, two_clients
+from tests.udfs.groups.facts import RULES, A, B, Life, at, play, two_clients
 from udfs.alerts.rules import FORGET_GROUP_MS
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
 
@@ -21,75 +19,40 @@ def test_a_healthy_group_is_calm_until_a_pull_or_a_heartbeat_is_late() -> None:
     assert life.outcomes[-1][1].due_ms == at(140) + RULES.pull_silence_ms
 
 
-def start_a_twin(life: Life) -> None:
-    life.start("h3:1", A)
-
-
-def take_another_queue(life: Life) -> None:
-    life.take("h1:1", 0, 1, 2, 3, 4)
-
-
-def stop_pulling(life: Life) -> None:
-    life.take("h1:1")
-    life.run(170)
-
-
-def freeze(life: Life) -> None:
-    life.freeze("h1:1")
-    life.run(170)
-
-
-def read_from_a_slave(life: Life) -> None:
-    life.pulls = {"broker_id": 1, "suggest_broker_id": 1}
-
-
-def miss_the_broker(life: Life) -> None:
-    life.broker_coverage = BrokerCoverage(frozenset({"broker-a"}))
-
-
-def refuse_the_group(life: Life) -> None:
-    life.broker_coverage = BrokerCoverage(unasked=(Unasked("broker-a", "order-service", None, "refused", at(120)),))
-
-
-def join(life: Life) -> None:
-    life.start("h3:1", C)
-
-
 @pytest.mark.parametrize(
-    "happen",
+    "happens",
     [
-        start_a_twin,
-        take_another_queue,
-        stop_pulling,
-        freeze,
-        read_from_a_slave,
-        miss_the_broker,
-        refuse_the_group,
-        join,
+        "start h3:1 A",
+        "start h3:1 C",
+        "take h1:1 0-4",
+        "take h1:1; to 170",
+        "freeze h1:1; to 170",
+        "pulls broker_id=1 suggest_broker_id=1",
+        "no_data broker-a",
+        "leave h2:1; take h1:1 0-7; to 140",
     ],
 )
-def test_a_group_that_something_happens_to_is_looked_at_at_the_next_tick(happen: Callable[[Life], None]) -> None:
+def test_a_group_that_something_happens_to_is_looked_at_at_the_next_tick(happens: str) -> None:
     life = two_clients()
-    happen(life)
+    play(life, happens)
     life.run(life.now + 10)
     assert not is_calm(life)
     assert life.outcomes[-1][1].due_ms == at(life.now) + 1
 
 
-def test_a_client_of_another_groups_that_was_not_asked_is_no_unrest() -> None:
+@pytest.mark.parametrize(
+    ("broker_name", "group", "calm"), [("broker-a", "order-service", False), ("broker-b", "other", True)]
+)
+def test_missing_data_of_another_group_is_no_unrest(broker_name: str, group: str, calm: bool) -> None:
     life = two_clients()
-    life.broker_coverage = BrokerCoverage(unasked=(Unasked("broker-b", "other", None, "refused", at(120)),))
+    life.broker_coverage = BrokerCoverage(unasked=(Unasked(broker_name, group, None, "refused", at(120)),))
     life.run(130)
-    assert is_calm(life)
+    assert is_calm(life) is calm
 
 
 def test_a_queue_that_changed_hands_is_calm_again_when_its_old_owner_is_forgotten() -> None:
     life = two_clients()
-    life.leave("h2:1")
-    life.take("h1:1", *range(8))
-    life.run(150)
-    assert not is_calm(life)
-    life.run(200)
+    play(life, "leave h2:1; take h1:1 0-7; to 200")
     assert is_calm(life)
 
 

@@ -4,9 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from tests.udfs.groups.facts import RULES, A, B, ConsumerData, Life, Pull, Subscription, at
-from udfs.alerts.alert import Transition
+from tests.udfs.groups.facts import RULES, A, B, ConsumerData, Life, Pull, Subscription, at, fired_kinds, play
 from udfs.groups.consumption import note_offsets
+
+STOPPED = [
+    "480 stalled_queue consume_stopped",
+    "520 starved_queue consume_stopped",
+    "520 stalled_queue consume_stopped",
+]
+"""The early sign, the page, and the early sign again: the page explains it. All consumed until 300."""
 
 
 class Log(Life):
@@ -18,14 +24,14 @@ class Log(Life):
         self.pulls = reported
         self.start("h1:1", A, 0)
 
-    def live(self, until: float, *, consumes: bool = True, pulls: bool = True) -> list[tuple[float, str, str, str]]:
+    def live(self, until: float, *, consumes: bool = True, pulls: bool = True) -> list[str]:
         said = []
         while self.now < until:
             self.end += 5 * self.come
             self.commit = self.end - 10 if consumes and self.come else self.commit
             self.pulls = {**self.pulls, "commit_offset": self.commit, "max_offset": self.end}
             self.take("h1:1", *([0] if pulls else []))
-            said += self.run(self.now + 5)
+            said += play(self, f"to {self.now + 5}")
         return said
 
     def report_offsets(self) -> None:
@@ -33,97 +39,46 @@ class Log(Life):
         reported = {"commit_offset": self.commit, "max_offset": self.end, "offsets_only": True}
         self.state.observe(Pull(None, None, 0, at(self.now), **reported))  # type: ignore[arg-type]  # by name
 
-    def newest(self, kind: str) -> Transition:
-        rows = [row for _, outcome in self.outcomes for row in outcome.transitions if row.incident.kind == kind]
-        return rows[-1]
-
 
 def test_a_listener_that_hangs_is_reported_silent_first_and_starved_40_s_later_though_it_pulls_on() -> None:
     log = Log()
     log.live(300)
-    said = log.live(900, consumes=False)
-    assert said == [
-        (480, "stalled_queue", "FIRING", "consume_stopped"),
-        (520, "starved_queue", "FIRING", "consume_stopped"),
-        (520, "stalled_queue", "FIRING", "consume_stopped"),  # explained by the other from now on
-    ]
+    assert log.live(900, consumes=False) == STOPPED
     assert log.verdicts() == {0: "NOT_CONSUMED"}
     starved = log.state.incidents["starved_queue orders"]
-    assert starved.severity == "critical"
-    assert (starved.client_id, starved.queues, starved.started_at_ms) == (A, ("broker-a:0",), at(300))
+    assert (starved.severity, starved.client_id, starved.queues) == ("critical", A, ("broker-a:0",))
+    assert starved.started_at_ms == at(300)
     reported = starved.evidence["queues"]["broker-a:0"]
     assert reported["then"] == {"time_ms": at(300), "commit_offset": 15_990, "max_offset": 16_000}
     assert (reported["now"]["commit_offset"], reported["now"]["max_offset"]) == (15_990, 27_000)
-    assert "jstack of a@7" in starved.text.advice
-    assert "mqadmin consumerStatus -g order-service -i a@7" in starved.text.advice
-    assert "has stood still" in log.newest("stalled_queue").incident.text.summary
-
-
-def test_it_is_over_when_the_commit_moves() -> None:
-    log = Log()
-    log.live(900, consumes=False)
-    assert [row[1:3] for row in log.live(930)] == [("starved_queue", "RESOLVED"), ("stalled_queue", "RESOLVED")]
+    assert "jstack of a@7 on h1 (mqadmin consumerStatus -g order-service -i a@7" in starved.text.advice
+    assert "has stood still" in log.state.incidents["stalled_queue orders"].text.summary
+    assert [row.partition(" ")[2] for row in log.live(930)] == [
+        "starved_queue RESOLVED consume_stopped",
+        "stalled_queue RESOLVED consume_stopped",
+    ]
     assert log.verdicts() == {0: "OK"}
 
 
-@pytest.mark.parametrize("seconds", [60, 175])
-def test_one_slow_message_is_no_page(seconds: int) -> None:
-    log = Log()
+# Why; what the pulls tell; messages a second until 300 and then; until when nothing is consumed from 300 on.
+INNOCENT = [
+    ("one slow message", {}, 50, 50, 475),
+    ("a topic without messages", {}, 0, 0, 1_200),
+    ("a first message after idleness", {}, 0, 1, 470),
+    ("a filter that lets nothing through", {"pull_status": "NO_MATCHED_MSG"}, 50, 50, 900),
+    ("commits that a slave reports", {"broker_id": 1}, 50, 50, 900),
+]
+
+
+@pytest.mark.parametrize("row", INNOCENT, ids=[row[0] for row in INNOCENT])
+def test_a_commit_that_stands_still_is_no_page_of(row: tuple[str, dict[str, object], int, int, int]) -> None:
+    _, reported, come, then, until = row
+    log = Log(come, **reported)
     log.live(300)
-    assert log.live(300 + seconds, consumes=False) == []
-    assert log.live(900) == []
-
-
-def test_a_topic_without_messages_consumes_nothing_and_starves_nobody() -> None:
-    log = Log(come=0)
-    assert log.live(1200, consumes=False) == []
+    log.come = then
+    log.live(until, consumes=False)
+    assert fired_kinds(log) <= {"slave_read"}
     assert log.verdicts() == {0: "OK"}
-
-
-def test_a_burst_that_nobody_consumes_starves_its_queue_though_nothing_comes_after_it() -> None:
-    log = Log()
-    log.live(300)
-    log.come, log.end = 0, log.end + 5_000
-    said = log.live(7_200, consumes=False)
-    assert [row for row in said if row[1] == "starved_queue"] == [(520, "starved_queue", "FIRING", "consume_stopped")]
-    assert "Backlog: 5010 messages" in log.newest("starved_queue").incident.text.summary
-
-
-def test_a_message_after_hours_of_idleness_begins_its_time_anew() -> None:
-    log = Log(come=0)
-    log.live(1200)
-    log.come = 1
-    assert log.live(1370, consumes=False) == []
-
-
-def test_a_group_whose_commits_are_never_reported_is_judged_by_its_pulls() -> None:
-    log = Log()
-    while log.now < 900:
-        log.end += 250
-        log.pulls = {"max_offset": log.end}
-        assert log.run(log.now + 5) == []
-    assert log.verdicts() == {0: "OK"}
-
-
-def test_an_offset_that_is_reset_back_is_no_standstill() -> None:
-    log = Log()
-    log.live(600)
-    for _ in range(5):  # again and again to the beginning, and consumed from there
-        log.commit = 1_000
-        log.live(log.now + 5, consumes=False)
-        said = log.live(log.now + 120)
-        assert [row for row in said if row[1] in ("stalled_queue", "starved_queue")] == []
-
-
-def test_what_a_slave_reports_of_commits_counts_for_nothing() -> None:
-    log = Log(broker_id=1)
-    log.live(900, consumes=False)
-    assert {key.partition(" ")[0] for key in log.state.incidents} <= {"slave_read"}
-
-
-def test_a_filter_that_lets_nothing_through_consumes_without_a_commit() -> None:
-    log = Log(pull_status="NO_MATCHED_MSG")
-    assert log.live(900, consumes=False) == []
 
 
 def test_commits_that_advance_are_life_though_nobody_is_known_to_pull() -> None:
@@ -142,34 +97,33 @@ def test_pulls_that_end_when_the_commits_do_are_the_cause_for_good() -> None:
     for _ in range(30):
         said += log.live(log.now + 10, consumes=False, pulls=False)
         log.report_offsets()
-    assert {row[1:] for row in said if row[1] == "starved_queue"} == {("starved_queue", "FIRING", "pull_stopped")}
+    assert {row.partition(" ")[2] for row in said if "starved" in row} == {"starved_queue pull_stopped"}
+    assert all(not queue_state.pullers for queue_state in log.state.topics["orders"].queues.values())
 
 
-def test_a_commit_that_stands_still_while_members_differ_in_tags_says_nothing_until_they_agree() -> None:
-    """4.x brokers report no pull offset, and a client's own stands while it drops messages: found with 4.9.8."""
-    log = differing()
-    assert log.live(900, consumes=False) == []
-    assert log.verdicts() == {0: "OK"}
-    log.start("h2:1", B)
-    said = [row[:3] for row in log.live(1_300, consumes=False) if row[1] == "starved_queue"]
-    assert said == [(1_120, "starved_queue", "FIRING")]
-
-
-def differing(**reported: object) -> Log:
+def differing() -> Log:
     """Two members that subscribe by different tags; A alone pulls, and consumed until second 300."""
-    log = Log(**reported)
+    log = Log()
     log.start("h2:1", B, consumer=ConsumerData((Subscription("orders", "paid"),)))
     log.live(300)
     return log
 
 
-def pull_on(log: Log, until: float, furthest: int) -> list[tuple[float, str, str, str]]:
+def pull_on(log: Log, until: float, furthest: int) -> list[str]:
     """Nothing is committed, and the pulls follow the queue's end up to `furthest`."""
     said = []
     while log.now < until:
         log.pulls = {**log.pulls, "pull_offset": min(log.end, furthest)}
         said += log.live(log.now + 5, consumes=False)
     return said
+
+
+def test_a_commit_that_stands_still_while_members_differ_in_tags_says_nothing_until_they_agree() -> None:
+    """4.x brokers report no pull offset, and a client's own stands while it drops messages: found with 4.9.8."""
+    log = differing()
+    assert log.live(900, consumes=False) == []
+    log.start("h2:1", B)
+    assert "1120 starved_queue consume_stopped" in log.live(1_300, consumes=False)
 
 
 def test_while_members_differ_in_tags_pulls_of_ever_further_offsets_excuse_a_commit_that_stands_still() -> None:
@@ -183,52 +137,36 @@ def test_while_members_differ_in_tags_pulls_of_ever_further_offsets_excuse_a_com
 def test_a_listener_that_hangs_is_reported_though_members_differ_in_tags(cached: int) -> None:
     """Its client pulls no further than its cache."""
     log = differing()
-    said = [row for row in pull_on(log, 900, furthest=log.commit + cached) if row[1] == "starved_queue"]
-    assert [row[1:] for row in said] == [("starved_queue", "FIRING", "consume_stopped")]
-    assert said[0][0] <= 300 + 1_000 // log.come + 240 + 10
+    pull_on(log, 550 + 1_000 // log.come, furthest=log.commit + cached)
+    starved = log.state.incidents["starved_queue orders"]
+    assert (starved.cause, starved.state) == ("consume_stopped", "FIRING")
 
 
-def test_offsets_alone_make_no_puller() -> None:
-    log = Log()
-    log.live(60)
-    for _ in range(60):
-        log.report_offsets()  # as they were
-        log.live(log.now + 5, consumes=False, pulls=False)
-    assert all(not queue_state.pullers for queue_state in log.state.topics["orders"].queues.values())
-
-
-def held_back(life: Log, seconds: int, times: int) -> list[tuple[float, str, str, str]]:
+def held_back(life: Log, seconds: int, times: int) -> list[str]:
     """One pull in `seconds`, always with a full cache, the commit having advanced by what fits since."""
     said = []
     for _ in range(times):
         life.commit += 32
-        life.pulls = {
-            "commit_offset": life.commit,
-            "max_offset": life.commit + 5_000,
-            "pull_offset": life.commit + 1_000,
-        }
-        life.take("h1:1", 0)
-        said += life.run(life.now + 10)
-        life.take("h1:1")
-        said += life.run(life.now + seconds - 10)
+        ends = {"max_offset": life.commit + 5_000, "pull_offset": life.commit + 1_000}
+        life.pulls = {"commit_offset": life.commit, **ends}
+        said += play(life, f"take h1:1 0; to {life.now + 10}; take h1:1; to {life.now + seconds}")
     return said
 
 
-@pytest.mark.parametrize("seconds", [100, 120, 140, 170])
+@pytest.mark.parametrize("seconds", [100, 170])
 def test_a_client_held_back_by_its_full_cache_pulls_rarely_and_is_healthy(seconds: int) -> None:
     log = Log()
     log.live(100)
-    assert held_back(log, seconds, 12) == []
-    rows = [row for when, outcome in log.outcomes for row in outcome.ownership if when > 120]
-    assert rows == []
+    held_back(log, seconds, 12)
+    assert fired_kinds(log) == set()
+    assert [row for when, outcome in log.outcomes for row in outcome.ownership if when > 120] == []
 
 
 def test_a_client_held_back_that_freezes_is_reported_by_its_heartbeats() -> None:
     log = Log()
     log.live(100)
     held_back(log, 100, 3)
-    log.freeze("h1:1")
-    assert ("starved_queue", "FIRING", "frozen_client") in [row[1:] for row in log.run(log.now + 200)]
+    assert any("starved_queue frozen_client" in row for row in play(log, f"freeze h1:1; to {log.now + 200}"))
 
 
 def test_a_hung_listener_whose_cache_has_filled_up_pulls_no_more_and_is_reported() -> None:
@@ -237,20 +175,11 @@ def test_a_hung_listener_whose_cache_has_filled_up_pulls_no_more_and_is_reported
     log.live(300)
     while log.now < 380:
         log.end += 250
-        log.pulls = {
-            "commit_offset": log.commit,
-            "max_offset": log.end,
-            "pull_offset": min(log.end, log.commit + 1_010),
-        }
+        furthest = min(log.end, log.commit + 1_010)
+        log.pulls = {"commit_offset": log.commit, "max_offset": log.end, "pull_offset": furthest}
         log.run(log.now + 5)
-    log.take("h1:1")
-    said = log.run(700)
-    assert [row[1:] for row in said] == [
-        ("stalled_queue", "FIRING", "consume_stopped"),
-        ("starved_queue", "FIRING", "consume_stopped"),
-        ("stalled_queue", "FIRING", "consume_stopped"),
-    ]
-    assert said[-1][0] <= 300 + 180 + 60 + 10
+    said = play(log, "take h1:1; to 550")
+    assert [row.partition(" ")[2] for row in said] == [row.partition(" ")[2] for row in STOPPED]
 
 
 def test_nothing_is_known_of_a_queue_whose_client_is_held_back_for_long() -> None:
@@ -261,25 +190,29 @@ def test_nothing_is_known_of_a_queue_whose_client_is_held_back_for_long() -> Non
     assert log.state.topics["orders"].queues["broker-a:0"].reason == "flow_control"
 
 
+def test_time_alone_makes_no_standstill_certain() -> None:
+    """Pulls that end 200 s after the commits show no more than these 200 s."""
+    log = Log()
+    log.live(300)
+    log.live(500, consumes=False)
+    play(log, "take h1:1; to 800")
+    assert fired_kinds(log) == {"stalled_queue"}
+
+
 def test_how_long_a_commit_may_stand_is_a_rule() -> None:
     log = Log()
     log.rules = replace(RULES, consume_silence_ms=60_000)
     log.live(300)
-    assert (400, "starved_queue", "FIRING", "consume_stopped") in log.live(500, consumes=False)
+    assert "400 starved_queue consume_stopped" in log.live(500, consumes=False)
 
 
-def test_a_queue_that_ends_before_its_commit_was_made_anew_and_so_is_what_is_known_of_it() -> None:
+def test_a_queue_that_ends_before_its_commit_was_made_anew_and_an_older_event_changes_nothing() -> None:
     pulls = [Pull(A, "h1:1", 0, at(10 * number), commit_offset=500 + number, max_offset=9_000) for number in range(2)]
+    anew = replace(pulls[0], event_time_ms=at(20), commit_offset=0, max_offset=7)
     known = None
-    for pull in [*pulls, replace(pulls[0], event_time_ms=at(20), commit_offset=0, max_offset=7)]:
+    for pull in [*pulls, anew, replace(pulls[0], event_time_ms=at(15))]:
         known = note_offsets(known, pull)
-    assert known == note_offsets(None, replace(pulls[0], event_time_ms=at(20), commit_offset=0, max_offset=7))
-
-
-def test_an_older_event_changes_nothing() -> None:
-    known = note_offsets(None, Pull(A, "h1:1", 0, at(10), commit_offset=5, max_offset=9))
-    assert known is not None
-    assert note_offsets(known, Pull(A, "h1:1", 0, at(5), commit_offset=4, max_offset=8)) == known
+    assert known == note_offsets(None, anew)
 
 
 def test_an_owner_that_was_given_a_queue_which_stands_still_is_not_blamed_for_it() -> None:
@@ -287,14 +220,12 @@ def test_an_owner_that_was_given_a_queue_which_stands_still_is_not_blamed_for_it
     log = Log()
     log.live(300)
     log.live(600, consumes=False)
-    log.leave("h1:1")
-    log.start("h2:1", B)
-    assert "starved_queue" not in {row[1] for row in log.run(700)}
+    said = play(log, "leave h1:1; start h2:1 B; to 700")
     starved = log.state.incidents["starved_queue orders"]
     assert (starved.cause, starved.client_id) == ("consume_stopped", A)
-    log.take("h2:1", 0)
-    assert "starved_queue" not in {row[1] for row in log.run(720)}
+    said += play(log, "take h2:1 0; to 720")
+    assert not any("starved_queue" in row for row in said)
     assert (starved.cause, log.verdicts()) == ("consume_stopped", {0: "NOT_CONSUMED"})
     log.commit, log.end = log.end, log.end + 10
     log.pulls = {"commit_offset": log.commit, "max_offset": log.end}
-    assert ("starved_queue", "RESOLVED") in [row[1:3] for row in log.run(740)]
+    assert any("starved_queue RESOLVED" in row for row in play(log, "to 740"))

@@ -121,26 +121,31 @@ def starving(cause: str = "frozen_client", certain: float | None = 0, client_id:
     return Starvation(cause, at(0), client_id, None if certain is None else at(certain))
 
 
-def test_nothing_starves_so_nothing_is_found() -> None:
-    assert gather({}, NOBODY, NONE, None, at(0)) is None
+# Why; from when on each queue is certain; those about to starve; those of the open incident that are still silent; its
+# cause; the second; the queues found, and whether they may page.
+GATHERED: list[tuple[str, dict[str, float | None], str, str, str | None, float, str, bool]] = [
+    ("a first sign, certain later", {"a:0": 1}, "", "", None, 0, "a:0", False),
+    ("a first sign, never certain", {"a:0": None}, "", "", None, 1000, "a:0", False),
+    ("one finding, by numbers", {"a:10": 0, "a:9": 0}, "", "", None, 0, "a:9 a:10", True),
+    ("waits for the queues about to starve", {"a:0": 10}, "a:1", "", None, 10, "a:0", False),
+    ("for a rebalance", {"a:0": 10}, "a:1", "", None, 29.999, "a:0", False),
+    ("and no longer", {"a:0": 10}, "a:1", "", None, 30, "a:0", True),
+    ("waits for a queue that is certain later", {"a:0": 0, "a:1": 30}, "", "", None, 10, "a:0", False),
+    ("not for an unproven twin's", {"a:0": 0, "a:1": None}, "", "", None, 10, "a:0", True),
+    ("an open incident holds its queues", {}, "", "a:1 a:0", "frozen_client", 10, "a:0 a:1", False),
+    ("and takes others in", {"a:2": 0}, "", "a:0", "frozen_client", 10, "a:0 a:2", True),
+]
 
 
-@pytest.mark.parametrize(("certain", "now"), [(1, 0), (None, 1000)])
-def test_what_is_not_certain_yet_is_a_first_sign_and_not_ready(certain: float | None, now: float) -> None:
-    found = gather({"a:0": starving(certain=certain)}, NOBODY, NONE, None, at(now))
+@pytest.mark.parametrize("row", GATHERED, ids=[row[0] for row in GATHERED])
+def test_starved_queues_of_a_topic_are_gathered(
+    row: tuple[str, dict[str, float | None], str, str, str | None, float, str, bool],
+) -> None:
+    _, certain, coming, silent, known, now, queues, is_ready = row
+    starvations = {queue: starving(certain=second) for queue, second in certain.items()}
+    found = gather(starvations, frozenset(coming.split()), dict.fromkeys(silent.split(), FROZEN), known, at(now))
     assert found is not None
-    assert (found.queues, found.is_ready) == (("a:0",), False)
-
-
-def test_what_is_not_certain_yet_adds_nothing_to_an_open_incident() -> None:
-    assert gather({"a:0": starving(certain=1)}, NOBODY, NONE, "frozen_client", at(0)) is None
-
-
-def test_queues_of_one_topic_are_one_finding_in_the_order_of_numbers() -> None:
-    found = gather({"a:10": starving(), "a:9": starving()}, NOBODY, NONE, None, at(0))
-    assert found is not None
-    assert found.queues == ("a:9", "a:10")
-    assert (found.cause, found.client_id, found.is_ready) == ("frozen_client", "A", True)
+    assert (found.cause, found.queues, found.is_ready) == ("frozen_client", tuple(queues.split()), is_ready)
 
 
 @pytest.mark.parametrize("warned", ["write_only_queue", "group_offline"])
@@ -160,32 +165,3 @@ def test_the_strongest_cause_names_the_finding() -> None:
     assert found is not None
     assert (found.cause, found.client_id) == ("duplicate_client_id", "duplicate_client_id")
     assert CAUSES[-1] == "group_offline"
-
-
-def test_a_page_waits_one_rebalance_for_the_queues_about_to_starve() -> None:
-    certain = {"a:0": starving(certain=10)}
-    for now, is_ready in ((10, False), (29.999, False), (30, True)):
-        found = gather(certain, frozenset({"a:1"}), NONE, None, at(now))
-        assert found is not None
-        assert (found.queues, found.is_ready) == (("a:0",), is_ready)
-
-
-def test_a_queue_that_will_be_certain_later_is_waited_for_too() -> None:
-    found = gather({"a:0": starving(certain=0), "a:1": starving(certain=30)}, NOBODY, NONE, None, at(10))
-    assert found is not None
-    assert (found.queues, found.is_ready) == (("a:0",), False)
-
-
-def test_an_unproven_twins_queue_is_not_waited_for() -> None:
-    found = gather({"a:0": starving(), "a:1": starving(certain=None)}, NOBODY, NONE, None, at(10))
-    assert found is not None
-    assert found.is_ready
-
-
-def test_an_open_incident_holds_its_queues_until_somebody_pulls() -> None:
-    held = gather({}, NOBODY, {"a:1": FROZEN, "a:0": FROZEN}, "frozen_client", at(10))
-    assert held is not None
-    assert (held.cause, held.queues, held.is_ready) == ("frozen_client", ("a:0", "a:1"), False)
-    grown = gather({"a:2": starving()}, NOBODY, {"a:0": FROZEN}, "frozen_client", at(10))
-    assert grown is not None
-    assert grown.queues == ("a:0", "a:2")

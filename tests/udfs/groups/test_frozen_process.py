@@ -76,12 +76,6 @@ def test_the_other_groups_of_that_broker_wait_under_it_and_are_listed() -> None:
     assert "affected, too: broker-a:0-1 of topic orders in group g2." in again.text.summary
 
 
-def test_queues_of_another_broker_page_by_themselves() -> None:
-    found = shared(finding_of("g2", "pull_stopped", broker="broker-b"), group_of("g2"), page_of("g1", "pull_stopped"))
-    assert found.inhibited_by is None
-    assert UNSERVED not in found.evidence
-
-
 def test_a_group_that_starves_after_the_broker_serves_pulls_again_pages_by_itself() -> None:
     first = page_of("g1", "pull_stopped")
     found = shared(finding_of("g2", "pull_stopped"), group_of("g2"), first, unserved=frozenset())
@@ -134,3 +128,9 @@ def test_pulls_that_stop_in_one_process_are_a_page_a_group() -> None:
     """A consumer that is suspended stops in its own group only, so these incidents share no cause."""
     found = shared(finding_of("g1", "pull_stopped"), group_of("g1"), unserved=frozenset())
     assert PROCESSES not in found.evidence
+
+
+def test_queues_of_another_broker_page_by_themselves() -> None:
+    found = shared(finding_of("g2", "pull_stopped", broker="broker-b"), group_of("g2"), page_of("g1", "pull_stopped"))
+    assert found.inhibited_by is None
+    assert UNSERVED not in found.evidence

@@ -1,6 +1,6 @@
 """The last row of a queue that is no more, and what is forgotten with its topic."""
 
-from tests.udfs.groups.facts import A, B, Life, subscribes
+from tests.udfs.groups.facts import A, B, Life, fired_kinds, play, subscribes
 from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow
 from udfs.groups.verdict_reason import GONE, STATIC_TOPIC
 from udfs.rocketmq.route import QueueData, Route
@@ -20,9 +20,7 @@ def rows_after(life: Life, since: float) -> list[OwnershipRow]:
 
 def test_queues_that_a_topic_has_no_more_get_a_last_row() -> None:
     life = two_clients()
-    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 1, 1, 6),)), True
-    life.take("h1:1", 0)
-    life.run(400)
+    play(life, "route broker-a:1:1:6; take h1:1 0; to 400")
     newest = {row.queue: row for row in rows_after(life, 300)}
     assert sorted(newest) == [f"broker-a:{number}" for number in range(1, 8)]
     assert {(row.verdict, row.planned_owner, row.reason) for row in newest.values()} == {(NOT_JUDGED, None, GONE)}
@@ -32,15 +30,9 @@ def test_queues_that_a_topic_has_no_more_get_a_last_row() -> None:
 def test_a_client_that_learns_a_route_late_leaves_no_starved_queue_behind() -> None:
     """Clients ask for routes every 30 s, and pull the queues of a broker that a topic has left until then."""
     life = Life(brokers=("broker-a", "broker-b"))
-    life.route = Route("orders", (QueueData("broker-a", 4, 4, 6), QueueData("broker-b", 2, 2, 6)))
-    life.start("h1:1", A, 0, 1, 2)
-    life.start("h2:1", B, 3, "broker-b:0", "broker-b:1")
-    assert life.run(400) == []
-    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 4, 4, 6),)), True
-    life.run(430)
-    life.take("h1:1", 0, 1)
-    life.take("h2:1", 2, 3)
-    assert life.run(900) == []
+    play(life, "route broker-a:4:4:6 broker-b:2:2:6; start h1:1 A 0-2; start h2:1 B 3 broker-b:0 broker-b:1; to 400")
+    play(life, "route broker-a:4:4:6; to 430; take h1:1 0-1; take h2:1 2-3; to 900")
+    assert fired_kinds(life) == set()
     newest = {row.queue: row for row in rows_after(life, 400)}
     assert {(newest[f"broker-b:{number}"].verdict, newest[f"broker-b:{number}"].reason) for number in (0, 1)} == {
         (NOT_JUDGED, GONE)
@@ -62,12 +54,7 @@ def test_the_queues_of_a_topic_that_the_group_gave_up_get_a_last_row_and_its_con
 
 def test_a_queue_that_comes_back_is_reported_again() -> None:
     life = two_clients()
-    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 1, 1, 6),)), True
-    life.take("h1:1", 0)
-    life.run(320)
-    life.route, life.state.is_stale = Route("orders", (QueueData("broker-a", 2, 2, 6),)), True
-    life.take("h2:1", 1)
-    life.run(340)
+    play(life, "route broker-a:1:1:6; take h1:1 0; to 320; route broker-a:2:2:6; take h2:1 1; to 340")
     assert [row.verdict for row in rows_after(life, 320) if row.queue == "broker-a:1"] == ["UNKNOWN", "OK"]
 
 

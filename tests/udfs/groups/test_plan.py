@@ -1,17 +1,13 @@
 """Who should consume each queue: the plan slot by slot, then groups whose members do not share out alike."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.examples import examples
 from tests.udfs.groups.facts import member, route
 from udfs.groups.plan import (
     DUPLICATE_CLIENT_ID,
     MEMBER_NOT_SUBSCRIBED,
     MIXED_STRATEGY,
     InferredStrategies,
-    PlannedShare,
     is_recomputed,
     plan,
     reference_view,
@@ -55,28 +51,9 @@ def test_a_member_that_does_not_subscribe_takes_a_slot_all_the_same() -> None:
     assert planned(8, "ABC", B=["payments"]) == ["A", "A", "A", "?B", "?B", "?B", "C", "C"]
 
 
-def test_a_topic_without_readable_queues_has_an_empty_plan() -> None:
-    assert plan("g", route(8, perm=2), [member("A")], "AVG") == {}
-    assert plan("g", route(0), [member("A")], "AVG") == {}
-
-
-def test_a_group_without_members_gives_every_queue_to_nobody() -> None:
-    assert set(plan("g", route(4), [], "AVG").values()) == {PlannedShare(None)}
-
-
 def test_a_strategy_this_release_does_not_know_is_no_plan() -> None:
     with pytest.raises(ValueError, match="CONFIG"):
         plan("g", route(4), [member("A", strategy="CONFIG")], "AVG")
-
-
-@examples(60)
-@given(st.integers(1, 40), st.text("ABCDE", min_size=1, max_size=12), st.sampled_from(["AVG", "AVG_BY_CIRCLE"]))
-def test_without_twins_nobody_starves_and_with_twins_only_their_slots(queues: int, ids: str, strategy: str) -> None:
-    owners = planned(queues, ids, strategy)
-    assert len(owners) == queues
-    lost = {owner[1:] for owner in owners if owner.startswith("-")}
-    assert lost <= {name for name in ids if ids.count(name) > 1}
-    assert set(owners) <= {*ids, *(f"-{name}" for name in lost)}
 
 
 def test_the_reference_view_knows_most_members_among_the_brokers_of_the_route() -> None:
@@ -101,10 +78,6 @@ def mixed(
         share.owner or f"{marks[share.gap]}{share.slot_of or ''}"
         for share in plan("g", route(queues), members, default, seen).values()
     ]
-
-
-def test_each_member_takes_its_share_by_its_own_strategy_and_leaves_the_others_gaps() -> None:
-    assert mixed(8, {"A": "AVG", "B": "AVG_BY_CIRCLE"}) == ["A", "A", "A", "A", "*", "B", "*", "B"]
 
 
 def test_a_member_that_reports_nothing_does_as_most_others_do() -> None:

@@ -105,20 +105,6 @@ def test_a_refused_pull_shows_that_somebody_asks_and_consumes_nothing() -> None:
     assert queue_state.anomaly.refused_ms == at(5)
 
 
-def test_a_slave_serves_until_a_master_does() -> None:
-    pulls = [Pull("A", "A:1", 0, at(second), broker_id=1, suggest_broker_id=1) for second in (5, 10)]
-    queue_state = after(*pulls).topics["orders"].queues[NAME]
-    assert queue_state.anomaly is not None
-    assert (queue_state.anomaly.slave_since_ms, queue_state.anomaly.is_slave_suggested) == (at(5), True)
-    queue_state = after(*pulls, Pull("A", "A:1", 0, at(15))).topics["orders"].queues[NAME]
-    assert queue_state.anomaly is not None
-    assert queue_state.anomaly.slave_since_ms is None
-
-
-def test_an_ordinary_pull_costs_no_state() -> None:
-    assert after(committed(0, 10), committed(10, 20)).topics["orders"].queues[NAME].anomaly is None
-
-
 def test_turns_are_counted_until_one_pulls_alone() -> None:
     addrs = ("h1:1", "h2:1") * 4
     by_turns = [Pull("A", addr, 0, at(5 * turn)) for turn, addr in enumerate(addrs)]
@@ -166,3 +152,7 @@ def test_a_pull_without_an_address_is_no_evidence_of_a_second_channel() -> None:
     queue_state = state.topics["orders"].queues[NAME]
     assert sorted(queue_state.pullers) == ["h1:1"]
     assert queue_state.anomaly is None
+
+
+def test_an_ordinary_pull_costs_no_state() -> None:
+    assert after(committed(0, 10), committed(10, 20)).topics["orders"].queues[NAME].anomaly is None

@@ -13,10 +13,8 @@ from udfs.groups.queue_state import (
     Puller,
     QueueState,
     observed_owners,
-    observed_pullers,
 )
 from udfs.groups.verdicts import verdict_of
-from udfs.rocketmq.model import queue_order
 
 # The verdicts. Each row: number, reason, the plan's owner (or the gap), who pulled as (client, first, last second),
 # the second of the last pull ever, now, other views' owners, whether the group was ever seen to pull, the verdict.
@@ -67,24 +65,6 @@ def test_verdict(row: tuple[Any, ...]) -> None:
     assert found == verdict, reason
 
 
-def test_a_new_plan_gives_its_owner_45_seconds_to_pull() -> None:
-    queue_state = QueueState(last_pull_ms=at(0), share=PlannedShare(A), share_since_ms=at(60))
-    verdicts = [
-        verdict_of(queue_state, [], set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(now), rules=RULES)
-        for now in (104.999, 105)
-    ]
-    assert verdicts == ["UNKNOWN", "NOT_CONSUMED"]
-
-
-def test_twins_pulling_their_shared_slot_are_doubled() -> None:
-    queue_state = QueueState(share=PlannedShare(A), anomaly=BY_TURNS)
-    both = [puller(A, 0, 100, "h1:1"), puller(A, 10, 100, "h2:1")]
-    assert (
-        verdict_of(queue_state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES)
-        == "DOUBLE_CONSUMED"
-    )
-
-
 def test_a_hand_over_there_and_back_is_not_doubled() -> None:
     there_and_back = PullAnomaly(turns=DOUBLED_TURNS - 1)
     both = [puller(A, 0, 100), puller(B, 10, 95)]
@@ -104,22 +84,8 @@ def test_doubled_begins_just_beyond_a_hand_over() -> None:
         assert found == verdict
 
 
-def test_a_puller_is_observed_for_45_seconds() -> None:
-    queue_state = QueueState(pullers={"A:1": puller(A, 0, 55), "B:1": puller(B, 0, 56)})
-    assert [one.client_id for one in observed_pullers(queue_state, at(100), 45_000)] == [B]
-
-
 def test_observed_owners_are_ids_with_addresses_only_where_an_id_is_not_enough() -> None:
     assert observed_owners([puller(B, 0, 1), puller(A, 0, 1)]) == [A, B]
     assert observed_owners([puller(A, 0, 1, "h1:1"), puller(A, 0, 1, "h2:1")]) == ["A at h1:1", "A at h2:1"]
     assert observed_owners([Puller(None, "h1:1", 0, 1)]) == ["h1:1"]
     assert observed_owners([Puller(None, None, 0, 1)]) == ["unknown"]
-
-
-def test_queue_names_sort_by_broker_and_then_number() -> None:
-    assert sorted(["b:2", "b:10", "a:3", "a:b:0"], key=queue_order) == ["a:3", "a:b:0", "b:2", "b:10"]
-
-
-def test_clients_that_share_a_client_id_are_told_apart_by_the_addresses_that_are_known() -> None:
-    pullers = [Puller("A", "10.0.0.1:7", 0, 1), Puller("A", None, 0, 1), Puller("B", "10.0.0.2:7", 0, 1)]
-    assert observed_owners(pullers) == ["A", "A at 10.0.0.1:7", "B"]

@@ -38,14 +38,6 @@ PULLED = Pull(A, "h1:1", 0, at(125), commit_offset=100, max_offset=100)
 BEATEN = Heartbeat(A, "h1:1", at(125))
 
 
-def test_a_pull_that_goes_on_moves_what_it_would_have_moved_if_it_were_reported_in_full() -> None:
-    group = calm_group()
-    full = reported_in_full(group, PULLED)
-    assert repeat_pull(group, PULLED, RULES)
-    assert group == full
-    assert group.topics["orders"].queues["broker-a:0"].last_pull_ms == at(125)
-
-
 def test_a_client_that_is_reported_by_its_id_alone_is_news_when_its_channel_has_become_known() -> None:
     """A broker that gave no data before lists it now: its next pull counts as its channel's."""
     group = calm_group()
@@ -106,12 +98,6 @@ def test_a_heartbeat_that_is_news_moves_nothing(changes: dict[str, Any], consume
     before = deepcopy(group)
     assert not repeat_heartbeat(group, replace(BEATEN, **changes), consumer)
     assert group == before
-
-
-def test_a_channel_that_has_left_does_not_repeat_itself() -> None:
-    group = calm_group()
-    group.membership.left["broker-a h1:1"] = at(126)
-    assert not repeat_heartbeat(group, BEATEN, subscribes("orders"))
 
 
 def standing(group: GroupState, reported: Callable[[int], dict[str, Any]]) -> int:
@@ -182,3 +168,9 @@ def test_any_row_of_events_leaves_the_group_as_if_each_were_reported_in_full(eve
             assert group == before
     assert group == full
     assert calm_until(group, RULES) >= calm_until(calm_group(), RULES)
+
+
+def test_a_channel_that_has_left_does_not_repeat_itself() -> None:
+    group = calm_group()
+    group.membership.left["broker-a h1:1"] = at(126)
+    assert not repeat_heartbeat(group, BEATEN, subscribes("orders"))

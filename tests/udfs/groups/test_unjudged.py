@@ -52,14 +52,6 @@ def test_a_group_without_shares_is_offline_when_its_last_member_left(reported: d
     assert (group.live(1_200)[0])[1:] == ("group_offline", "RESOLVED", "group_offline")
 
 
-def test_grpc_clients_are_known_by_their_client_id() -> None:
-    group = Unshared(client_id=GRPC_ID)
-    group.live(600)
-    assert {queue_state.reason for queue_state in group.state.topics["orders"].queues.values()} == {"grpc"}
-    group.leave("h1:1")
-    assert group.live(900, told=False) == [(685, "group_offline", "FIRING", "group_offline")]
-
-
 @pytest.mark.parametrize(("seconds", "is_offline"), [(ASSIGNED_MS // 1000 + 20, True), (60, False)])
 def test_what_was_read_by_assign_for_minutes_is_offline_and_a_short_look_is_not(
     seconds: int, *, is_offline: bool
@@ -93,13 +85,6 @@ def test_a_commit_that_stands_still_while_messages_wait_starves_its_queue_withou
     assert "None" not in f"{starved.text.summary} {starved.text.advice}"
     assert set(group.verdicts().values()) == {NOT_CONSUMED}
     assert [row[1:] for row in group.live(1_200)] == [("starved_queue", "RESOLVED", "consume_stopped")]
-
-
-def test_an_idle_group_is_quiet() -> None:
-    group = Unshared(**POP)
-    group.live(300)
-    assert group.live(7_200, come=0) == []
-    assert group.live(7_400) == []
 
 
 def test_what_waited_while_the_group_was_offline_does_not_count_when_it_is_back() -> None:
@@ -157,14 +142,6 @@ def test_the_revive_log_that_nobody_reads_starves_like_any_queue_and_is_never_of
     assert [row[1:] for row in broker.live(10_500)] == [("starved_queue", "RESOLVED", "consume_stopped")]
 
 
-def test_a_topic_that_pop_consumers_gave_up_is_closed() -> None:
-    group = Unshared(**POP)
-    group.live(300)
-    group.reported["h1:1"]["topics"] = ("payments",)
-    group.live(400)
-    assert group.state.topics.keys() == {"payments"}
-
-
 def test_a_member_whose_server_rebalance_is_answered_late_is_judged_no_more() -> None:
     group = Unshared()
     group.live(60)
@@ -176,3 +153,18 @@ def test_a_member_whose_server_rebalance_is_answered_late_is_judged_no_more() ->
     group.reported["h1:1"]["client_rebalance"] = True
     group.live(180)
     assert {one.share.owner for one in queues} == {"a@7"}
+
+
+def test_an_idle_group_is_quiet() -> None:
+    group = Unshared(**POP)
+    group.live(300)
+    assert group.live(7_200, come=0) == []
+    assert group.live(7_400) == []
+
+
+def test_grpc_clients_are_known_by_their_client_id() -> None:
+    group = Unshared(client_id=GRPC_ID)
+    group.live(600)
+    assert {queue_state.reason for queue_state in group.state.topics["orders"].queues.values()} == {"grpc"}
+    group.leave("h1:1")
+    assert group.live(900, told=False) == [(685, "group_offline", "FIRING", "group_offline")]

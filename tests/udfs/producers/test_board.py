@@ -97,14 +97,6 @@ def test_a_log_of_attempts_flips_alike_however_it_is_cut(
     assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
 
 
-@given(attempts_in_order)
-def test_steps_are_never_more_than_attempts_and_keep_the_last_latency(attempts: list[Attempt]) -> None:
-    steps = steps_of(attempts, "4.9.8").steps
-    assert len(steps) <= len(attempts)
-    if attempts:
-        assert steps[-1].latency_ms == attempts[-1].latency_ms
-
-
 def test_a_thousand_quick_attempts_are_one_step() -> None:
     assert len(steps_of([Attempt(ms, 3) for ms in range(1_000)], "5.5.0").steps) == 1
 
@@ -185,18 +177,6 @@ def test_a_slow_run_ends_at_every_fifth_second_and_a_quick_one_after_half_a_minu
     assert [(step.from_ms, step.to_ms) for step in steps_of(quick, "4.9.8").steps] == [(0, 59_998), (89_998, 89_998)]
 
 
-@given(attempts_in_order, st.sampled_from(VERSIONS), st.lists(st.integers(0, 25), max_size=4))
-def test_joined_batches_move_a_board_as_the_whole_log_does(
-    attempts: list[Attempt], version: str, cuts: list[int]
-) -> None:
-    edges = [0, *sorted(cuts), len(attempts)]
-    parts = [steps_of(attempts[start:end], version) for start, end in itertools.pairwise(edges)]
-    for part in parts[1:]:
-        parts[0].join(part)
-    flips, _ = Board().advance(parts[:1], 2_000_000, IDLE_MS)
-    assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
-
-
 def test_5_1_4_never_comes_back_to_an_unreachable_broker_until_it_is_reachable() -> None:
     """#7812: without a detector, time alone does not help."""
     board = Board()
@@ -220,22 +200,6 @@ def test_a_flip_is_reported_without_a_look_at_every_producer() -> None:
     flips, health = board.advance(clients, None, IDLE_MS)
     assert (len(flips), health[-1].unavailable_producers) == (200, 200)
     assert health[-1].unavailable_until_ms == max(item.start_timestamp_ms for _, item in board.items.items())
-
-
-@given(
-    sends=st.lists(attempts_in_order, min_size=1, max_size=4),
-    version=st.sampled_from(VERSIONS),
-    now_ms=st.integers(0, 1_000_000),
-)
-def test_the_last_to_come_back_is_the_last_of_those_that_are_out(
-    sends: list[list[Attempt]], version: str, now_ms: int
-) -> None:
-    board = Board()
-    board.advance([steps_of(of, version, f"c{number}") for number, of in enumerate(sends) if of], None, IDLE_MS)
-    _, health = board.advance([], now_ms, IDLE_MS)
-    if health and health[-1].unavailable_producers:
-        out = [item.start_timestamp_ms for item in board.items.values() if not item.is_available]
-        assert health[-1].unavailable_until_ms == max(out)
 
 
 def flips_of(attempts: list[tuple[int, int]], cuts: Iterable[int], version: str) -> list[Flip]:

@@ -62,14 +62,6 @@ def test_attempts_of_a_cluster_whose_time_is_an_hour_behind_do_not_wait_for_it()
     assert fleet.shut_out["broker-b"]["p0"].out_ms == START + 100_000
 
 
-def test_batches_between_two_ticks_leave_one_quick_run_a_producer_and_broker() -> None:
-    fleet = Fleet()
-    for at_ms in range(1_000, 5_000, 10):
-        feed(fleet, [Send(at_ms, "p0")], RULES)
-    (step,) = fleet.waiting["broker-b"]["p0"].steps
-    assert (step.from_ms - START, step.to_ms - START) == (1_000, 4_990)
-
-
 def test_a_healthy_hour_is_not_looked_at_and_keeps_no_item() -> None:
     fleet = Fleet()
     log = log_of(every(SECOND, 0, 60 * MINUTE, "p0"), 60 * MINUTE)
@@ -124,3 +116,11 @@ def test_at_every_moment_those_are_shut_out_that_the_brokers_own_board_shows(sen
         board.advance([attempts_of(so_far, client_id).attempts for client_id in VERSIONS], now_ms, IDLE_MS)
         out = {client_id for client_id, item in board.items.items() if not item.is_available}
         assert looked_at.get(now_ms, set()) == out
+
+
+def test_batches_between_two_ticks_leave_one_quick_run_a_producer_and_broker() -> None:
+    fleet = Fleet()
+    for at_ms in range(1_000, 5_000, 10):
+        feed(fleet, [Send(at_ms, "p0")], RULES)
+    (step,) = fleet.waiting["broker-b"]["p0"].steps
+    assert (step.from_ms - START, step.to_ms - START) == (1_000, 4_990)

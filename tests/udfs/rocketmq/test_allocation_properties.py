@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.udfs.rocketmq.allocation_lines import ROOMS, before_at
+from tests.udfs.rocketmq.allocation_lines import ROOMS
 from udfs.rocketmq.allocation import POSITIONAL, allocate, allocate_all
-from udfs.rocketmq.model import MessageQueue, java_order
+from udfs.rocketmq.model import MessageQueue
 
 OPTIONS: dict[str, Any] = {"consumer_idcs": {"sh", "hz"}, **ROOMS}
 
@@ -42,38 +42,6 @@ def test_unique_ids_cover_every_queue_once(strategy: str, mq_all: list[MessageQu
     assert sorted(taken) == mq_all
 
 
-@given(queues, unique_cids)
-def test_machine_room_covers_every_queue_of_its_rooms_once(mq_all: list[MessageQueue], cid_all: list[str]) -> None:
-    taken = [mq for cid in cid_all for mq in allocate("MACHINE_ROOM", "g", cid, mq_all, cid_all, **OPTIONS)]
-    assert sorted(taken) == [mq for mq in mq_all if mq.broker_name in ("sh@a", "hz@b")]
-
-
-@given(st.one_of(positional, st.just("MACHINE_ROOM")), queues, unique_cids)
-def test_shares_of_unique_ids_differ_by_one_at_most(
-    strategy: str, mq_all: list[MessageQueue], cid_all: list[str]
-) -> None:
-    sizes = [len(allocate(strategy, "g", cid, mq_all, cid_all, **OPTIONS)) for cid in cid_all]
-    assert max(sizes) - min(sizes) <= 1
-    assert sizes == sorted(sizes, reverse=True)
-
-
-@given(nearby, queues, unique_cids)
-def test_a_room_with_clients_keeps_its_queues(strategy: str, mq_all: list[MessageQueue], cid_all: list[str]) -> None:
-    alive = {before_at(cid) for cid in cid_all}
-    for mq, cid in owners(strategy, mq_all, cid_all).items():
-        if before_at(mq.broker_name) in alive:
-            assert before_at(mq.broker_name) == before_at(cid)
-
-
-@given(nearby, queues, unique_cids)
-def test_a_client_s_own_room_comes_first_then_rooms_in_java_s_order(
-    strategy: str, mq_all: list[MessageQueue], cid_all: list[str]
-) -> None:
-    for cid, share in allocate_all(strategy, "g", mq_all, cid_all, **OPTIONS).items():
-        rooms = [before_at(mq.broker_name) for mq in share]
-        assert rooms == sorted(rooms, key=lambda room: (room != before_at(cid), java_order(room)))
-
-
 @given(st.one_of(positional, st.just("MACHINE_ROOM")), queues, any_cids)
 def test_a_twin_starves_exactly_the_slots_of_its_later_indexes(
     strategy: str, mq_all: list[MessageQueue], cid_all: list[str]
@@ -89,18 +57,6 @@ def test_a_twin_starves_exactly_the_slots_of_its_later_indexes(
 @given(st.sampled_from(["CONSISTENT_HASH", "MACHINE_ROOM_NEARBY-CONSISTENT_HASH"]), queues, any_cids)
 def test_a_twin_starves_nothing_on_the_ring(strategy: str, mq_all: list[MessageQueue], cid_all: list[str]) -> None:
     assert sorted(owners(strategy, mq_all, cid_all)) == mq_all
-
-
-@given(queues, unique_cids, st.integers(1, 12), st.data())
-def test_on_the_ring_a_removal_moves_only_the_removed_client_s_queues(
-    mq_all: list[MessageQueue], cid_all: list[str], virtual_nodes: int, data: st.DataObject
-) -> None:
-    removed = data.draw(st.sampled_from(cid_all))
-    rest = [cid for cid in cid_all if cid != removed]
-    before = owners("CONSISTENT_HASH", mq_all, cid_all, virtual_nodes=virtual_nodes)
-    after = owners("CONSISTENT_HASH", mq_all, rest, virtual_nodes=virtual_nodes) if rest else {}
-    stayed = {mq: cid for mq, cid in before.items() if cid != removed}
-    assert {mq: after.get(mq) for mq in stayed} == stayed
 
 
 @given(every_strategy, queues, any_cids, st.sampled_from(["4.7.1", "4.9.8", "5.5.0"]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.udfs.groups.facts import Heartbeat, at, member, subscribes
+from tests.udfs.groups.facts import ConsumerData, Heartbeat, at, subscribes
 from udfs.rocketmq.heartbeat import why_not_judged
 from udfs.rocketmq.membership import EXPIRED, JOINED, LEFT, Membership, Twins, late_clients
 
@@ -24,7 +24,7 @@ def test_views_of_two_brokers_are_never_merged() -> None:
         membership.register(Heartbeat("id@7", addr, at(0), broker_name), subscribes("orders"))
         membership.register(Heartbeat("id@7", addr, at(30), broker_name), subscribes("orders"))
     assert {name: list(view) for name, view in membership.views.items()} == {"broker-a": ["h1:1"], "broker-b": ["h2:1"]}
-    assert membership.twins() == []
+    assert membership.twins(EXPIRED_MS) == []
 
 
 def test_the_first_heartbeat_of_a_channel_joins_and_later_ones_refresh() -> None:
@@ -45,25 +45,25 @@ def test_an_older_heartbeat_lengthens_the_span_and_changes_nothing_else() -> Non
     assert (one.topics, one.strategy) == (["orders"], "AVG")
 
 
-def test_a_heartbeat_without_subscriptions_keeps_those_known() -> None:
+BOTH_BY_CIRCLE = subscribes("orders", "payments", strategy="AVG_BY_CIRCLE")
+
+
+@pytest.mark.parametrize(
+    ("without_sub", "later", "topics", "strategy"),
+    [
+        (True, subscribes(), ["orders", "payments"], "AVG_BY_CIRCLE"),  # keeps what is known
+        (None, subscribes("payments"), ["payments"], "AVG_BY_CIRCLE"),  # a strategy that is not described is kept
+        (None, subscribes("orders", strategy="AVG"), ["orders"], "AVG"),
+    ],
+)
+def test_a_later_heartbeat_replaces_what_it_describes(
+    without_sub: bool | None, later: ConsumerData, topics: list[str], strategy: str
+) -> None:
     membership = Membership()
-    membership.register(Heartbeat("id@7", "h1:1", at(0)), subscribes("orders", "payments"))
-    membership.register(Heartbeat("id@7", "h1:1", at(30), without_sub=True), subscribes())
-    assert membership.views["broker-a"]["h1:1"].topics == ["orders", "payments"]
-
-
-def test_a_whole_heartbeat_replaces_subscriptions() -> None:
-    membership = Membership()
-    membership.register(Heartbeat("id@7", "h1:1", at(0)), subscribes("orders", "payments"))
-    membership.register(Heartbeat("id@7", "h1:1", at(30)), subscribes("payments"))
-    assert membership.views["broker-a"]["h1:1"].topics == ["payments"]
-
-
-def test_a_strategy_once_reported_is_kept_when_a_heartbeat_does_not_describe_it() -> None:
-    membership = Membership()
-    membership.register(Heartbeat("id@7", "h1:1", at(0)), subscribes("orders", strategy="AVG_BY_CIRCLE"))
-    membership.register(Heartbeat("id@7", "h1:1", at(30)), subscribes("orders"))
-    assert membership.views["broker-a"]["h1:1"].strategy == "AVG_BY_CIRCLE"
+    membership.register(Heartbeat("id@7", "h1:1", at(0)), BOTH_BY_CIRCLE)
+    membership.register(Heartbeat("id@7", "h1:1", at(30), without_sub=without_sub), later)
+    known = membership.views["broker-a"]["h1:1"]
+    assert (known.topics, known.strategy) == (topics, strategy)
 
 
 def test_a_client_that_unregisters_leaves_one_brokers_view_at_once() -> None:
@@ -89,12 +89,6 @@ def test_a_leave_that_comes_before_its_heartbeats_still_counts() -> None:
     assert membership.unregister("broker-a", "h1:1", at(10)) is None
     assert membership.register(Heartbeat("id@7", "h1:1", at(0)), subscribes("orders")) is None
     assert membership.is_empty()
-
-
-def test_a_leave_older_than_the_newest_heartbeat_is_no_leave() -> None:
-    membership = heard(("id@7", "h1:1", 30))
-    assert membership.unregister("broker-a", "h1:1", at(10)) is None
-    assert not membership.is_empty()
 
 
 @pytest.mark.parametrize(("second", "is_expired"), [(119.999, False), (120, True), (500, True)])
@@ -144,19 +138,13 @@ def test_twins_need_proof(row: tuple[int, str, str, list[str], int | None]) -> N
     ids = {"A": A, "B": B}
     membership = heard(*((ids[b[0]], f"h{b[1]}:1", float(b[3:])) for b in beats.split(", ")))
     expected = [] if since is None else [Twins("broker-a", A, tuple(addrs), at(since))]
-    assert membership.twins() == expected, reason
+    assert membership.twins(EXPIRED_MS) == expected, reason
 
 
 def test_twins_may_be_seen_by_one_broker_only() -> None:
     membership = heard((A, "h1:1", 0), (A, "h2:1", 10), (A, "h1:1", 30))
     membership.register(Heartbeat(A, "h1:9", at(0), "broker-b"), subscribes("orders"))
-    assert [twin.broker_name for twin in membership.twins()] == ["broker-a"]
-
-
-def test_twins_end_when_one_leaves() -> None:
-    membership = heard((A, "h1:1", 0), (A, "h2:1", 10), (A, "h1:1", 30))
-    membership.unregister("broker-a", "h2:1", at(35))
-    assert membership.twins() == []
+    assert [twin.broker_name for twin in membership.twins(EXPIRED_MS)] == ["broker-a"]
 
 
 def test_a_channel_taken_over_by_another_client_is_a_new_member() -> None:
@@ -182,11 +170,6 @@ def test_only_clients_that_rebalance_for_themselves_are_judged(reported: dict[st
     assert (why_not_judged(A, subscribes("orders", **reported)) is None) == judged
 
 
-def test_members_are_reported_with_their_broker() -> None:
-    membership = Membership({"broker-a": {"h1:1": member(A)}, "broker-b": {"h1:2": member(A)}})
-    assert [name for name, _ in membership.members()] == ["broker-a", "broker-b"]
-
-
 def listed(seconds: range, *addrs: str, reported: bool = True) -> Membership:
     """One ClientId on these channels, listed by a broker that tells no heartbeats, in each round."""
     membership = Membership()
@@ -202,9 +185,9 @@ def listed(seconds: range, *addrs: str, reported: bool = True) -> Membership:
 def test_channels_that_are_only_listed_are_twins_when_no_dead_one_would_be_listed_for_so_long(
     reported: bool, interval: int
 ) -> None:
-    assert listed(range(0, 131, interval), "h1:1", "h2:1", reported=reported).twins() == []
+    assert listed(range(0, 131, interval), "h1:1", "h2:1", reported=reported).twins(EXPIRED_MS) == []
     last = 130 + interval
-    assert len(listed(range(0, last + 1, interval), "h1:1", "h2:1", reported=reported).twins()) == 1
+    assert len(listed(range(0, last + 1, interval), "h1:1", "h2:1", reported=reported).twins(EXPIRED_MS)) == 1
 
 
 def test_a_channel_that_is_only_listed_is_never_late_and_one_that_is_reported_is() -> None:
@@ -220,6 +203,7 @@ def test_a_broker_that_begins_to_describe_heartbeats_is_believed() -> None:
     assert late_clients(membership, at(45)) == {A}
 
 
-def test_a_channel_that_is_listed_does_not_expire() -> None:
-    membership = listed(range(0, 501, 10), "h1:1")
-    assert list(membership.expire(at(505), 120_000, frozenset())) == []
+def test_a_leave_older_than_the_newest_heartbeat_is_no_leave() -> None:
+    membership = heard(("id@7", "h1:1", 30))
+    assert membership.unregister("broker-a", "h1:1", at(10)) is None
+    assert not membership.is_empty()

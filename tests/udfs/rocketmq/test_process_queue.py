@@ -1,7 +1,5 @@
 """updateProcessQueueTableInRebalance: what is dropped, what stays with a busy listener, what cannot be taken."""
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.process_queue import (
     RULES,
-    OffsetError,
     ProcessQueue,
     Update,
     needs_lock,
@@ -41,7 +38,6 @@ def update(
     *,
     offset: int = 7,
     is_order: bool = False,
-    try_lock: Callable[[MessageQueue], bool] = lambda mq: True,
     version: ClientVersion = NEWEST,
 ) -> Update:
     return update_process_queue_table(
@@ -51,31 +47,9 @@ def update(
         NOW,
         compute_pull_from_where=lambda mq: offset,
         is_order=is_order,
-        try_lock=try_lock,
+        try_lock=lambda mq: True,
         client_version=version,
     )
-
-
-def test_what_is_no_longer_mine_is_dropped_and_removed() -> None:
-    table = table_of(Q0, Q1, ELSEWHERE)
-    lost = table[Q0]
-    done = update(table, {Q1})
-    assert [(removed.mq, removed.is_pull_expired) for removed in done.removed] == [(Q0, False)]
-    assert lost.dropped
-    assert set(table) == {Q1, ELSEWHERE}
-    assert done.changed
-
-
-def test_a_new_queue_starts_at_the_offset_the_store_says() -> None:
-    table: Table = {}
-    assert update(table, {Q0}, offset=42).added == [Q0]
-    assert (table[Q0].next_offset, table[Q0].last_pull_ms, table[Q0].dropped) == (42, NOW, False)
-
-
-def test_offset_0_is_an_offset() -> None:
-    table: Table = {}
-    assert update(table, {Q0}, offset=0).added == [Q0]
-    assert table[Q0].next_offset == 0
 
 
 @pytest.mark.parametrize(("version", "locked"), [((5, 1, 4), True), ((5, 2, 0), False)])
@@ -85,14 +59,6 @@ def test_a_queue_that_left_counts_as_unlocked_from_5_2_0(version: ClientVersion,
     (removed,) = update(table, set(), is_order=True, version=version).removed
     assert removed.process_queue.locked is locked
     assert not ProcessQueue(NOW, NOW).locked
-
-
-def test_the_same_share_again_changes_nothing() -> None:
-    table = table_of(Q0, Q1)
-    before = dict(table)
-    done = update(table, {Q0, Q1})
-    assert not done.changed
-    assert table == before
 
 
 def test_a_queue_not_pulled_for_more_than_120_seconds_is_given_up_and_taken_anew() -> None:
@@ -116,36 +82,12 @@ def test_a_queue_whose_offset_is_not_known_is_not_taken(offset: int) -> None:
     assert not done.changed
 
 
-def test_a_queue_whose_offset_cannot_be_read_is_not_taken() -> None:
-    def fails(mq: MessageQueue) -> int:
-        raise OffsetError(str(mq))
-
-    table: Table = {}
-    done = update_process_queue_table(table, "orders", [Q0, Q1], NOW, compute_pull_from_where=fails)
-    assert done.no_offset == [Q0, Q1]
-    assert table == {}
-
-
-def test_an_orderly_consumer_takes_only_what_it_could_lock() -> None:
-    table: Table = {}
-    done = update(table, {Q0, Q1}, is_order=True, try_lock=lambda mq: mq == Q1)
-    assert done.could_not_lock == [Q0]
-    assert set(table) == {Q1}
-
-
 def test_an_orderly_consumer_without_a_broker_to_ask_takes_nothing() -> None:
     table: Table = {}
     done = update_process_queue_table(
         table, "orders", [Q0], NOW, compute_pull_from_where=lambda mq: 0, is_order=True, try_lock=None
     )
     assert done.could_not_lock == [Q0]
-
-
-def test_a_concurrent_consumer_asks_for_no_lock() -> None:
-    def asked(mq: MessageQueue) -> bool:
-        raise AssertionError(mq)
-
-    assert update({}, {Q0}, try_lock=asked).added == [Q0]
 
 
 @pytest.mark.parametrize(("version", "wait_ms"), [((4, 7, 1), 1_000), ((5, 1, 4), 1_000), ((5, 2, 0), 500)])
@@ -156,26 +98,8 @@ def test_a_busy_listener_keeps_a_lost_queue_in_the_table_dropped(version: Client
     assert done.kept == [Q0]
     assert not done.changed
     assert table[Q0].dropped
-    assert table[Q0].try_unlock_times == 1
     table[Q0].consuming_until_ms = NOW + wait_ms
     assert [removed.mq for removed in update(table, set(), is_order=True, version=version).removed] == [Q0]
-
-
-def test_a_queue_kept_by_its_listener_is_not_taken_anew_when_it_comes_back() -> None:
-    """Lost, kept dropped, mine again: it is in the table, so no pull is started, and nobody pulls it for 120 s."""
-    table = table_of(Q0)
-    table[Q0].consuming_until_ms = NOW + 60_000
-    update(table, set(), is_order=True, version=(4, 7, 1))
-    done = update(table, {Q0}, is_order=True, version=(4, 7, 1))
-    assert not done.changed
-    assert table[Q0].dropped
-
-
-def test_a_concurrent_consumer_does_not_wait_for_its_listener() -> None:
-    table = table_of(Q0)
-    table[Q0].consuming_until_ms = NOW + 60_000
-    removed = update(table, set()).removed
-    assert [(one.mq, one.unlock_after_ms) for one in removed] == [(Q0, None)]
 
 
 def test_from_5_2_0_a_queue_is_forced_out_20_seconds_after_its_last_lock() -> None:
@@ -222,23 +146,6 @@ def test_an_orderly_broadcasting_consumer_wants_a_lock_up_to_5_3_1(
     message_model: str, is_order: bool, version: ClientVersion, needed: bool
 ) -> None:
     assert needs_lock(message_model, is_order, version) is needed
-
-
-def test_broadcasting_in_order_up_to_5_3_1_is_locked_out_and_yet_drops_at_once() -> None:
-    table = table_of(Q1)
-    table[Q1].consuming_until_ms = NOW + 60_000
-    done = update_process_queue_table(
-        table,
-        "orders",
-        [Q0],
-        NOW,
-        compute_pull_from_where=lambda mq: 0,
-        is_order=False,
-        needs_lock=needs_lock("BROADCASTING", True, (5, 3, 1)),
-        try_lock=lambda mq: False,
-    )
-    assert done.could_not_lock == [Q0]
-    assert [removed.mq for removed in done.removed] == [Q1]
 
 
 @given(held, wanted, releases)

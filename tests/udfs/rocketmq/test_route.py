@@ -20,24 +20,12 @@ def test_only_queues_with_the_read_bit_are_shared_out(perm: int, is_readable: bo
     assert bool(Route("t", (QueueData("broker-a", 1, 1, perm),)).readable_queues()) == is_readable
 
 
-def test_write_only_queues_are_not_shared_out_and_still_exist() -> None:
-    scaling = Route("t", (QueueData("broker-a", 4, 8, 6),))
-    assert len(scaling.readable_queues()) == 4
-    assert scaling.has_queue("broker-a", 7)
-    assert not scaling.has_queue("broker-a", 8)
-
-
-def test_read_only_queues_exist() -> None:
-    shrinking = Route("t", (QueueData("broker-a", 8, 4, 6),))
-    assert shrinking.has_queue("broker-a", 7)
-    assert not shrinking.has_queue("broker-b", 0)
-
-
 def test_two_routes_are_equal_whenever_they_were_said() -> None:
     assert Route("t", (), 1) == Route("t", (), 2)
     assert Route("t", (QueueData("broker-a", 1, 1, 6),), 1) != Route("t", (), 1)
 
 
-def test_a_deleted_topic_has_no_queues_and_no_brokers() -> None:
-    assert Route("t", ()).readable_queues() == []
-    assert Route("t", ()).broker_names() == set()
+@pytest.mark.parametrize(("read", "write"), [(4, 8), (8, 4)])
+def test_write_only_and_read_only_queues_exist(read: int, write: int) -> None:
+    route = Route("t", (QueueData("broker-a", read, write, 6),))
+    assert (len(route.readable_queues()), route.most_queues()) == (read, {"broker-a": 8})

@@ -121,40 +121,6 @@ def test_the_broker_picked_when_none_is_available_is_written_into_the_shared_lis
     assert selection.next_index == 5, "the search, the slot and the queue number take a turn each"
 
 
-def test_the_list_is_corrupted_for_good() -> None:
-    """After fifty selections with both brokers out, one broker holds every slot, and keeps it when both are back."""
-    info, index = info_of("broker-a", "broker-b"), 0
-    for _ in range(50):
-        items = items_of(item("broker-a", 60_000, 700), item("broker-b", 30_000, 600))
-        _, index, info, _, _ = avoiding("5.1.3", items, index=index, info=info)
-    assert {queue.broker_name for queue in info.message_queues} == {"broker-b"}
-    healthy = items_of(item("broker-a"), item("broker-b"))
-    assert {avoiding("5.1.3", healthy, index=at, info=info).message_queue.broker_name for at in range(9)} == {
-        "broker-b"
-    }
-
-
-@pytest.mark.parametrize("version", ["4.7.1", "4.9.8", "5.1.3"])
-def test_a_picked_broker_without_write_queues_is_forgotten(version: str) -> None:
-    items = items_of(item("broker-gone", 1_000, 1), item("broker-a", 60_000, 700), item("broker-b", 60_000, 700))
-    selection = avoiding(version, items)
-    assert set(selection.items) == {"broker-a", "broker-b"}
-    assert selection.message_queue.broker_name in ("broker-a", "broker-b")
-    assert set(avoiding("5.5.0", items).items) == set(items)
-
-
-def test_from_5_1_4_a_reachable_broker_is_next_best_and_then_any_but_not_the_last_if_it_can_be() -> None:
-    items = items_of(item("broker-a", 9_000, reachable=False), item("broker-b", 9_000), item("broker-c", 9_000))
-    info = info_of(*BROKERS)
-    assert {avoiding("5.5.0", items, None, at, info).message_queue.broker_name for at in range(9)} == {
-        "broker-b",
-        "broker-c",
-    }
-    assert {avoiding("5.5.0", items, "broker-b", at, info).message_queue.broker_name for at in range(9)} == {"broker-c"}
-    lost = items_of(*(item(broker, 9_000, reachable=False) for broker in BROKERS))
-    assert {avoiding("5.5.0", lost, "broker-b", at, info).message_queue.broker_name for at in range(12)} == set(BROKERS)
-
-
 def test_5_1_4_alone_avoids_an_unreachable_broker_whose_time_is_over() -> None:
     items = items_of(item("broker-a", -60_000, reachable=False))
     taken = {

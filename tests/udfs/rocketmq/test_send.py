@@ -5,12 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from udfs.rocketmq.send import (
-    ASYNC,
     HANDED_OVER,
-    ONEWAY,
     REMOTING_EXCEPTIONS,
     SEND_STATUSES,
-    SYNC,
     Outcome,
     Send,
     SendOptions,
@@ -47,16 +44,6 @@ def play(options: SendOptions, *outcomes: Outcome, took_ms: int = 1) -> Send:
         if send.result:
             return send
     return send
-
-
-@pytest.mark.parametrize(
-    ("mode", "retries", "tries"), [(SYNC, 2, 3), (SYNC, 0, 1), (SYNC, 5, 6), (ASYNC, 2, 1), (ONEWAY, 2, 1)]
-)
-def test_tries_by_mode(mode: str, retries: int, tries: int) -> None:
-    options = SendOptions(communication_mode=mode, retry_times_when_send_failed=retries)
-    send = play(options, *[NO_CONNECTION] * 9)
-    assert (send.times, options.times_total) == (tries, tries)
-    assert send.result == Outcome("MQClientException", 10001)
 
 
 @pytest.mark.parametrize(
@@ -104,40 +91,6 @@ def test_an_operator_may_choose_the_codes() -> None:
     assert play(options, refused(1), OK).result == refused(1)
 
 
-@pytest.mark.parametrize(
-    ("outcome", "code"),
-    [
-        (NO_CONNECTION, 10001),
-        (NO_ANSWER, 10002),
-        (NO_BROKER, 10003),
-        (refused(14), 14),
-        (Outcome("RemotingSendRequestException"), None),
-    ],
-)
-def test_giving_up_reports_why_the_last_try_failed(outcome: Outcome, code: int | None) -> None:
-    assert play(SendOptions(), NO_ANSWER, NO_CONNECTION, outcome).result == Outcome("MQClientException", code)
-
-
-def test_an_interruption_ends_a_send_at_once() -> None:
-    send = play(SendOptions(), NO_ANSWER, INTERRUPTED, OK)
-    assert (send.result, send.times) == (INTERRUPTED, 2)
-
-
-def test_a_message_stored_badly_is_returned_unless_another_broker_is_wanted() -> None:
-    assert play(SendOptions(), NOT_FLUSHED).result == NOT_FLUSHED
-    other = SendOptions(retry_another_broker_when_not_store_ok=True)
-    assert play(other, NOT_FLUSHED, OK).result == OK
-    assert play(other, NOT_FLUSHED, NOT_FLUSHED, Outcome("SLAVE_NOT_AVAILABLE")).result == Outcome(
-        "SLAVE_NOT_AVAILABLE"
-    )
-
-
-@pytest.mark.parametrize("last", [NO_ANSWER, NO_BROKER, refused(2), refused(13)])
-def test_a_message_stored_badly_once_outweighs_every_later_failure(last: Outcome) -> None:
-    send = play(SendOptions(retry_another_broker_when_not_store_ok=True), NO_ANSWER, NOT_FLUSHED, last)
-    assert send.result == NOT_FLUSHED
-
-
 def test_up_to_4_2_0_each_try_has_the_whole_timeout() -> None:
     send = play(SendOptions(client_version="4.2.0"), NO_ANSWER, NO_ANSWER, took_ms=3_000)
     send = start_try(send, "broker-2", NOW + 6_000)
@@ -152,13 +105,6 @@ def test_from_4_3_0_the_tries_share_the_timeout(took_ms: int, timeouts_ms: list[
         reported.append(send.timeout_ms)
         send, _ = end_try(send, NO_ANSWER, NOW + (number + 1) * took_ms)
     assert reported == timeouts_ms
-
-
-def test_a_send_that_ran_out_of_time_says_so_unless_the_message_is_stored() -> None:
-    send = play(SendOptions(), NO_ANSWER, NO_ANSWER, took_ms=3_001)
-    assert (send.result, send.times) == (Outcome("RemotingTooMuchRequestException"), 1)
-    stored = play(SendOptions(retry_another_broker_when_not_store_ok=True), NOT_FLUSHED, OK, took_ms=3_001)
-    assert stored.result == NOT_FLUSHED
 
 
 @pytest.mark.parametrize(("version", "timeouts_ms"), [("5.3.2", [3_000, 2_999, 2_998]), ("5.3.3", [800, 800, 2_998])])

@@ -30,22 +30,6 @@ def test_what_is_given_and_what_is_kept(version: str, index: int, value: int, ke
     assert increment_and_get(index, version) == (value, kept)
 
 
-def test_a_thread_of_4_8_0_that_comes_to_the_end_never_leaves_it() -> None:
-    """So after 2^31 selections it knows two queues of any topic."""
-    values, index = [], MAX_VALUE - 1
-    for _ in range(4):
-        value, index = increment_and_get(index, "4.8.0")
-        values.append(value)
-    assert values == [MAX_VALUE, MIN_VALUE, MAX_VALUE, MIN_VALUE]
-
-
-@given(ints, st.sampled_from(["4.0.0", "4.7.1", "4.9.4", "4.9.8", "5.0.0", "5.1.4", "5.5.0"]))
-def test_the_value_is_never_negative_in_releases_that_guard_it(index: int, version: str) -> None:
-    value, kept = increment_and_get(index, version)
-    assert 0 <= value <= MAX_VALUE
-    assert MIN_VALUE <= kept <= MAX_VALUE
-
-
 @given(ints, st.integers(1, MAX_VALUE))
 def test_remainder_has_the_sign_of_what_is_divided(value: int, divisor: int) -> None:
     rest = remainder(value, divisor)
