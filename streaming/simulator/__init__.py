@@ -5,7 +5,6 @@ from typing import Any
 
 from streaming.simulator.conditions import Conditions, ConditionsError, Skew, parse_skew
 from streaming.simulator.scenario import (
-    Expected,
     Scenario,
     ScenarioError,
     load_scenario,
@@ -13,18 +12,15 @@ from streaming.simulator.scenario import (
     scenario_names,
 )
 from streaming.simulator.simulation import Simulation
-from streaming.simulator.truth import Truth
 from streaming.simulator.watched import Watched
 
 __all__ = [
     "Conditions",
     "ConditionsError",
-    "Expected",
     "Scenario",
     "ScenarioError",
     "Simulation",
     "Skew",
-    "Truth",
     "Watched",
     "load_scenario",
     "parse_scenario",
@@ -39,6 +35,6 @@ def simulate(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (topic, event) of one run by event_time_ms; clock events last among equals.
 
-    `duration_ms` None: the scenario's duration, which may be endless. `Simulation` also has the ground truth.
+    `duration_ms` None: the scenario's duration, which may be endless.
     """
     return Simulation(scenario, seed, start_ms).events(duration_ms)

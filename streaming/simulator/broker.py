@@ -3,7 +3,7 @@
 Events about a broker show the state of one node: of those that the NameServer lists, the one with the lowest id.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -173,19 +173,11 @@ def wants(sub_string: str, tag: str) -> bool:
 class Broker:
     """A broker group. `error` ends every send; groups in `consume_disabled` have consumeEnable = false."""
 
-    def __init__(
-        self,
-        world: World,
-        of: parts.Broker,
-        name_server: NameServer,
-        store: MessageStore,
-        on_change: Callable[[str | None], None],
-    ) -> None:
+    def __init__(self, world: World, of: parts.Broker, name_server: NameServer, store: MessageStore) -> None:
         self.world = world
         self.broker_name = of.broker_name
         self.store = store
         self.commit_log = CommitLog(of)
-        self.on_change = on_change
         self.error: str | None = None
         self.is_memory_pressed = False
         self.is_intact = True
@@ -241,7 +233,7 @@ class Broker:
         for queue in self.store.of_broker(self.broker_name):
             queue.release()
         self.on_route_changed()
-        self.on_change(None)
+        self.world.on_change(None)
 
     def on_route_changed(self) -> None:
         """Choose the node that is asked, after the NameServer's list of nodes changed."""
@@ -253,7 +245,7 @@ class Broker:
             self.asked_node = asked
             if asked.is_up:
                 asked.emit_listed()
-            self.on_change(None)
+            self.world.on_change(None)
 
     def _registering(self) -> Process:
         while True:
@@ -382,7 +374,7 @@ class Node:
 
     def _notify(self, consumer_group: str) -> None:
         """Send NOTIFY_CONSUMER_IDS_CHANGED to every channel of the group."""
-        self.broker.on_change(consumer_group)
+        self._world.on_change(consumer_group)
         for channel in self.consumers.channels_to_notify(consumer_group):
             notice = partial(self._on_notice, cast(Channel, channel), consumer_group)
             self._world.later(self._world.network_ms(), notice)
@@ -402,7 +394,7 @@ class Node:
                 channel = cast(Channel, expired)
                 channel.is_open = False
                 self.reported.pop(channel, None)
-                self.broker.on_change(consumer_group)
+                self._world.on_change(consumer_group)
 
     def _persisting(self) -> Process:
         """Run ConsumerOffsetManager.persist. A slave copies its master's offsets instead."""
@@ -417,17 +409,15 @@ class Node:
 
 
 class Cluster:
-    """`on_change(consumer_group)` is called when consumption of a group (None: any) may have changed."""
+    """The NameServer and all brokers of a scenario, and the offset files of its clients."""
 
-    def __init__(self, world: World, scenario: parts.Scenario, on_change: Callable[[str | None], None]) -> None:
+    def __init__(self, world: World, scenario: parts.Scenario) -> None:
         self.world = world
         self.store = MessageStore(world.random, {topic.topic: topic.tags for topic in scenario.topics})
-        self.on_change = on_change
         names = tuple(broker.broker_name for broker in scenario.brokers)
         self.name_server = NameServer(world, names, scenario.topics, self._on_route_changed)
         self.brokers = {
-            broker.broker_name: Broker(world, broker, self.name_server, self.store, on_change)
-            for broker in scenario.brokers
+            broker.broker_name: Broker(world, broker, self.name_server, self.store) for broker in scenario.brokers
         }
         self.name_server.start()
         for topic in self.name_server.table:
@@ -478,4 +468,4 @@ class Cluster:
     def _on_route_changed(self) -> None:
         for broker in self.brokers.values():
             broker.on_route_changed()
-        self.on_change(None)
+        self.world.on_change(None)

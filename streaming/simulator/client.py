@@ -146,7 +146,7 @@ class Client:
         if broker_ids != self.broker_ids:
             self.broker_ids = broker_ids
             for consumer in self.consumers:
-                self.cluster.on_change(consumer.consumer_group)
+                self.world.on_change(consumer.consumer_group)
 
     def master(self, broker_name: str) -> Node | None:
         """findBrokerAddressInPublish: return the broker's master if the client's routes list it."""

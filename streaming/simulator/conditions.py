@@ -1,9 +1,9 @@
-"""Conditions: how a simulated cluster is monitored. Ground truth does not depend on them.
+"""Conditions: how a simulated cluster is monitored. What happens in it does not depend on them.
 
 A value out of range raises ConditionsError with one sentence.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
 
@@ -82,18 +82,6 @@ class Conditions:
         """Return how far the skewed clock is ahead if its machine has this role; otherwise 0."""
         return self.skew.ahead_ms if self.skew is not None and self.skew.role == role else 0
 
-    def labels(self) -> dict[str, str]:
-        """Return what differs from the defaults, as text by option."""
-        reported: dict[str, str] = {"view": self.view}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name != "view" and value != field.default:
-                reported[field.name.removesuffix("_ms")] = _describe(value)
-        return reported
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.labels().items())
-
 
 def parse_skew(text: str) -> Skew:
     """Parse "broker:-95", a broker's clock 95 seconds behind. Raises ConditionsError."""
@@ -102,17 +90,6 @@ def parse_skew(text: str) -> Skew:
         return Skew(role, round(float(seconds) * 1000))  # type: ignore[arg-type]  # Conditions checks the role
     except (ValueError, OverflowError):
         raise ConditionsError(f"skew {text!r}: give ROLE:SECONDS, like broker:-95") from None
-
-
-def _describe(value: object) -> str:
-    match value:
-        case Skew(role, ahead_ms):
-            return f"{role} {ahead_ms / 1000:+g} s"
-        case int():
-            return f"{value / 1000:g} s"
-        case float():
-            return f"{value:.0%}"
-    return str(value)
 
 
 class Suspects:

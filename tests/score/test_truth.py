@@ -1,6 +1,6 @@
 """Ground truth: intervals, their causes, and spells of them."""
 
-from streaming.simulator.truth import Truth
+from tests.score.truth import Truth
 from udfs.rocketmq.model import MessageQueue
 
 ONE, TWO = MessageQueue("orders", "broker-a", 0), MessageQueue("orders", "broker-a", 1)
