@@ -3,10 +3,12 @@
 Offsets and partitions are as the embedded Kafka would give them: one partition a topic.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from streaming.queries.parcel import Chunk
+from streaming.queries.running import plan_of
 from streaming.queries.shard import Shard, work_through
 from streaming.queries.state import ShardState, StateCache
 from streaming.queries.store import DictShardStore
@@ -51,7 +53,8 @@ def replay(
     rows: dict[str, list[dict[str, Any]]] = {}
     reported = iter(plans)
     for batch in batches:
-        planned = next(reported, None)
+        places = Counter((message["topic"], message["partition"]) for message in batch)
+        planned = next(reported, None) or plan_of(places, limit)
         for number, store in enumerate(stores):
             with (states if is_kept else StateCache()).state_of(number, store) as state:
                 parcels = parcels_for(batch, number, SHARDS)

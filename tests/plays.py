@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.simulator import Scenario, load_scenario, scenario_names
+from streaming.simulator.scenario import Scenario, load_scenario, scenario_names
 from tests.engine import Stream
 from tests.score.expectations import Expectation, expectations_of
 from tests.score.truth import TrueSimulation

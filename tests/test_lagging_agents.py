@@ -7,7 +7,8 @@ import pytest
 from conf.settings import Settings
 from schemas.events import CLOCKS
 from streaming.service.clock_publisher import Asking, ClockPublisher, CollectorClocks
-from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
 

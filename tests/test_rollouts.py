@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS
-from streaming.simulator import Simulation, load_scenario, parse_scenario
+from streaming.simulator.scenario import load_scenario, parse_scenario
+from streaming.simulator.simulation import Simulation
 from tests.engine import Stream
 from tests.simulator.modelled import START, Events, run
 

@@ -165,14 +165,12 @@ Keyed = tuple[str, str | None, Pack]
 class Parcel(msgspec.Struct, array_like=True, gc=False):
     """`chunks` are of the topics of groups, one for each Kafka partition; `sends` are packs by cluster and broker.
 
-    `rejects` are invalid sends by topic and partition, for the first shard; `sends_read` is the number of offsets of
-    sends that the task read.
+    `rejects` are invalid sends by topic and partition, for the first shard.
     """
 
     chunks: list[Chunk] = []
     sends: list[Keyed] = []
     rejects: list[tuple[str, int, Reject]] = []
-    sends_read: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -133,7 +133,7 @@ def publish_plan(
 ) -> dict[str, int]:
     """Publish the plan of a batch to its workers (balance.published_plan); return its offsets by topic.
 
-    `limit` is the one it was planned under. For an unreadable checkpoint nothing is published; the offsets read decide.
+    `limit` is the one it was planned under. For an unreadable checkpoint nothing is published (work_through).
     """
     counts: Counter[str] = Counter()
     try:

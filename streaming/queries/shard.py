@@ -54,7 +54,6 @@ from streaming.queries.waiting import (
     judge_timing,
     note_arrivals,
     note_tick,
-    reached,
     split,
     waiting_until,
 )
@@ -93,20 +92,20 @@ class Shard:
         self._times = EventTimes(self._shard_index)
         self._forgotten = ForgottenClusters(self._shard_index, ())
 
-    def take_in(self) -> None:
-        """Quarantine invalid messages, and make changed rules evaluate groups without events, too."""
-        if self._shard_index.rules != self._rules.fingerprint:
-            self._shard_index.rules = self._rules.fingerprint
-            for name, entry in self._shard_index.clusters.items():
+    def process(self, *, is_once: bool) -> None:
+        """Evaluate what clock events cover; all else waits. With `is_once` nothing more is read later (Planned).
+
+        Invalid messages go to quarantine. Changed rules evaluate groups without events, too.
+        """
+        chunks, shard_index = self._chunks, self._shard_index
+        if shard_index.rules != self._rules.fingerprint:
+            shard_index.rules = self._rules.fingerprint
+            for name, entry in shard_index.clusters.items():
                 for group in entry.groups:
                     self.work.enter(name, group, 0)
-        for chunk in self._chunks:
+        for chunk in chunks:
             rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             self.work.put("quarantine", rejected)
-
-    def process(self, *, is_once: bool) -> None:
-        """Evaluate what clock events cover; all else waits. With `is_once` nothing more is read later (Planned)."""
-        chunks, shard_index = self._chunks, self._shard_index
         messages = [chunk for chunk in chunks if chunk.has_content() or shows_pulls(self.work, chunk)]
         newest_ms = note_arrivals(shard_index, chunks)
         self._forgotten = ForgottenClusters(shard_index, chunks)
@@ -285,11 +284,11 @@ def work_through(
 ) -> Rows:
     """Run one batch of one shard: write its state, and return its rows by table.
 
-    `limit` is maxOffsetsPerTrigger, 0 for none. Without a plan the offsets read show whether it cut the batch.
+    `limit` is maxOffsetsPerTrigger, 0 for none. Without a plan it counts as having cut the batch.
     """
     parcels = list(parcels)
     chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
-    planned = planned or Planned(reached(limit, chunks, sum(parcel.sends_read for parcel in parcels)))
+    planned = planned or Planned(limit > 0)
     of_boards: dict[tuple[str, str], list[Pack]] = {}
     of_fleets: dict[str, list[Pack]] = {}
     for cluster, broker_name, pack in (keyed for parcel in parcels for keyed in parcel.sends):
@@ -304,7 +303,6 @@ def work_through(
 
     board_rows = advance_boards(state, rules, of_boards, may_be_cut=limit > 0 or planned.is_cut)
     shard = engine(number, shards, state, rules, chunks, complete, fleets)
-    shard.take_in()
     if number == 0:
         shard.work.put(CLOCK_NEEDED, clocks_wanted(chunks, state.shard_index))
     shard.process(is_once=planned.is_once)  # fleets advance with the clock events of their clusters

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from streaming.simulator import load_scenario
+from streaming.simulator.scenario import load_scenario
 from tests.engine import messages_of, replay
 from tests.score.truth import TrueSimulation, Truth
 from udfs.rocketmq.model import queue_order

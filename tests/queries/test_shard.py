@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from tests.engine import cut, messages_of, replay
 from tests.queries.logs import (
     MINUTE,

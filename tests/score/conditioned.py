@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from streaming.simulator import Conditions
+from streaming.simulator.conditions import Conditions
 from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
 from tests.score.recorded import MOSTLY_SHARE, Recorded
 from tests.score.truth import TrueWatch

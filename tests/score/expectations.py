@@ -5,8 +5,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from streaming.simulator import Scenario
-from streaming.simulator.scenario import Part, Seconds
+from streaming.simulator.scenario import Part, Scenario, Seconds
 
 CAUSES = (
     "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route", "frozen_client",

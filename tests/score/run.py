@@ -7,7 +7,9 @@ from typing import Any
 
 from schemas.events import CLOCKS
 from streaming.replay.stream import Enveloper
-from streaming.simulator import Conditions, Skew, Watched, load_scenario, scenario_names
+from streaming.simulator.conditions import Conditions, Skew
+from streaming.simulator.scenario import load_scenario, scenario_names
+from streaming.simulator.watched import Watched
 from streaming.simulator.world import Said
 from tests.engine import Stream
 from tests.score.claims import Claim, claims_of, pages_of

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from streaming.simulator import Scenario, parse_scenario
-from streaming.simulator.scenario import Group
+from streaming.simulator.scenario import Group, Scenario, parse_scenario
 from tests.score.expectations import expectations_of
 
 SECOND_GROUP, SECOND_TOPIC = "second-service", "second-events"

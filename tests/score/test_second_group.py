@@ -2,7 +2,8 @@
 
 import pytest
 
-from streaming.simulator import Conditions, load_scenario, scenario_names
+from streaming.simulator.conditions import Conditions
+from streaming.simulator.scenario import load_scenario, scenario_names
 from tests.score.expectations import expectations_of
 from tests.score.second_group import SECOND_GROUP, with_second_group
 from tests.score.truth import TrueSimulation, TrueWatch

@@ -31,11 +31,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from schemas.events import CLOCKS
-from streaming.simulator import Conditions, Scenario, Simulation, Watched
 from streaming.simulator import scenario as parts
 from streaming.simulator.beside import with_beside
 from streaming.simulator.broker import Channel, Cluster
+from streaming.simulator.conditions import Conditions
 from streaming.simulator.consumer import Consumer, config_queues, strategy_options
+from streaming.simulator.scenario import Scenario
+from streaming.simulator.simulation import Simulation
+from streaming.simulator.watched import Watched
 from streaming.simulator.world import Event
 from tests.score.expectations import Expected, expectations_of
 from tests.score.second_group import with_second_group

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from schemas.events import HEARTBEATS, PULLS
-from streaming.simulator import Scenario, load_scenario, parse_scenario
+from streaming.simulator.scenario import Scenario, load_scenario, parse_scenario
 from tests.score.truth import TrueSimulation
 from udfs.rocketmq.model import MessageQueue
 

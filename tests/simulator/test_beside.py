@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from schemas.events import PULLS
-from streaming.simulator import ConditionsError, load_scenario
 from streaming.simulator.beside import GROUP, TOPIC, with_beside
-from streaming.simulator.scenario import Rollout
+from streaming.simulator.conditions import ConditionsError
+from streaming.simulator.scenario import Rollout, load_scenario
 from tests.score.truth import TrueSimulation
 from tests.simulator.modelled import SECOND, START, Events, of
 

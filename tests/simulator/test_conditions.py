@@ -9,7 +9,9 @@ import pytest
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS
-from streaming.simulator import Conditions, ConditionsError, Simulation, Skew, load_scenario, parse_skew
+from streaming.simulator.conditions import Conditions, ConditionsError, Skew, parse_skew
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from streaming.simulator.world import Said
 from tests.score.truth import TrueWatch
 from tests.simulator.modelled import MINUTE, SECOND, START

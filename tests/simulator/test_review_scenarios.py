@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
-from streaming.simulator import load_scenario
+from streaming.simulator.scenario import load_scenario
 from tests.score.truth import TrueWatch
 from tests.simulator.modelled import SECOND, START, between, mq_of, of, run, seconds
 from udfs.rocketmq.model import MessageQueue

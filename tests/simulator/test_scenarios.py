@@ -8,7 +8,7 @@ import pytest
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, PULLS
-from streaming.simulator import load_scenario, parse_scenario, scenario_names
+from streaming.simulator.scenario import load_scenario, parse_scenario, scenario_names
 from tests.plays import Play, each_play
 from tests.score.expectations import causes_of, expectations_of
 from tests.score.truth import TrueSimulation

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES, SEND_LATENCIES
-from streaming.simulator import ScenarioError, Simulation, load_scenario, parse_scenario, simulate
 from streaming.simulator.play import play
+from streaming.simulator.scenario import ScenarioError, load_scenario, parse_scenario
+from streaming.simulator.simulation import Simulation, simulate
 from tests.simulator.modelled import MINUTE, START, Run, between, healthy, of, pulled, run
 from udfs.rocketmq.model import MessageQueue
 

@@ -162,9 +162,9 @@ def _incidents_by_queue(page: GroupPage) -> dict[str, tuple[str, str]]:
     known = {queue.key for queue in page.shown.items if queue.verdict in WRONG}
     found: dict[str, tuple[str, str]] = {}
     for incident in page.group.incidents:
-        for name in incident.queues:
-            if (key := f"{incident.topic} {name}") in known:
-                found.setdefault(key, (incident.kind, incident.incident_id))
+        for name in incident["queues"]:
+            if (key := f"{incident['topic']} {name}") in known:
+                found.setdefault(key, (incident["kind"], incident["incident_id"]))
     return found
 
 
