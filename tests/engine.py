@@ -69,6 +69,28 @@ def chunks_for(batch: Sequence[dict[str, Any]], number: int = 0, shards: int = 1
     return [chunk for parcel in parcels_for(batch, number, shards) for chunk in parcel.chunks]
 
 
+class CountingStore(DictShardStore):
+    """A state in memory that counts the calls by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trips = Counter[str]()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if not name.startswith(("read", "write", "add", "clear")):
+            return found
+
+        def trip(*arguments: Any) -> Any:
+            self.note(name)
+            return found(*arguments)
+
+        return trip
+
+    def note(self, name: str) -> None:
+        self.trips[name] += 1
+
+
 class Stream(stream.Stream):
     """The query at work on a run that is too long to keep: feed it slices, take the rows."""
 

@@ -139,13 +139,11 @@ class Chart:
 
     @property
     def names_px(self) -> int:
-        """Width of the lanes' names."""
         longest = max((len(name) for _, name in (*self.names, *self.levels)), default=0)
         return 0 if not longest else max(40, round(longest * 7) + 12)
 
     @property
     def patterns(self) -> list[tuple[str, str]]:
-        """Hatchings with their tones."""
         return sorted({(bar.hatch, bar.tone) for bar in self.bars if bar.hatch})
 
 

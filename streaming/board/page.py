@@ -77,7 +77,6 @@ class Page(Generic[Value]):
     """Text and path of the link shown with a URL error; None links to this page without parameters."""
 
     def body(self, view: View) -> str:
-        """Return the page's HTML."""
         value = self.read(view)
         left_out = {name: number for name, number in sorted(view.history.left_out.items()) if name in self.tables}
         return render(f"{self.name}.html", view.now_ms, page=value, view=view, left_out=left_out, **self.draw(value))

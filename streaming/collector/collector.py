@@ -87,7 +87,6 @@ class Tally:
             self.log_summary()
 
     def log_summary(self) -> None:
-        """Log the counts since the last summary."""
         log.info("collected", **{name: dict(counter) for name, counter in self._counters.items()})
         for counter in self._counters.values():
             counter.clear()

@@ -8,6 +8,7 @@ route named it while it was still registered.
 import time
 from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
 import structlog
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
@@ -171,7 +172,7 @@ def find_brokers(value: bytes | None, cluster: str, known: Collection[str]) -> l
     """
     try:
         event = DECODERS[CLOCKS].decode(value or b"{}")
-    except (ValueError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     decided = event.forgotten if event.source == "forget" and event.cluster == cluster else None
     names = {each.name for each in decided or () if each.kind == "broker"}

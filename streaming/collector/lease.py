@@ -197,7 +197,6 @@ class KafkaLease:
         return consumer
 
     def _keep(self, consumer: KafkaConsumer, publisher: Publisher) -> None:
-        """Read and claim until the stop."""
         self._read(consumer, until=consumer.end_offsets([_PLACE])[_PLACE])
         self._is_lost = False
         claimed_at = 0.0
@@ -385,7 +384,6 @@ class Turn:
             log.warning("leadership offered to a standby", reason="this collector cannot complete a round")
 
     def note_brokers(self, answered: int) -> None:
-        """Offer the lease if no broker answered."""
         if answered == 0 and time.monotonic() - self._blind_at >= BLIND_SECONDS:
             self._blind_at = time.monotonic()
             self.offer()

@@ -139,7 +139,6 @@ class RocketMQAdmin:
 
     @_answered
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
-        """Return the registered brokers of each cluster."""
         return parse_clusters(self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo))
 
     def ask_name_server(self, name_server: str) -> None:
@@ -256,7 +255,6 @@ class RocketMQAdmin:
         return self.jvm.is_alive()
 
     def close(self) -> None:
-        """End the JVM with its connections."""
         self.jvm.close()
 
     def _hook(self) -> tuple[Any, ...]:

@@ -506,7 +506,6 @@ def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple
 
 
 def _of(known: Mapping[Key, Value], wanted: Iterable[Key]) -> dict[Key, Value]:
-    """Return the known entries of the wanted keys."""
     return {key: known[key] for key in wanted if key in known}
 
 

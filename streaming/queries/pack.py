@@ -297,7 +297,6 @@ class Combiner:
         self._read[place] = min(known[0], first), max(known[1], last)
 
     def packs(self) -> Iterator[tuple[Key, Pack]]:
-        """Yield each broker's pack and each cluster's."""
         packs: dict[Key, Pack] = {}
         newest_ms: dict[str, int] = {}
         for (cluster, broker_name, _, _), builder in self._builders.items():

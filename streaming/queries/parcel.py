@@ -150,7 +150,6 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     lags: list[Lag] = []
 
     def newest_ms(self) -> int:
-        """Return the newest time in it."""
         attempts = [*self.attempts, *(of for producers in self.fleet.values() for of in producers)]
         return max((self.tick_ms or 0, *(of.steps[-1].to_ms for of in attempts if of.steps)))
 

@@ -264,8 +264,6 @@ class Sink:
 
 @dataclass(frozen=True)
 class RunningQuery:
-    """A started query and its sink."""
-
     query: StreamingQuery
     sink: Sink
 
@@ -285,7 +283,6 @@ def start_query(
     on_batch: OnBatch | None = None,
     rest_listener: RestListener | None = None,
 ) -> RunningQuery:
-    """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
     queries = settings.queries
     sink = Sink(

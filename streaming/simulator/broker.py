@@ -82,7 +82,6 @@ class Queue:
     held: list[Alarm] = field(default_factory=list)
 
     def append(self, messages: int = 1) -> None:
-        """Store messages."""
         self.max_offset += messages
         self.release()
 
@@ -111,7 +110,6 @@ class MessageStore:
         return queue
 
     def of_broker(self, broker_name: str) -> Iterator[Queue]:
-        """Return the queues of one broker."""
         return (queue for mq, queue in self.queues.items() if mq.broker_name == broker_name)
 
 
@@ -166,7 +164,6 @@ class Beat:
 
 
 def wants(sub_string: str, tag: str) -> bool:
-    """Return whether a message with this tag matches the tag expression."""
     return sub_string == "*" or tag in (each.strip() for each in sub_string.split("||"))
 
 

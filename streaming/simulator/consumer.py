@@ -139,11 +139,9 @@ class Consumer:
 
     @property
     def topics(self) -> Iterable[str]:
-        """The topics that it subscribes."""
         return self.subscriptions.sub_versions.keys()
 
     def start(self) -> None:
-        """Start to rebalance, to pop, or to pull the assigned queues."""
         env = self.client.world.env
         if self.of.assigned_queues:
             self._assign()
@@ -167,7 +165,6 @@ class Consumer:
                 puller.alarm.ring()
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe these topics instead."""
         now_ms, known = self.client.world.now_ms, self.subscriptions.sub_versions
         self.subscriptions.sub_versions = {topic: known.get(topic, now_ms) for topic in topics}
         self.subscriptions.renew()
@@ -202,7 +199,6 @@ class Consumer:
         return self.stopped is None or f"{mq.broker_name}:{mq.queue_id}" in self.stopped
 
     def shut_down(self) -> None:
-        """Commit all offsets and release all locks."""
         self.offsets.persist(self.table)
         for mq, process_queue in self.table.items():
             process_queue.dropped = True

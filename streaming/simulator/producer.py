@@ -129,7 +129,6 @@ class Producer:
         client.producer_groups.append(of.producer_group)
 
     def start(self) -> None:
-        """Start to send."""
         self.client.world.env.process(self._sends())
         if self._of.start_detector_enable and self._has_reachable:
             self.client.world.env.process(self._detects())

@@ -332,12 +332,10 @@ class Rollout(Part):
         }
 
     def _turn(self, number: int) -> int:
-        """Return the step of the rollout in which a pod is replaced."""
         return {"one_by_one": number, "quarters": 4 * number // self.pods, "surge": 0}[self.style]
 
     @property
     def seconds(self) -> float:
-        """Duration of the rollout."""
         return self._turn(self.pods - 1) * self.apart + self.down
 
 
@@ -413,7 +411,6 @@ def _check_known(what: str, names: Iterable[str | None], known: Iterable[str | N
 
 
 def scenario_names() -> list[str]:
-    """Return the names of the packaged scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
 
 

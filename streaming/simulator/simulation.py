@@ -86,12 +86,10 @@ class Simulation:
 
     @property
     def now_ms(self) -> int:
-        """Virtual time, epoch ms."""
         return self._world.now_ms
 
     @property
     def brokers(self) -> Mapping[str, Broker]:
-        """The brokers by name."""
         return self._cluster.brokers
 
     def consumers(self) -> Iterator[Consumer]:

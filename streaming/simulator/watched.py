@@ -350,7 +350,6 @@ class Questions:
         return False
 
     def has_answered(self, client_id: str) -> bool:
-        """Return whether the client answered in this round."""
         return any(at_ms == self._now_ms and member[1] == client_id for member, at_ms in self._answered_ms.items())
 
     def unheard(self, ahead_ms: int) -> list[dict[str, Any]]:

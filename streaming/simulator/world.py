@@ -76,13 +76,10 @@ class World:
         return now_ms
 
     def emit(self, topic: str, event: Event) -> None:
-        """Emit an event of now."""
         self.emitted.append((topic, event))
 
     def later(self, delay_ms: int, action: Callable[[], object]) -> None:
-        """Call `action` after `delay_ms`."""
         self.env.timeout(delay_ms).callbacks.append(lambda _: action())
 
     def network_ms(self) -> int:
-        """Return a random one-way network latency."""
         return 1 + int(self.random.random() * 3)

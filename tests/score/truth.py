@@ -403,7 +403,7 @@ class TrueWatch(Watched):
         *,
         second_group: bool = False,
     ) -> None:
-        if conditions in (None, Conditions()):
+        if conditions is None or conditions == Conditions():
             conditions = Conditions(scenario.view)
         if second_group:
             scenario = with_second_group(scenario)

@@ -133,8 +133,6 @@ def test_agents_events_lag_and_nobody_keeps_the_time() -> None:
     ("fields", "reported"),
     [
         ({"view": "eye"}, "view 'eye' is not one of model, agents, collector"),
-        ({"interval_ms": 0}, "interval = 0 is not between 1 and 600 seconds"),
-        ({"view": "collector", "missed_rounds": 1.5}, "missed_rounds = 1.5 is not between 0 and 1"),
         ({"missed_rounds": 0.5}, "missed_rounds needs view = 'collector'"),
         ({"lag_ms": 5_000}, "lag needs view = 'agents'"),
         ({"skew": Skew("collector", 5_000)}, "a skew of 'collector' needs view = 'collector'"),

@@ -86,8 +86,6 @@ class Incident:
 
 @dataclass(frozen=True)
 class Step:
-    """A change of an incident's state or inhibition."""
-
     at_ms: int
     state: str
     is_inhibited: bool
@@ -107,7 +105,6 @@ class Bins:
 
     @property
     def most(self) -> int:
-        """Greatest number at one time."""
         return max(*self.counts, *self.unknown)
 
 

@@ -177,7 +177,6 @@ def _worst_brokers(group: Group) -> list[tuple[str, Counter[str]]]:
 
 
 def _command(page: GroupPage) -> str:
-    """Return the command that shows the same."""
     group = page.group
     words = ["balancewatch"]
     if page.shown.items:

@@ -39,7 +39,6 @@ class Queue:
 
     @property
     def key(self) -> str:
-        """Topic and name."""
         return f"{self.topic} {self.name}"
 
 
@@ -70,7 +69,6 @@ class Group:
     incidents: Sequence[Mapping[str, Any]]
 
     def topics(self) -> list[str]:
-        """Return the topics of its queues, sorted."""
         return sorted({queue.topic for queue in self.queues})
 
     def twins(self) -> set[str]:

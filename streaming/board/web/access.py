@@ -158,7 +158,6 @@ class Guard:
         self._wrong: deque[float] = deque(maxlen=MOST_WRONG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
