@@ -102,35 +102,30 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("streaming.board"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        auto_reload=False,
-    )
-    environment.filters |= {
-        "ago": ago,
-        "clock": clock,
-        "iso": iso,
-        "span": span,
-        "counted": words.counted,
-        "counts": words.describe_counts,
-        "number": "{:,}".format,
-        "percent": "{:.0%}".format,
-        "began": words.began_words,
-        "since": words.verdict_since_words,
-        "worst_first": words.worst_first,
-    }
-    environment.globals |= {
-        "link": href,
-        "STATES": words.STATE_SHAPES,
-        "VERDICTS": words.VERDICTS,
-        "REASONS": VERDICT_REASONS,
-    }
-    return environment
-
-
-_ENVIRONMENT = _environment()
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("streaming.board"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+    auto_reload=False,
+)
+_ENVIRONMENT.filters |= {
+    "ago": ago,
+    "clock": clock,
+    "iso": iso,
+    "span": span,
+    "counted": words.counted,
+    "counts": words.describe_counts,
+    "number": "{:,}".format,
+    "percent": "{:.0%}".format,
+    "began": words.began_words,
+    "since": words.verdict_since_words,
+    "worst_first": words.worst_first,
+}
+_ENVIRONMENT.globals |= {
+    "link": href,
+    "STATES": words.STATE_SHAPES,
+    "VERDICTS": words.VERDICTS,
+    "REASONS": VERDICT_REASONS,
+}

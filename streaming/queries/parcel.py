@@ -124,9 +124,9 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     spans: dict[str, Span] = {}
     behind: list[Behind] = []
 
-    def has_content(self) -> bool:
-        """Whether it has more than the offsets read."""
-        return bool(self.messages or self.sampled_heartbeats or self.pullings or self.lags or self.ahead)
+    def count(self) -> int:
+        """Return the number of events that wait for a clock event."""
+        return len(self.messages) + len(self.sampled_heartbeats) + len(self.pullings)
 
 
 class Pack(msgspec.Struct, array_like=True, gc=False):

@@ -49,7 +49,6 @@ from streaming.queries.waiting import (
     alerts_of_drop,
     bounded,
     clocks_wanted,
-    count_of,
     end_drop,
     judge_timing,
     note_arrivals,
@@ -106,10 +105,13 @@ class Shard:
         for chunk in chunks:
             rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             self.work.put("quarantine", rejected)
-        messages = [chunk for chunk in chunks if chunk.has_content() or shows_pulls(self.work, chunk)]
+        messages = [
+            chunk for chunk in chunks if chunk.count() or chunk.lags or chunk.ahead or shows_pulls(self.work, chunk)
+        ]
         newest_ms = note_arrivals(shard_index, chunks)
         self._forgotten = ForgottenClusters(shard_index, chunks)
-        is_swept = is_once or newest_ms >= shard_index.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
+        is_many = sum(chunk.count() for chunk in messages) >= SWEEP_EVENTS
+        is_swept = is_once or is_many or newest_ms >= shard_index.swept_ms + SWEEP_MS
         has_clock = shard_index.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)
         if is_swept or has_clock or any(chunk.ahead for chunk in chunks):
             shard_index.swept_ms = max(shard_index.swept_ms, newest_ms)

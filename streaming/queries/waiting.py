@@ -120,10 +120,6 @@ def split(chunks: Iterable[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
     return work, waiting
 
 
-def count_of(chunks: Iterable[Chunk]) -> int:
-    return sum(len(chunk.messages) + len(chunk.sampled_heartbeats) + len(chunk.pullings) for chunk in chunks)
-
-
 def bounded(chunks: list[Chunk]) -> tuple[list[Chunk], dict[str, int]]:
     """Return what may go on waiting, and the number of events dropped by cluster. Each chunk is of one cluster."""
     by_cluster: dict[str, list[Chunk]] = {}

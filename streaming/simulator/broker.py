@@ -192,10 +192,6 @@ class Broker:
     def master(self) -> "Node":
         return self.nodes[0]
 
-    @property
-    def has_slave(self) -> bool:
-        return any(node.is_up for broker_id, node in self.nodes.items() if broker_id)
-
     def set_memory_pressed(self, is_pressed: bool) -> None:
         """Set whether its backlog exceeds its memory."""
         self.is_memory_pressed = is_pressed
@@ -241,7 +237,7 @@ class Broker:
                 self.asked_node.emit_leaving()
             self.asked_node = asked
             if asked.is_up:
-                asked.emit_listed()
+                asked.emit(asked.reported.values())
             self.world.on_change(None)
 
     def _registering(self) -> Process:
@@ -298,7 +294,7 @@ class Node:
         channel.is_open = False
         event = self.reported.pop(channel, None)
         if event is not None:
-            self._emit([{**event, "leaving": True}])
+            self.emit([{**event, "leaving": True}])
         if consumer_groups is None:
             left = self.consumers.do_channel_close(channel)
         else:
@@ -352,13 +348,10 @@ class Node:
     def emit_leaving(self) -> None:
         """Emit that every channel it listed has left."""
         reported, self.reported = self.reported, {}
-        self._emit({**event, "leaving": True} for event in reported.values())
+        self.emit({**event, "leaving": True} for event in reported.values())
 
-    def emit_listed(self) -> None:
-        """Emit its list, when it replaces another node as the one that is asked."""
-        self._emit(self.reported.values())
-
-    def _emit(self, heartbeats: Iterable[Event]) -> None:
+    def emit(self, heartbeats: Iterable[Event]) -> None:
+        """Emit these heartbeats now, if this is the node that is asked."""
         if self.broker.asked_node is self:
             for event in heartbeats:
                 self._world.emit(HEARTBEATS, {**event, "event_time_ms": self._world.now_ms})

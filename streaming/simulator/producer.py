@@ -104,7 +104,8 @@ def deliver(client: Client, mq: MessageQueue, timeout_ms: int) -> Delivery:
     data = client.cluster.name_server.table[mq.topic].get(mq.broker_name)
     if data is not None and not data.perm & PERM_WRITE:
         return Delivery(Outcome(MQ_BROKER_EXCEPTION, NO_PERMISSION), client.world.network_ms())
-    put = broker.commit_log.put(client.world.random, has_slave=broker.has_slave)
+    has_slave = any(node.is_up for broker_id, node in broker.nodes.items() if broker_id)
+    put = broker.commit_log.put(client.world.random, has_slave=has_slave)
     if broker.error is not None:
         return Delivery(Outcome(MQ_BROKER_EXCEPTION, SYSTEM_ERROR), min(put.latency_ms, timeout_ms))
     is_late = put.latency_ms > timeout_ms

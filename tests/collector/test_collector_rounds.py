@@ -199,7 +199,7 @@ KNOWN = ("broker-a", "broker-b")
 
 
 def decided(*entries: Any, **fields: Any) -> bytes:
-    clock = {"cluster": "c", "source": "forget", "brokers_asked": [], "brokers_answered": [], "event_time_ms": 1}
+    clock = {"cluster": "c", "source": "forget", "brokers_asked": [], "brokers_answered": [], "event_time_ms": NOW}
     return msgspec.json.encode({**clock, "forgotten": entries, **fields})
 
 
