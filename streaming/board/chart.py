@@ -85,8 +85,6 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """The time axis from `from_ms` to `until_ms`."""
-
     from_ms: int
     until_ms: int
 

@@ -32,8 +32,6 @@ class CollectorError(BalancewatchError):
 
 
 class KnownBrokers:
-    """The brokers of one cluster, by name."""
-
     def __init__(self, name_server: str, wanted: str) -> None:
         self._name_server = name_server
         self._wanted = wanted

@@ -302,7 +302,6 @@ class CollectorName:
                 self.holder = _digest(place)
 
     def close(self) -> None:
-        """Release the name."""
         if self._socket:
             self._socket.close()
 

@@ -5,6 +5,7 @@ the same rows in one batch, in a hundred, or live. The state is a `ShardState`: 
 dictionary in backtests and tests. A failing rule ends only what it was to evaluate (set_aside.py).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from schemas.events import CLOCKS
@@ -291,13 +292,9 @@ def work_through(
     parcels = list(parcels)
     chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
     planned = planned or Planned(limit > 0)
-    of_boards: dict[tuple[str, str], list[Pack]] = {}
-    of_fleets: dict[str, list[Pack]] = {}
+    of_boards, of_fleets = defaultdict[tuple[str, str], list[Pack]](list), defaultdict[str, list[Pack]](list)
     for cluster, broker_name, pack in (keyed for parcel in parcels for keyed in parcel.sends):
-        if broker_name is None:
-            of_fleets.setdefault(cluster, []).append(pack)
-        else:
-            of_boards.setdefault((cluster, broker_name), []).append(pack)
+        (of_fleets[cluster] if broker_name is None else of_boards[cluster, broker_name]).append(pack)
     complete = Complete(
         chunks, [chunk for packs in of_fleets.values() for pack in packs for chunk in pack.read], planned
     )

@@ -86,7 +86,6 @@ class Queue:
         self.release()
 
     def release(self) -> None:
-        """Answer every pull that is held."""
         held, self.held = self.held, []
         for alarm in held:
             alarm.ring()

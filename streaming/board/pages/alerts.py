@@ -80,7 +80,6 @@ class Incident:
 
     @property
     def subject(self) -> str:
-        """The group, else the broker, else the cluster."""
         return self.consumer_group or self.broker_name or self.cluster
 
 

@@ -82,8 +82,6 @@ MOST_MEMBERS = 30
 
 @dataclass(frozen=True)
 class Member:
-    """A client with its channels."""
-
     client: Client
     channels: tuple[Channel, ...]
 

@@ -157,7 +157,6 @@ CHART_PX = 180
 
 
 def draw(page: QualityPage) -> Mapping[str, Any]:
-    """Return the chart, and how a message is shown."""
     return {"chart": quarantine_chart(page) if page.rejected.shown else None, "excerpt": excerpt}
 
 
