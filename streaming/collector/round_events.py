@@ -259,7 +259,7 @@ def _note_pull(stamp_ms: int, queue: ProcessQueue, offsets: OffsetWrapper, last:
 
 
 def outcome_of(last: Pulled | None, now: Pulled, offsets: OffsetWrapper, info: RunningInfo, topic: str) -> Outcome:
-    """Return the outcome of the pulls between two answers. A client that subscribes the topic by tags drops messages."""
+    """Return the outcome of the pulls between two answers. A client that subscribes by tags drops messages."""
     if last is None or last.waiting_from is None or last.waiting_from != now.waiting_from:
         return "served"
     has_tags = any(  # PullAPIWrapper.processPullResult

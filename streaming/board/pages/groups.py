@@ -80,7 +80,7 @@ def read_groups(history: History, cluster: str = "") -> list[dict[str, Any]]:
 
     Groups that have gone are left out: no members, all queues NOT_JUDGED without owner, and no firing alert.
     """
-    return history.query(_SQL, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()
+    return history.rows(_SQL, {"cluster": cluster, "canary": CANARY_CLUSTER})
 
 
 GROUPS_A_PAGE = 50
