@@ -378,7 +378,6 @@ class Turn:
             raise LeaseLostError
 
     def offer(self) -> None:
-        """Offer the lease, because this collector cannot complete a round."""
         if self._lease is not None and self._lease.offer():
             log.warning("leadership offered to a standby", reason="this collector cannot complete a round")
 

@@ -373,7 +373,6 @@ class Puller:
         self._broker: Broker = cluster.brokers[mq.broker_name]
 
     def run(self, delay_ms: int) -> Process:
-        """Pull until the queue is dropped or the process ends."""
         consumer, process_queue, queue = self._consumer, self._process_queue, self._queue
         client, world, env = consumer.client, consumer.client.world, consumer.client.world.env
         consumed = process_queue.next_offset

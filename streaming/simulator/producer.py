@@ -93,7 +93,6 @@ class Delivery:
 
 
 def deliver(client: Client, mq: MessageQueue, timeout_ms: int) -> Delivery:
-    """Send a message to the broker as it is now."""
     broker, master = client.cluster.brokers[mq.broker_name], client.master(mq.broker_name)
     if master is None:
         return Delivery(Outcome(MQ_CLIENT_EXCEPTION), 0)

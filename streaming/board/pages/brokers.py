@@ -176,12 +176,7 @@ def read_brokers(
     `cluster` "" is for all. Intervals end with the data of the broker's cluster.
     """
     known = known or Known(until_ms)
-    params: dict[str, Any] = {
-        "cluster": cluster,
-        "canary": CANARY_CLUSTER,
-        "from_ms": from_ms,
-        "until_ms": until_ms,
-    }
+    params: dict[str, Any] = {"cluster": cluster, "canary": CANARY_CLUSTER, "from_ms": from_ms, "until_ms": until_ms}
     for share in MERGED_SHARES:
         params["merge_ms"] = (until_ms - from_ms) // share
         intervals = history.rows(_INTERVALS, named(_INTERVALS, params))

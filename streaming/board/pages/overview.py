@@ -35,23 +35,12 @@ TROUBLED = (*WRONG, UNKNOWN)
 """Verdicts that make a group a problem."""
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """All open incidents: the first of those that fire, the number of all that fire, and counts by other states.
+def read_trouble(history: History, lately_from_ms: int) -> dict[str, Any]:
+    """Return all open incidents: the first of those that fire, the number of all that fire, and counts by other states.
 
     Those that are inhibited are not in `firing`. There `effects` counts the open incidents that one inhibits, by kind.
+    `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not.
     """
-
-    firing: Sequence[Mapping[str, Any]]
-    firing_count: int
-    inhibited_count: int
-    states: Mapping[str, int]
-    """Open incidents in other states than FIRING, by state."""
-    resolved_lately: int
-
-
-def read_trouble(history: History, lately_from_ms: int) -> Trouble:
-    """Return the open incidents; `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not."""
     counts = history.rows(
         "SELECT state, inhibited_by IS NOT NULL AS is_inhibited, count(*) AS n, "
         "count(*) FILTER (changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
@@ -62,13 +51,14 @@ def read_trouble(history: History, lately_from_ms: int) -> Trouble:
     for row in counts:
         if row["state"] not in ("FIRING", "RESOLVED"):
             states[row["state"]] = states.get(row["state"], 0) + row["n"]
-    return Trouble(
-        _read_firing(history),
-        sum(row["n"] for row in counts if row["state"] == "FIRING" and not row["is_inhibited"]),
-        sum(row["n"] for row in counts if row["state"] == "FIRING" and row["is_inhibited"]),
-        states,
-        sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
-    )
+    firing = {row["is_inhibited"]: row["n"] for row in counts if row["state"] == "FIRING"}
+    return {
+        "firing": _read_firing(history),
+        "firing_count": firing.get(False, 0),
+        "inhibited_count": firing.get(True, 0),
+        "states": states,
+        "resolved_lately": sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
+    }
 
 
 def _read_firing(history: History) -> list[dict[str, Any]]:
@@ -243,7 +233,7 @@ class OverviewPage:
     lag                the largest recent delay of the tables with verdicts and alerts
     """
 
-    trouble: Trouble
+    trouble: Mapping[str, Any]
     groups: Sequence[Mapping[str, Any]]
     troubled: int
     clusters: Sequence[Mapping[str, Any]]

@@ -33,16 +33,6 @@ class Rejected:
         return sum(self.counts)
 
 
-@dataclass(frozen=True)
-class Rejections:
-    """Quarantined messages of a period: the most frequent reasons, and counts of the others and their messages."""
-
-    shown: tuple[Rejected, ...]
-    total: int
-    more_reasons: int
-    more_messages: int
-
-
 def read_failing(history: History) -> list[dict[str, Any]]:
     """Return the expectations that failed in their newest check: critical ones first, then by share of violations."""
     rows = history.rows(
@@ -74,8 +64,10 @@ def read_suites(history: History) -> dict[str, Any]:
     return {"shown": rows, "number": number, "expectations": expectations, "failing": failing}
 
 
-def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
-    """Return counts by topic and code of the first reason, the most frequent MOST_REASONS; others are counted."""
+def read_rejected(history: History, from_ms: int, until_ms: int) -> dict[str, Any]:
+    """Return counts by topic and code of the first reason: the most frequent MOST_REASONS (`shown`), and counts of the
+    others and their messages.
+    """
     rows = history.rows(
         """
         SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason,
@@ -96,7 +88,8 @@ def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
     found = [Rejected(*key, tuple(bins), newest[key]) for key, bins in counts.items()]
     found.sort(key=lambda one: (-one.total, one.topic, one.reason))
     total, more = sum(one.total for one in found), found[MOST_REASONS:]
-    return Rejections(tuple(found[:MOST_REASONS]), total, len(more), sum(one.total for one in more))
+    more_messages = sum(one.total for one in more)
+    return {"shown": found[:MOST_REASONS], "total": total, "more_reasons": len(more), "more_messages": more_messages}
 
 
 def read_newest(history: History) -> list[dict[str, Any]]:
@@ -131,7 +124,7 @@ class QualityPage:
     until_ms: int
     failing: Sequence[Mapping[str, Any]]
     suites: Mapping[str, Any]
-    rejected: Rejections
+    rejected: Mapping[str, Any]
     newest: Sequence[Mapping[str, Any]]
     now_ms: int
 
@@ -157,13 +150,13 @@ CHART_PX = 180
 
 
 def draw(page: QualityPage) -> Mapping[str, Any]:
-    return {"chart": quarantine_chart(page) if page.rejected.shown else None, "excerpt": excerpt}
+    return {"chart": quarantine_chart(page) if page.rejected["shown"] else None, "excerpt": excerpt}
 
 
 def quarantine_chart(page: QualityPage) -> Chart:
     """Return counts over time, stacked by topic and reason; after six, tones repeat with another hatching."""
     axis = Axis(page.from_ms, page.until_ms)
-    rejected = page.rejected.shown
+    rejected: Sequence[Rejected] = page.rejected["shown"]
     highest = max((sum(counts) for counts in zip(*(reason.counts for reason in rejected), strict=True)), default=0)
     step = max(1, -(-highest // 4))
     scale = CHART_PX / (step * -(-highest // step) or 1)
