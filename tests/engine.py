@@ -3,10 +3,12 @@
 Offsets and partitions are as the embedded Kafka would give them: one partition a topic.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from streaming.queries.parcel import Chunk
+from streaming.queries.running import plan_of
 from streaming.queries.shard import Shard, work_through
 from streaming.queries.state import ShardState, StateCache
 from streaming.queries.store import DictShardStore
@@ -51,7 +53,8 @@ def replay(
     rows: dict[str, list[dict[str, Any]]] = {}
     reported = iter(plans)
     for batch in batches:
-        planned = next(reported, None)
+        places = Counter((message["topic"], message["partition"]) for message in batch)
+        planned = next(reported, None) or plan_of(places, limit)
         for number, store in enumerate(stores):
             with (states if is_kept else StateCache()).state_of(number, store) as state:
                 parcels = parcels_for(batch, number, SHARDS)
@@ -64,6 +67,28 @@ def replay(
 def chunks_for(batch: Sequence[dict[str, Any]], number: int = 0, shards: int = 1) -> list[Chunk]:
     """What a shard of several is handed of a batch, of what tells of groups."""
     return [chunk for parcel in parcels_for(batch, number, shards) for chunk in parcel.chunks]
+
+
+class CountingStore(DictShardStore):
+    """A state in memory that counts the calls by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trips = Counter[str]()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if not name.startswith(("read", "write", "add", "clear")):
+            return found
+
+        def trip(*arguments: Any) -> Any:
+            self.note(name)
+            return found(*arguments)
+
+        return trip
+
+    def note(self, name: str) -> None:
+        self.trips[name] += 1
 
 
 class Stream(stream.Stream):

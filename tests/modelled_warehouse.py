@@ -5,7 +5,8 @@ from itertools import count, groupby
 from pathlib import Path
 
 from streaming.replay.stream import Event
-from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.engine import Stream
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from streaming.simulator import Scenario, Simulation, load_scenario, scenario_names
+from streaming.simulator.scenario import Scenario, load_scenario, scenario_names
 from tests.engine import Stream
+from tests.score.expectations import Expectation, expectations_of
+from tests.score.truth import TrueSimulation
 from tests.simulator.modelled import MINUTE, Events, Run, run
 
 SEED = 1
@@ -32,8 +34,12 @@ class Play:
     def scenario(self) -> Scenario:
         return load_scenario(self.name)
 
+    @cached_property
+    def expects(self) -> tuple[Expectation, ...]:
+        return expectations_of(self.scenario)
+
     @property
-    def simulation(self) -> Simulation:
+    def simulation(self) -> TrueSimulation:
         return _run(self)[0]
 
     @property

@@ -42,11 +42,11 @@ class Consumer:
 
     def freeze(self) -> None:
         """SIGSTOP: connections stay, nothing is said."""
-        freeze(self.jvm.pid)
+        freeze(self.jvm._process.pid)
 
     def thaw(self) -> None:
         if self.jvm.is_alive():
-            os.kill(self.jvm.pid, signal.SIGCONT)
+            os.kill(self.jvm._process.pid, signal.SIGCONT)
 
     def stop(self) -> None:
         """A clean shutdown: UNREGISTER_CLIENT to every broker."""

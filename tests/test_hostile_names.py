@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from schemas.events import PULLS
 from streaming.cli import app
-from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from streaming.warehouse.writer import append_rows
 from tests.history.warehouse_stage import START_MS, alert, assignment, delivery, fault, member
 from tests.offenders import assert_none

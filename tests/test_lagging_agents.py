@@ -4,7 +4,9 @@ import pytest
 
 from conf.settings import Settings
 from streaming.service.clock_publisher import Asking, ClockPublisher, CollectorClocks
-from streaming.simulator import Conditions, Watched, load_scenario
+from streaming.simulator.conditions import Conditions
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.watched import Watched
 from tests.queries.logs import MINUTE, SECOND
 from tests.score.run import play
 from tests.simulator.modelled import START

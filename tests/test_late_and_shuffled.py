@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, SEND_LATENCIES
-from streaming.simulator import load_scenario, simulate
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import simulate
 from tests.engine import Stream
 
 pytestmark = pytest.mark.replay

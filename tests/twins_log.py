@@ -8,9 +8,9 @@ from deltalake import DeltaTable
 
 from conf.settings import Settings
 from streaming.kafka_io.publisher import Publisher
-from streaming.simulator import Simulation, parse_scenario
 from streaming.simulator.play import play
-from streaming.simulator.scenario import SCENARIOS
+from streaming.simulator.scenario import SCENARIOS, parse_scenario
+from streaming.simulator.simulation import Simulation
 from streaming.warehouse.tables import table_path
 
 SECONDS = 500

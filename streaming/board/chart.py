@@ -85,8 +85,6 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """The time axis from `from_ms` to `until_ms`."""
-
     from_ms: int
     until_ms: int
 
@@ -139,13 +137,11 @@ class Chart:
 
     @property
     def names_px(self) -> int:
-        """Width of the lanes' names."""
         longest = max((len(name) for _, name in (*self.names, *self.levels)), default=0)
         return 0 if not longest else max(40, round(longest * 7) + 12)
 
     @property
     def patterns(self) -> list[tuple[str, str]]:
-        """Hatchings with their tones."""
         return sorted({(bar.hatch, bar.tone) for bar in self.bars if bar.hatch})
 
 

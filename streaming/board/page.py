@@ -77,7 +77,6 @@ class Page(Generic[Value]):
     """Text and path of the link shown with a URL error; None links to this page without parameters."""
 
     def body(self, view: View) -> str:
-        """Return the page's HTML."""
         value = self.read(view)
         left_out = {name: number for name, number in sorted(view.history.left_out.items()) if name in self.tables}
         return render(f"{self.name}.html", view.now_ms, page=value, view=view, left_out=left_out, **self.draw(value))
@@ -103,35 +102,30 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("streaming.board"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        auto_reload=False,
-    )
-    environment.filters |= {
-        "ago": ago,
-        "clock": clock,
-        "iso": iso,
-        "span": span,
-        "counted": words.counted,
-        "counts": words.describe_counts,
-        "number": "{:,}".format,
-        "percent": "{:.0%}".format,
-        "began": words.began_words,
-        "since": words.verdict_since_words,
-        "worst_first": words.worst_first,
-    }
-    environment.globals |= {
-        "link": href,
-        "STATES": words.STATE_SHAPES,
-        "VERDICTS": words.VERDICTS,
-        "REASONS": VERDICT_REASONS,
-    }
-    return environment
-
-
-_ENVIRONMENT = _environment()
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("streaming.board"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=StrictUndefined,
+    auto_reload=False,
+)
+_ENVIRONMENT.filters |= {
+    "ago": ago,
+    "clock": clock,
+    "iso": iso,
+    "span": span,
+    "counted": words.counted,
+    "counts": words.describe_counts,
+    "number": "{:,}".format,
+    "percent": "{:.0%}".format,
+    "began": words.began_words,
+    "since": words.verdict_since_words,
+    "worst_first": words.worst_first,
+}
+_ENVIRONMENT.globals |= {
+    "link": href,
+    "STATES": words.STATE_SHAPES,
+    "VERDICTS": words.VERDICTS,
+    "REASONS": VERDICT_REASONS,
+}

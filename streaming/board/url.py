@@ -47,18 +47,10 @@ def href(path: str, asked: Mapping[str, str | int | None] | None = None, /, **mo
     return f"{path}?{query}" if query else path
 
 
-def parse_url_span(value: str) -> int | None:
-    """Parse like `parse_span`, and accept a space before the unit, which a URL writes as a plus."""
-    return parse_span(_BLANK.sub("", value))
-
-
-_BLANK = re.compile(r"(?<=\d)\s+(?=[smhd]$)")
-
-
 def read_span_ms(asked: Mapping[str, str], name: str, default: str) -> int:
     """Return a duration such as 30m, 24h or 7d in ms. Raises AskedError."""
     value = asked.get(name, default)
-    span_ms = parse_url_span(value)
+    span_ms = parse_span(value)
     if not span_ms:
         raise AskedError(f"{name} = {value!r} is not a duration; give a number with s, m, h or d, such as {default}.")
     if span_ms > LONGEST_SPAN_MS:
@@ -98,7 +90,7 @@ def read_moment_ms(asked: Mapping[str, str], name: str, now_ms: int) -> int | No
         return None
     if re.fullmatch(r"\d{1,15}", value):
         moment_ms = int(value)
-    elif parse_url_span(value) is not None:
+    elif parse_span(value) is not None:
         moment_ms = now_ms - read_span_ms(asked, name, value)
     else:
         try:

@@ -72,10 +72,8 @@ def version_words(language: str | None, client_version: str | None) -> str:
 
 
 def began_words(kind: str) -> str:
-    """Return the label of an alert's beginning."""
     return "not consumed since" if kind == "starved_queue" else "began"
 
 
 def verdict_since_words(verdict: str) -> str:
-    """Return the label of a verdict's time."""
     return "certain since" if verdict in WRONG else "since"

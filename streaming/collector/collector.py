@@ -23,7 +23,7 @@ from streaming.collector.lease import CollectorName, LeaseLostError, Turn
 from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_admin import RocketMQAdmin
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.collector.round_events import Source, clock_event, compute_round
+from streaming.collector.round_events import clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from streaming.collector.round_reader import RoundReader
 from streaming.kafka_io.publisher import EventTooLargeError, Publisher, PublishError
@@ -87,7 +87,6 @@ class Tally:
             self.log_summary()
 
     def log_summary(self) -> None:
-        """Log the counts since the last summary."""
         log.info("collected", **{name: dict(counter) for name, counter in self._counters.items()})
         for counter in self._counters.values():
             counter.clear()
@@ -137,7 +136,7 @@ class _Collector:
         collector = settings.collector
         self._name = CollectorName(collector)
         interval_ms = max(1, round(collector.interval_seconds * 1000))
-        self._source = Source(self._name.text, interval_ms, tuple(collector.groups))
+        self._source = {"collector": self._name.text, "interval_ms": interval_ms, "groups": sorted(collector.groups)}
         self.turn = Turn(settings.kafka, collector, self._name)
         self._brokers = KnownBrokers(collector.name_server, collector.cluster)
         self._forgotten = Forgotten(settings.kafka)

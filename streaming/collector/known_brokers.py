@@ -7,7 +7,6 @@ route named it while it was still registered.
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 import msgspec
 import structlog
@@ -15,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from conf.settings import Kafka
+from schemas.decode import DECODERS
 from schemas.events import CLOCKS
 from streaming.collector.rocketmq_answers import Broker, TopicRoute
 from streaming.collector.rocketmq_jvm import RocketMQError
@@ -32,8 +32,6 @@ class CollectorError(BalancewatchError):
 
 
 class KnownBrokers:
-    """The brokers of one cluster, by name."""
-
     def __init__(self, name_server: str, wanted: str) -> None:
         self._name_server = name_server
         self._wanted = wanted
@@ -171,14 +169,10 @@ def find_brokers(value: bytes | None, cluster: str, known: Collection[str]) -> l
     Return none for any other event or invalid bytes.
     """
     try:
-        event = msgspec.json.decode(value or b"{}")
-    except (msgspec.DecodeError, RecursionError):
+        event = DECODERS[CLOCKS].decode(value or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    if not isinstance(event, dict) or event.get("source") != "forget" or event.get("cluster") != cluster:
-        return []
-    listed: Any = event.get("forgotten")
-    decided = [each for each in (listed if isinstance(listed, list) else []) if isinstance(each, dict)]
-    if any(each.get("kind") == "cluster" for each in decided):
-        return list(known)
-    names = [each.get("name") for each in decided if each.get("kind") == "broker"]
-    return [name for name in known if name in names]
+    decided = event.forgotten if event.source == "forget" and event.cluster == cluster else None
+    names = {each.name for each in decided or () if each.kind == "broker"}
+    is_all = any(each.kind == "cluster" for each in decided or ())
+    return [name for name in known if is_all or name in names]

@@ -197,7 +197,6 @@ class KafkaLease:
         return consumer
 
     def _keep(self, consumer: KafkaConsumer, publisher: Publisher) -> None:
-        """Read and claim until the stop."""
         self._read(consumer, until=consumer.end_offsets([_PLACE])[_PLACE])
         self._is_lost = False
         claimed_at = 0.0
@@ -303,7 +302,6 @@ class CollectorName:
                 self.holder = _digest(place)
 
     def close(self) -> None:
-        """Release the name."""
         if self._socket:
             self._socket.close()
 
@@ -380,12 +378,10 @@ class Turn:
             raise LeaseLostError
 
     def offer(self) -> None:
-        """Offer the lease, because this collector cannot complete a round."""
         if self._lease is not None and self._lease.offer():
             log.warning("leadership offered to a standby", reason="this collector cannot complete a round")
 
     def note_brokers(self, answered: int) -> None:
-        """Offer the lease if no broker answered."""
         if answered == 0 and time.monotonic() - self._blind_at >= BLIND_SECONDS:
             self._blind_at = time.monotonic()
             self.offer()

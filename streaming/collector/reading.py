@@ -103,7 +103,6 @@ class Reading:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every broker that was asked answered."""
         return set(self.brokers) >= set(self.brokers_asked)
 
 

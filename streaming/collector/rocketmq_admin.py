@@ -41,14 +41,8 @@ BURST_SECONDS = 0.1
 class RequestRate:
     """A limit of `per_second` requests for each server. Threads wait in order of their calls."""
 
-    def __init__(
-        self,
-        per_second: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, per_second: float) -> None:
         self._gap = 1 / per_second
-        self._clock, self._sleep = clock, sleep
         self._next_at: dict[str, float] = {}
         self._lock = threading.Lock()
         self._asked: Counter[str] = Counter()
@@ -57,14 +51,14 @@ class RequestRate:
     def wait(self, server: str) -> None:
         """Return when the next request to `server` is allowed."""
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             at = max(self._next_at.get(server, 0.0), now - BURST_SECONDS)
             self._next_at[server] = at + self._gap
             self._asked[server] += 1
             if at > now:
                 self._held_back[server] += 1
         if at > now:
-            self._sleep(at - now)
+            time.sleep(at - now)
 
     def take_counts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return the requests per server since the last call, and how many of them waited."""
@@ -139,7 +133,6 @@ class RocketMQAdmin:
 
     @_answered
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
-        """Return the registered brokers of each cluster."""
         return parse_clusters(self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo))
 
     def ask_name_server(self, name_server: str) -> None:
@@ -256,7 +249,6 @@ class RocketMQAdmin:
         return self.jvm.is_alive()
 
     def close(self) -> None:
-        """End the JVM with its connections."""
         self.jvm.close()
 
     def _hook(self) -> tuple[Any, ...]:

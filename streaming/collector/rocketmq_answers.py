@@ -165,7 +165,6 @@ def parse_route(topic: str, answer: Mapping[str, Any]) -> TopicRoute:
 
 
 def parse_consumer_connection(group: str, answer: Mapping[str, Any], versions: Versions) -> ConsumerConnection:
-    """Parse a ConsumerConnection of one broker."""
     connections = (_parse_connection(each, each["clientAddr"], versions) for each in answer.get("connectionSet") or ())
     return ConsumerConnection(
         consumer_group=group,

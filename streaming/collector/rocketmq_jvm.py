@@ -138,10 +138,6 @@ class RocketMQJvm:
             raise RocketMQError(f"the RocketMQ client's JVM did not start: {error}") from None
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def java(self) -> Any:
         """py4j's view of the JVM: `jvm.java.org.apache.rocketmq...`."""
         return self._gateway.jvm
@@ -184,12 +180,6 @@ class RocketMQJvm:
             self._process.kill()
             self._process.wait()
         self._remove_folder()
-
-    def __enter__(self) -> "RocketMQJvm":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _make_gson(self) -> Any:
         modifier = self._gateway.jvm.java.lang.reflect.Modifier

@@ -12,7 +12,7 @@ machine's clock decides what is late.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -56,20 +56,12 @@ MAX_NO_DATA = 2_000
 """Maximum entries of a clock event; beyond it, a group stands for its members and a broker for its groups."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """A collector: its name, its poll interval and its groups (none: all)."""
-
-    collector: str
-    interval_ms: int
-    groups: tuple[str, ...] = ()
-
-
 def clock_event(
-    source: Source, reading: Reading, before: Memory, after: Memory, round_time_ms: int
+    source: Mapping[str, Any], reading: Reading, before: Memory, after: Memory, round_time_ms: int
 ) -> tuple[str, dict[str, Any]]:
     """Return the clock event that ends the round between two memories: its completeness, and the missing data.
 
+    `source` has the event's fields of the collector: its name, its poll interval and its groups (none: all).
     Clients choose their ClientIds: rows of missing data are joined until the event is small enough to be published.
 
     A group is deleted if each broker that had its configuration has answered without it (mqadmin deleteSubGroup), and
@@ -78,7 +70,7 @@ def clock_event(
     had = frozenset().union(*before.groups.values())
     has = frozenset().union(*{**before.groups, **find_group_names(reading)}.values())
     reported = {
-        "groups": sorted(source.groups),
+        **source,
         "skews": [skew for skew in pick_reported(after.skews) if is_name(skew["machine"])],
         "name_servers": [name for name in reading.name_servers if is_name(name)],
         "name_servers_unreachable": [name for name in reading.name_servers_unreachable if is_name(name)],
@@ -92,8 +84,6 @@ def clock_event(
     event = {
         "cluster": reading.cluster,
         "source": "collector",
-        "collector": source.collector,
-        "interval_ms": source.interval_ms,
         "brokers_asked": sorted(reading.brokers_asked),
         "brokers_answered": sorted(reading.brokers),
         **{name: value for name, value in reported.items() if value},
@@ -278,22 +268,18 @@ def _note_pull(stamp_ms: int, queue: ProcessQueue, offsets: OffsetWrapper, last:
     return Pulled(stamp_ms, own if is_waiting else None, offsets.pull_offset if is_asked else None)
 
 
-def outcome_of(last: Pulled | None, now: Pulled, offsets: OffsetWrapper, *, may_drop: bool) -> Outcome:
-    """Return the outcome of the pulls between two answers. `may_drop`: the client subscribes the topic by tags."""
+def outcome_of(last: Pulled | None, now: Pulled, offsets: OffsetWrapper, info: RunningInfo, topic: str) -> Outcome:
+    """Return the outcome of the pulls between two answers. A client that subscribes by tags drops messages."""
     if last is None or last.waiting_from is None or last.waiting_from != now.waiting_from:
         return "served"
-    if not may_drop:
+    has_tags = any(  # PullAPIWrapper.processPullResult
+        each.topic == topic and each.expression_type == "TAG" and each.sub_string != "*" for each in info.subscriptions
+    )
+    if not has_tags:
         return "in_vain"
     if offsets.pull_offset < 0:
         return "served"  # unknown
     return "in_vain" if last.asked_from == offsets.pull_offset else "dropped"
-
-
-def may_drop(info: RunningInfo, topic: str) -> bool:
-    """Return whether the client filters by tags itself (PullAPIWrapper.processPullResult)."""
-    return any(
-        each.topic == topic and each.expression_type == "TAG" and each.sub_string != "*" for each in info.subscriptions
-    )
 
 
 PullKey = tuple[str, str, QueueKey]
@@ -352,7 +338,7 @@ def select_pulls(
             stamps.append(Stamp(Machine("client", member[1]), stamp_ms, before.began_ms))
         view = reading.brokers.get(queue.broker_name)
         is_refused = view is not None and member[0] in view.refused
-        outcome = outcome_of(last, pulled[key], offsets, may_drop=may_drop(info, queue.topic))
+        outcome = outcome_of(last, pulled[key], offsets, info, queue.topic)
         if outcome == "in_vain" and not is_refused:
             continue  # suspended, or cut off from this broker
         client_addr = addresses.get((queue.broker_name, *member)) if is_alone else None
@@ -517,7 +503,6 @@ def compute_round(memory: Memory, reading: Reading, round_time_ms: int) -> tuple
 
 
 def _of(known: Mapping[Key, Value], wanted: Iterable[Key]) -> dict[Key, Value]:
-    """Return the known entries of the wanted keys."""
     return {key: known[key] for key in wanted if key in known}
 
 

@@ -62,7 +62,6 @@ class Skew:
 
 
 def update_skews(known: Mapping[Machine, Skew], stamps: Iterable[Stamp], round_time_ms: int) -> dict[Machine, Skew]:
-    """Return the skew of each machine after a round with these stamps."""
     by_machine: dict[Machine, list[Stamp]] = defaultdict(list)
     for stamp in stamps:
         by_machine[stamp.machine].append(stamp)

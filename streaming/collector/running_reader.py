@@ -52,7 +52,6 @@ class Backoff:
 
     @classmethod
     def after(cls, last: "Backoff | None", now: float, *, is_late: bool) -> "Backoff":
-        """Return the backoff after a timeout at `now`."""
         misses = last.misses + 1 if last else 1
         return cls(misses, now + WAIT_SECONDS[min(misses, len(WAIT_SECONDS)) - 1], is_late)
 

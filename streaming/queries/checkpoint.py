@@ -31,7 +31,6 @@ log = structlog.get_logger()
 
 
 def checkpoint_of(name: str, settings: Settings) -> Path:
-    """Return the folder of the query's checkpoint."""
     return (settings.paths.checkpoints.expanduser() / name).resolve()
 
 
@@ -105,7 +104,6 @@ def batch_ids(checkpoint: Path) -> list[int]:
 
 
 def _before(checkpoint: Path, batch_id: int) -> Offsets:
-    """Return where batch `batch_id` begins."""
     path = checkpoint / "offsets" / str(batch_id - 1)
     return _offsets_in(path.read_bytes(), HEADER_LINES) if path.is_file() else read_beginning(checkpoint)
 

@@ -174,7 +174,6 @@ class Intake:
         self._calm.clear()
 
     def _calm_of(self, cluster: str, name: str) -> Calm | None:
-        """Return the group while it is calm."""
         known = self._calm.get((cluster, name))
         if known is None:
             group = self._work.calm_group(cluster, name)

@@ -68,8 +68,6 @@ def pack(batches: Iterable[pa.RecordBatch], shards: int) -> Iterator[list[Parcel
         for (cluster, broker_name), of_key in combiner.packs():
             held[shard_of(cluster, broker_name or "", shards)].sends.append((cluster, broker_name, of_key))
         held[0].rejects = combiner.rejects
-        for parcel in held:
-            parcel.sends_read = combiner.sends_read()
         yield held
 
 
@@ -298,12 +296,7 @@ class Combiner:
         known = self._read.get(place, (first, last))
         self._read[place] = min(known[0], first), max(known[1], last)
 
-    def sends_read(self) -> int:
-        """Return the number of offsets of sends that were read, holes included."""
-        return sum(last - first + 1 for (topic, _), (first, last) in self._read.items() if topic == SEND_LATENCIES)
-
     def packs(self) -> Iterator[tuple[Key, Pack]]:
-        """Yield each broker's pack and each cluster's."""
         packs: dict[Key, Pack] = {}
         newest_ms: dict[str, int] = {}
         for (cluster, broker_name, _, _), builder in self._builders.items():

@@ -124,9 +124,9 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     spans: dict[str, Span] = {}
     behind: list[Behind] = []
 
-    def has_content(self) -> bool:
-        """Whether it has more than the offsets read."""
-        return bool(self.messages or self.sampled_heartbeats or self.pullings or self.lags or self.ahead)
+    def count(self) -> int:
+        """Return the number of events that wait for a clock event."""
+        return len(self.messages) + len(self.sampled_heartbeats) + len(self.pullings)
 
 
 class Pack(msgspec.Struct, array_like=True, gc=False):
@@ -150,7 +150,6 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     lags: list[Lag] = []
 
     def newest_ms(self) -> int:
-        """Return the newest time in it."""
         attempts = [*self.attempts, *(of for producers in self.fleet.values() for of in producers)]
         return max((self.tick_ms or 0, *(of.steps[-1].to_ms for of in attempts if of.steps)))
 
@@ -165,14 +164,12 @@ Keyed = tuple[str, str | None, Pack]
 class Parcel(msgspec.Struct, array_like=True, gc=False):
     """`chunks` are of the topics of groups, one for each Kafka partition; `sends` are packs by cluster and broker.
 
-    `rejects` are invalid sends by topic and partition, for the first shard; `sends_read` is the number of offsets of
-    sends that the task read.
+    `rejects` are invalid sends by topic and partition, for the first shard.
     """
 
     chunks: list[Chunk] = []
     sends: list[Keyed] = []
     rejects: list[tuple[str, int, Reject]] = []
-    sends_read: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -135,7 +135,7 @@ def publish_plan(
 ) -> dict[str, int]:
     """Publish the plan of a batch to its workers (balance.published_plan); return its offsets by topic.
 
-    `limit` is the one it was planned under. For an unreadable checkpoint nothing is published; the offsets read decide.
+    `limit` is the one it was planned under. For an unreadable checkpoint nothing is published (work_through).
     """
     counts: Counter[str] = Counter()
     try:
@@ -266,8 +266,6 @@ class Sink:
 
 @dataclass(frozen=True)
 class RunningQuery:
-    """A started query and its sink."""
-
     query: StreamingQuery
     sink: Sink
 
@@ -287,7 +285,6 @@ def start_query(
     on_batch: OnBatch | None = None,
     rest_listener: RestListener | None = None,
 ) -> RunningQuery:
-    """Start a query under its checkpoint."""
     checkpoint = make_checkpoints(settings) / name
     queries = settings.queries
     sink = Sink(

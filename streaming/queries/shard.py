@@ -5,6 +5,7 @@ the same rows in one batch, in a hundred, or live. The state is a `ShardState`: 
 dictionary in backtests and tests. A failing rule ends only what it was to evaluate (set_aside.py).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from schemas.events import CLOCKS
@@ -49,12 +50,10 @@ from streaming.queries.waiting import (
     alerts_of_drop,
     bounded,
     clocks_wanted,
-    count_of,
     end_drop,
     judge_timing,
     note_arrivals,
     note_tick,
-    reached,
     split,
     waiting_until,
 )
@@ -93,24 +92,27 @@ class Shard:
         self._times = EventTimes(self._shard_index)
         self._forgotten = ForgottenClusters(self._shard_index, ())
 
-    def take_in(self) -> None:
-        """Quarantine invalid messages, and make changed rules evaluate groups without events, too."""
-        if self._shard_index.rules != self._rules.fingerprint:
-            self._shard_index.rules = self._rules.fingerprint
-            for name, entry in self._shard_index.clusters.items():
+    def process(self, *, is_once: bool) -> None:
+        """Evaluate what clock events cover; all else waits. With `is_once` nothing more is read later (Planned).
+
+        Invalid messages go to quarantine. Changed rules evaluate groups without events, too.
+        """
+        chunks, shard_index = self._chunks, self._shard_index
+        if shard_index.rules != self._rules.fingerprint:
+            shard_index.rules = self._rules.fingerprint
+            for name, entry in shard_index.clusters.items():
                 for group in entry.groups:
                     self.work.enter(name, group, 0)
-        for chunk in self._chunks:
+        for chunk in chunks:
             rejected = (quarantine_row(chunk.topic, chunk.partition, reject) for reject in chunk.rejects)
             self.work.put("quarantine", rejected)
-
-    def process(self, *, is_once: bool) -> None:
-        """Evaluate what clock events cover; all else waits. With `is_once` nothing more is read later (Planned)."""
-        chunks, shard_index = self._chunks, self._shard_index
-        messages = [chunk for chunk in chunks if chunk.has_content() or shows_pulls(self.work, chunk)]
+        messages = [
+            chunk for chunk in chunks if chunk.count() or chunk.lags or chunk.ahead or shows_pulls(self.work, chunk)
+        ]
         newest_ms = note_arrivals(shard_index, chunks)
         self._forgotten = ForgottenClusters(shard_index, chunks)
-        is_swept = is_once or newest_ms >= shard_index.swept_ms + SWEEP_MS or count_of(messages) >= SWEEP_EVENTS
+        is_many = sum(chunk.count() for chunk in messages) >= SWEEP_EVENTS
+        is_swept = is_once or is_many or newest_ms >= shard_index.swept_ms + SWEEP_MS
         has_clock = shard_index.has_held_ticks or any(chunk.topic == CLOCKS for chunk in messages)
         if is_swept or has_clock or any(chunk.ahead for chunk in chunks):
             shard_index.swept_ms = max(shard_index.swept_ms, newest_ms)
@@ -285,18 +287,14 @@ def work_through(
 ) -> Rows:
     """Run one batch of one shard: write its state, and return its rows by table.
 
-    `limit` is maxOffsetsPerTrigger, 0 for none. Without a plan the offsets read show whether it cut the batch.
+    `limit` is maxOffsetsPerTrigger, 0 for none. Without a plan it counts as having cut the batch.
     """
     parcels = list(parcels)
     chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
-    planned = planned or Planned(reached(limit, chunks, sum(parcel.sends_read for parcel in parcels)))
-    of_boards: dict[tuple[str, str], list[Pack]] = {}
-    of_fleets: dict[str, list[Pack]] = {}
+    planned = planned or Planned(limit > 0)
+    of_boards, of_fleets = defaultdict[tuple[str, str], list[Pack]](list), defaultdict[str, list[Pack]](list)
     for cluster, broker_name, pack in (keyed for parcel in parcels for keyed in parcel.sends):
-        if broker_name is None:
-            of_fleets.setdefault(cluster, []).append(pack)
-        else:
-            of_boards.setdefault((cluster, broker_name), []).append(pack)
+        (of_fleets[cluster] if broker_name is None else of_boards[cluster, broker_name]).append(pack)
     complete = Complete(
         chunks, [chunk for packs in of_fleets.values() for pack in packs for chunk in pack.read], planned
     )
@@ -304,7 +302,6 @@ def work_through(
 
     board_rows = advance_boards(state, rules, of_boards, may_be_cut=limit > 0 or planned.is_cut)
     shard = engine(number, shards, state, rules, chunks, complete, fleets)
-    shard.take_in()
     if number == 0:
         shard.work.put(CLOCK_NEEDED, clocks_wanted(chunks, state.shard_index))
     shard.process(is_once=planned.is_once)  # fleets advance with the clock events of their clusters

@@ -1,9 +1,7 @@
 """The state of a shard as bytes by name: Spark's state store, a dictionary in tests, and shelves over either."""
 
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import msgspec
 from pyspark.sql import types as T
@@ -64,48 +62,35 @@ class SparkShardStore:
 
 
 class DictShardStore:
-    """The same in memory, for backtests and tests. `trips` counts the calls by name, `written` the bytes written."""
+    """The same in memory, for backtests and tests."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         self.pending: list[bytes] = []
         self.stamp: str | None = None
-        self.trips: Counter[str] = Counter()
-        self.written = 0
-
-    def _note(self, call: str, value: Any = b"") -> None:
-        self.trips[call] += 1
-        self.written += len(value or b"")
 
     def read_stamp(self) -> str | None:
-        self._note("read_stamp")
         return self.stamp
 
     def write_stamp(self, stamp: str) -> None:
-        self._note("write_stamp", stamp)
         self.stamp = stamp
 
     def read(self, name: str) -> bytes | None:
-        self._note("read")
         return self.values.get(name)
 
     def write(self, name: str, value: bytes | None) -> None:
-        self._note("write", value)
         if value is None:
             self.values.pop(name, None)
         else:
             self.values[name] = value
 
     def read_pending(self) -> list[bytes]:
-        self._note("read_pending")
         return list(self.pending)
 
     def add_pending(self, value: bytes) -> None:
-        self._note("add_pending", value)
         self.pending.append(value)
 
     def clear_pending(self) -> None:
-        self._note("clear_pending")
         self.pending = []
 
 
@@ -167,7 +152,6 @@ class Shelf:
             yield from list(self._bucket(number).items())
 
     def flush(self) -> None:
-        """Write the buckets that have changed."""
         while self.size > self.buckets * BUCKET_BYTES:
             self._split()
         for number in sorted(self._changed):

@@ -45,20 +45,6 @@ class Planned(NamedTuple):
         return self._replace(places=frozenset(place for place in self.places if place[0] in topics))
 
 
-def reached(limit: int, chunks: Iterable[Chunk], others: int = 0) -> bool:
-    """Whether these chunks and `others` have as many offsets as a batch may read.
-
-    maxOffsetsPerTrigger is 0 for none; Spark rounds each partition's share of it down.
-    """
-    spans: dict[tuple[str, int], tuple[int, int]] = {}
-    for chunk in chunks:
-        place = (chunk.topic, chunk.partition)
-        first, last = spans.get(place, (chunk.first_offset, chunk.last_offset))
-        spans[place] = min(first, chunk.first_offset), max(last, chunk.last_offset)
-    read = others + sum(last - first + 1 for first, last in spans.values())
-    return limit > 0 and read >= limit - len(spans)
-
-
 def safe_time_ms(chunks: Iterable[Chunk], planned: Planned) -> dict[str, int] | None:
     """Return, by cluster, the time up to which its events are complete; None if no partition has more to read.
 
@@ -132,10 +118,6 @@ def split(chunks: Iterable[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
         has_news = bool(chunk.lags or chunk.ahead or chunk.pulled_ms)
         (waiting if waits and not has_news else work).append(chunk)
     return work, waiting
-
-
-def count_of(chunks: Iterable[Chunk]) -> int:
-    return sum(len(chunk.messages) + len(chunk.sampled_heartbeats) + len(chunk.pullings) for chunk in chunks)
 
 
 def bounded(chunks: list[Chunk]) -> tuple[list[Chunk], dict[str, int]]:

@@ -179,7 +179,6 @@ class WorkingSet:
                 self.rows[table] = kept
 
     def write(self) -> None:
-        """Write all changes to the store."""
         for cluster in sorted(self.dirty.keys() | self._births.keys()):
             for name in sorted(self.take_dirty(cluster)):  # events since the last clock event: the next one evaluates
                 group = self.state.groups.get(key_of(cluster, name))

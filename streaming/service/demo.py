@@ -18,8 +18,9 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
-from streaming.simulator import ScenarioError, load_scenario, simulate
 from streaming.simulator.play import play
+from streaming.simulator.scenario import ScenarioError, load_scenario
+from streaming.simulator.simulation import simulate
 from streaming.spark.jars import java, resolve_jars, spark_jars
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import stop_on_signals

@@ -3,7 +3,7 @@
 Events about a broker show the state of one node: of those that the NameServer lists, the one with the lowest id.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -82,12 +82,10 @@ class Queue:
     held: list[Alarm] = field(default_factory=list)
 
     def append(self, messages: int = 1) -> None:
-        """Store messages."""
         self.max_offset += messages
         self.release()
 
     def release(self) -> None:
-        """Answer every pull that is held."""
         held, self.held = self.held, []
         for alarm in held:
             alarm.ring()
@@ -111,7 +109,6 @@ class MessageStore:
         return queue
 
     def of_broker(self, broker_name: str) -> Iterator[Queue]:
-        """Return the queues of one broker."""
         return (queue for mq, queue in self.queues.items() if mq.broker_name == broker_name)
 
 
@@ -166,26 +163,17 @@ class Beat:
 
 
 def wants(sub_string: str, tag: str) -> bool:
-    """Return whether a message with this tag matches the tag expression."""
     return sub_string == "*" or tag in (each.strip() for each in sub_string.split("||"))
 
 
 class Broker:
     """A broker group. `error` ends every send; groups in `consume_disabled` have consumeEnable = false."""
 
-    def __init__(
-        self,
-        world: World,
-        of: parts.Broker,
-        name_server: NameServer,
-        store: MessageStore,
-        on_change: Callable[[str | None], None],
-    ) -> None:
+    def __init__(self, world: World, of: parts.Broker, name_server: NameServer, store: MessageStore) -> None:
         self.world = world
         self.broker_name = of.broker_name
         self.store = store
         self.commit_log = CommitLog(of)
-        self.on_change = on_change
         self.error: str | None = None
         self.is_memory_pressed = False
         self.is_intact = True
@@ -202,10 +190,6 @@ class Broker:
     @property
     def master(self) -> "Node":
         return self.nodes[0]
-
-    @property
-    def has_slave(self) -> bool:
-        return any(node.is_up for broker_id, node in self.nodes.items() if broker_id)
 
     def set_memory_pressed(self, is_pressed: bool) -> None:
         """Set whether its backlog exceeds its memory."""
@@ -241,7 +225,7 @@ class Broker:
         for queue in self.store.of_broker(self.broker_name):
             queue.release()
         self.on_route_changed()
-        self.on_change(None)
+        self.world.on_change(None)
 
     def on_route_changed(self) -> None:
         """Choose the node that is asked, after the NameServer's list of nodes changed."""
@@ -252,8 +236,8 @@ class Broker:
                 self.asked_node.emit_leaving()
             self.asked_node = asked
             if asked.is_up:
-                asked.emit_listed()
-            self.on_change(None)
+                asked.emit(asked.reported.values())
+            self.world.on_change(None)
 
     def _registering(self) -> Process:
         while True:
@@ -309,7 +293,7 @@ class Node:
         channel.is_open = False
         event = self.reported.pop(channel, None)
         if event is not None:
-            self._emit([{**event, "leaving": True}])
+            self.emit([{**event, "leaving": True}])
         if consumer_groups is None:
             left = self.consumers.do_channel_close(channel)
         else:
@@ -363,13 +347,10 @@ class Node:
     def emit_leaving(self) -> None:
         """Emit that every channel it listed has left."""
         reported, self.reported = self.reported, {}
-        self._emit({**event, "leaving": True} for event in reported.values())
+        self.emit({**event, "leaving": True} for event in reported.values())
 
-    def emit_listed(self) -> None:
-        """Emit its list, when it replaces another node as the one that is asked."""
-        self._emit(self.reported.values())
-
-    def _emit(self, heartbeats: Iterable[Event]) -> None:
+    def emit(self, heartbeats: Iterable[Event]) -> None:
+        """Emit these heartbeats now, if this is the node that is asked."""
         if self.broker.asked_node is self:
             for event in heartbeats:
                 self._world.emit(HEARTBEATS, {**event, "event_time_ms": self._world.now_ms})
@@ -382,7 +363,7 @@ class Node:
 
     def _notify(self, consumer_group: str) -> None:
         """Send NOTIFY_CONSUMER_IDS_CHANGED to every channel of the group."""
-        self.broker.on_change(consumer_group)
+        self._world.on_change(consumer_group)
         for channel in self.consumers.channels_to_notify(consumer_group):
             notice = partial(self._on_notice, cast(Channel, channel), consumer_group)
             self._world.later(self._world.network_ms(), notice)
@@ -402,7 +383,7 @@ class Node:
                 channel = cast(Channel, expired)
                 channel.is_open = False
                 self.reported.pop(channel, None)
-                self.broker.on_change(consumer_group)
+                self._world.on_change(consumer_group)
 
     def _persisting(self) -> Process:
         """Run ConsumerOffsetManager.persist. A slave copies its master's offsets instead."""
@@ -417,17 +398,15 @@ class Node:
 
 
 class Cluster:
-    """`on_change(consumer_group)` is called when consumption of a group (None: any) may have changed."""
+    """The NameServer and all brokers of a scenario, and the offset files of its clients."""
 
-    def __init__(self, world: World, scenario: parts.Scenario, on_change: Callable[[str | None], None]) -> None:
+    def __init__(self, world: World, scenario: parts.Scenario) -> None:
         self.world = world
         self.store = MessageStore(world.random, {topic.topic: topic.tags for topic in scenario.topics})
-        self.on_change = on_change
         names = tuple(broker.broker_name for broker in scenario.brokers)
         self.name_server = NameServer(world, names, scenario.topics, self._on_route_changed)
         self.brokers = {
-            broker.broker_name: Broker(world, broker, self.name_server, self.store, on_change)
-            for broker in scenario.brokers
+            broker.broker_name: Broker(world, broker, self.name_server, self.store) for broker in scenario.brokers
         }
         self.name_server.start()
         for topic in self.name_server.table:
@@ -478,4 +457,4 @@ class Cluster:
     def _on_route_changed(self) -> None:
         for broker in self.brokers.values():
             broker.on_route_changed()
-        self.on_change(None)
+        self.world.on_change(None)

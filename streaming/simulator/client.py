@@ -58,7 +58,6 @@ class Client:
 
     @property
     def is_live(self) -> bool:
-        """Whether it runs and is not frozen."""
         return self.is_running and not self.is_frozen
 
     def start(self) -> None:
@@ -128,7 +127,6 @@ class Client:
                 consumer.notify()
 
     def reaches(self, node: Node) -> bool:
-        """Return whether the node answers requests of this client."""
         return node.is_up and node.broker.broker_name not in self.connections.cut
 
     def update_route(self, topic: str) -> TopicRoute | None:
@@ -146,7 +144,7 @@ class Client:
         if broker_ids != self.broker_ids:
             self.broker_ids = broker_ids
             for consumer in self.consumers:
-                self.cluster.on_change(consumer.consumer_group)
+                self.world.on_change(consumer.consumer_group)
 
     def master(self, broker_name: str) -> Node | None:
         """findBrokerAddressInPublish: return the broker's master if the client's routes list it."""
@@ -229,7 +227,6 @@ class Client:
                 self._knows_subscriptions.add(node)
 
     def beat_event(self, broker_name: str, channel: Channel, consumers: list[dict[str, Any]]) -> Event:
-        """Return the event of a heartbeat over this channel now."""
         return {
             "cluster": self.world.cluster,
             "broker_name": broker_name,
@@ -279,7 +276,6 @@ class Connections:
         self._client = client
 
     def __getitem__(self, node: Node) -> Channel:
-        """Return the channel to a node; open one if needed."""
         channel = self.channels.get(node)
         if channel is None or not channel.is_open:
             port = self._client.world.random.choice(_EPHEMERAL_PORTS)
@@ -288,7 +284,6 @@ class Connections:
         return channel
 
     def open(self) -> list[tuple[Node, Channel]]:
-        """Return the usable channels."""
         usable = self.channels.items()
         return [(node, channel) for node, channel in usable if channel.is_open and self._client.reaches(node)]
 
@@ -335,7 +330,6 @@ class Offsets:
             self._memory.remove_offset(mq)
 
     def persist(self, mqs: Collection[MessageQueue]) -> None:
-        """Commit the offsets of these queues."""
         if self._is_local:
             self._file.persist_all(mqs)
         else:

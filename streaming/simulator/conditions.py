@@ -1,9 +1,9 @@
-"""Conditions: how a simulated cluster is monitored. Ground truth does not depend on them.
+"""Conditions: how a simulated cluster is monitored. What happens in it does not depend on them.
 
-A value out of range raises ConditionsError with one sentence.
+An invalid value raises ConditionsError with one sentence. The command bounds shares, intervals and lags.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
 
@@ -12,7 +12,6 @@ from streaming.simulator.scenario import Scenario, View
 Role = Literal["broker", "client", "collector", "run"]
 VIEWS: tuple[str, ...] = get_args(View)
 ROLES: tuple[str, ...] = get_args(Role)
-INTERVALS_MS = range(1_000, 600_001)
 FARTHEST_SECONDS = 86_400
 
 
@@ -56,16 +55,9 @@ class Conditions:
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
             raise ConditionsError(f"view {self.view!r} is not one of {', '.join(VIEWS)}")
-        if self.interval_ms is not None and self.interval_ms not in INTERVALS_MS:
-            raise ConditionsError(f"interval = {self.interval_ms / 1000:g} is not between 1 and 600 seconds")
         for name in ("missed_rounds", "lost_answers", "mute_clients", "listed_only"):
-            share = getattr(self, name)
-            if not 0 <= share <= 1:
-                raise ConditionsError(f"{name} = {share:g} is not between 0 and 1")
-            if share and self.view != "collector":
+            if getattr(self, name) and self.view != "collector":
                 raise ConditionsError(f"{name} needs view = 'collector'")
-        if not 0 <= self.lag_ms <= 600_000:
-            raise ConditionsError(f"lag = {self.lag_ms / 1000:g} is not between 0 and 600 seconds")
         if self.lag_ms and self.view != "agents":
             raise ConditionsError("lag needs view = 'agents'")
         if self.skew is None:
@@ -82,18 +74,6 @@ class Conditions:
         """Return how far the skewed clock is ahead if its machine has this role; otherwise 0."""
         return self.skew.ahead_ms if self.skew is not None and self.skew.role == role else 0
 
-    def labels(self) -> dict[str, str]:
-        """Return what differs from the defaults, as text by option."""
-        reported: dict[str, str] = {"view": self.view}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name != "view" and value != field.default:
-                reported[field.name.removesuffix("_ms")] = _describe(value)
-        return reported
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name} {value}" for name, value in self.labels().items())
-
 
 def parse_skew(text: str) -> Skew:
     """Parse "broker:-95", a broker's clock 95 seconds behind. Raises ConditionsError."""
@@ -102,17 +82,6 @@ def parse_skew(text: str) -> Skew:
         return Skew(role, round(float(seconds) * 1000))  # type: ignore[arg-type]  # Conditions checks the role
     except (ValueError, OverflowError):
         raise ConditionsError(f"skew {text!r}: give ROLE:SECONDS, like broker:-95") from None
-
-
-def _describe(value: object) -> str:
-    match value:
-        case Skew(role, ahead_ms):
-            return f"{role} {ahead_ms / 1000:+g} s"
-        case int():
-            return f"{value / 1000:g} s"
-        case float():
-            return f"{value:.0%}"
-    return str(value)
 
 
 class Suspects:
@@ -130,11 +99,9 @@ class Suspects:
         self._conditions = conditions
 
     def broker_ahead_ms(self, broker_name: str) -> int:
-        """Return how far this broker's clock is ahead."""
         return self._conditions.ahead_ms("broker") if broker_name == self.broker_name else 0
 
     def client_ahead_ms(self, client_id: str) -> int:
-        """Return how far this client's clock is ahead."""
         is_hit = _process_of(client_id) == _process_of(self.client_id)
         return self._conditions.ahead_ms("client") if is_hit else 0
 

@@ -139,11 +139,9 @@ class Consumer:
 
     @property
     def topics(self) -> Iterable[str]:
-        """The topics that it subscribes."""
         return self.subscriptions.sub_versions.keys()
 
     def start(self) -> None:
-        """Start to rebalance, to pop, or to pull the assigned queues."""
         env = self.client.world.env
         if self.of.assigned_queues:
             self._assign()
@@ -167,7 +165,6 @@ class Consumer:
                 puller.alarm.ring()
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe these topics instead."""
         now_ms, known = self.client.world.now_ms, self.subscriptions.sub_versions
         self.subscriptions.sub_versions = {topic: known.get(topic, now_ms) for topic in topics}
         self.subscriptions.renew()
@@ -201,20 +198,7 @@ class Consumer:
         """Return whether a client bug keeps it from pulling the queue."""
         return self.stopped is None or f"{mq.broker_name}:{mq.queue_id}" in self.stopped
 
-    def pulls(self, mq: MessageQueue) -> bool:
-        """Return whether nothing keeps it from pulling a queue that it holds."""
-        process_queue = self.table[mq]
-        if process_queue.dropped or not self.client.is_live or self.is_stopped(mq) or self.is_suspended:
-            return False
-        if self.is_orderly and not process_queue.locked:
-            return False
-        node = self.client.find_node(mq.broker_name)
-        if node is None or not (self.of.assigned_queues or node.has_subscription(self.consumer_group, mq.topic)):
-            return False
-        return node.may_pull
-
     def shut_down(self) -> None:
-        """Commit all offsets and release all locks."""
         self.offsets.persist(self.table)
         for mq, process_queue in self.table.items():
             process_queue.dropped = True
@@ -256,7 +240,7 @@ class Consumer:
             self.subscriptions.renew()
             self.client.beat_soon()
         if held != self.table.keys():
-            self.client.cluster.on_change(self.consumer_group)
+            self.client.world.on_change(self.consumer_group)
         return balanced
 
     def _rebalance_topic(self, topic: str) -> bool:
@@ -300,7 +284,7 @@ class Consumer:
             self._start_puller(mq, self._rules.first_pull_delay_ms)
         if update.could_not_lock != self.could_not_lock.get(topic, []):
             self.could_not_lock[topic] = update.could_not_lock
-            self.client.cluster.on_change(self.consumer_group)
+            self.client.world.on_change(self.consumer_group)
         if update.could_not_lock and self._rules.lock_retry_ms is not None:
             world.later(self._rules.lock_retry_ms, self.notify)
         if update.changed:
@@ -330,7 +314,7 @@ class Consumer:
             before = {mq: process_queue.locked for mq, process_queue in self.table.items()}
             lock_all(self.table, self._lock_batch, client.world.now_ms, client.client_version)
             if before != {mq: process_queue.locked for mq, process_queue in self.table.items()}:
-                client.cluster.on_change(self.consumer_group)
+                client.world.on_change(self.consumer_group)
 
     def _start_puller(self, mq: MessageQueue, delay_ms: int) -> None:
         process_queue = self.table[mq]
@@ -389,7 +373,6 @@ class Puller:
         self._broker: Broker = cluster.brokers[mq.broker_name]
 
     def run(self, delay_ms: int) -> Process:
-        """Pull until the queue is dropped or the process ends."""
         consumer, process_queue, queue = self._consumer, self._process_queue, self._queue
         client, world, env = consumer.client, consumer.client.world, consumer.client.world.env
         consumed = process_queue.next_offset

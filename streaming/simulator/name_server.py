@@ -90,7 +90,6 @@ class NameServer:
         self.update()
 
     def drop_topics(self, broker_name: str) -> None:
-        """Delete each topic at one broker."""
         for table in self.table.values():
             table.pop(broker_name, None)
         self.update()
@@ -101,7 +100,6 @@ class NameServer:
             self.configure(topic, [QueueData(broker_name, *CREATED_QUEUE_NUMS, 6)])
 
     def update(self) -> None:
-        """Compute the routes, and emit those that changed."""
         if not self._is_started:
             return
         for topic, table in self.table.items():

@@ -94,7 +94,6 @@ class Delivery:
 
 
 def deliver(client: Client, mq: MessageQueue, timeout_ms: int) -> Delivery:
-    """Send a message to the broker as it is now."""
     broker, master = client.cluster.brokers[mq.broker_name], client.master(mq.broker_name)
     if master is None:
         return Delivery(Outcome(MQ_CLIENT_EXCEPTION), 0)
@@ -105,7 +104,8 @@ def deliver(client: Client, mq: MessageQueue, timeout_ms: int) -> Delivery:
     data = client.cluster.name_server.table[mq.topic].get(mq.broker_name)
     if data is not None and not data.perm & PERM_WRITE:
         return Delivery(Outcome(MQ_BROKER_EXCEPTION, NO_PERMISSION), client.world.network_ms())
-    put = broker.commit_log.put(client.world.random, has_slave=broker.has_slave)
+    has_slave = any(node.is_up for broker_id, node in broker.nodes.items() if broker_id)
+    put = broker.commit_log.put(client.world.random, has_slave=has_slave)
     if broker.error is not None:
         return Delivery(Outcome(MQ_BROKER_EXCEPTION, SYSTEM_ERROR), min(put.latency_ms, timeout_ms))
     is_late = put.latency_ms > timeout_ms
@@ -130,7 +130,6 @@ class Producer:
         client.producer_groups.append(of.producer_group)
 
     def start(self) -> None:
-        """Start to send."""
         self.client.world.env.process(self._sends())
         if self._of.start_detector_enable and self._has_reachable:
             self.client.world.env.process(self._detects())

@@ -10,17 +10,11 @@ import typer
 from conf.settings import Settings
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
-from streaming.simulator import (
-    Conditions,
-    ConditionsError,
-    ScenarioError,
-    Watched,
-    load_scenario,
-    parse_skew,
-    scenario_names,
-)
 from streaming.simulator.beside import with_beside
+from streaming.simulator.conditions import Conditions, ConditionsError, parse_skew
 from streaming.simulator.play import play
+from streaming.simulator.scenario import ScenarioError, load_scenario, scenario_names
+from streaming.simulator.watched import Watched
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.setting_options import BootstrapServers

@@ -13,15 +13,12 @@ from streaming.simulator.broker import Broker, Cluster, Node
 from streaming.simulator.client import Client
 from streaming.simulator.consumer import Consumer
 from streaming.simulator.producer import Producer
-from streaming.simulator.scenario import FOR_GOOD, Expected, Happening, Scenario
-from streaming.simulator.truth import Judgement, Truth
+from streaming.simulator.scenario import FOR_GOOD, Happening, Scenario
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 
 START_WITHIN_MS = 3_000
 """Processes that run from the start come up within this time."""
-LARGE_GROUP, JUDGE_LARGE_MS = 16, 500
-"""The ground truth of a group with more members is accurate to half a second."""
 
 Undo = Callable[[], object]
 Subject = TypeVar("Subject")
@@ -38,7 +35,6 @@ class Processes:
             for consumer in group.consumers:
                 process = self._process_of[consumer.name] = consumer.process or consumer.name
                 self._members[process].append((group, consumer))
-        self.started: set[str] = set()
 
     def find(self, name: str) -> list[Client]:
         """Return the clients of a consumer's process; none when the process does not run."""
@@ -58,8 +54,7 @@ class Processes:
             client.start()
             for consumer in client.consumers:
                 consumer.start()
-                self.started.add(consumer.consumer_group)
-                cluster.on_change(consumer.consumer_group)
+                cluster.world.on_change(consumer.consumer_group)
 
     def running(self, consumer_group: str) -> Iterator[Consumer]:
         """Yield the group's members whose process runs, frozen or not."""
@@ -69,18 +64,15 @@ class Processes:
 
 
 class Simulation:
-    """One run. `events` advances it; `truth` is complete up to that point."""
+    """One run, which `events` advances."""
 
     def __init__(self, scenario: Scenario, seed: int, start_ms: int) -> None:
-        self.truth = Truth()
         self.scenario = scenario
         self._start_ms = start_ms
         self._world = World(scenario.cluster, seed, start_ms)
         self._shift_ms = int(self._world.random.random() * scenario.jitter * 1000)
-        self._groups = {group.consumer_group: group for group in scenario.groups}
-        self._due: set[str] = set()
         self._processes = Processes(scenario)
-        self._cluster = Cluster(self._world, scenario, self._judge)
+        self._cluster = Cluster(self._world, scenario)
         self.stage = Stage(self._cluster, self._processes)
         self.stage.has_agents = any(happening.action == "remove_agents" for happening in scenario.happenings)
         for group in scenario.groups:
@@ -94,23 +86,16 @@ class Simulation:
 
     @property
     def now_ms(self) -> int:
-        """Virtual time, epoch ms."""
         return self._world.now_ms
 
     @property
     def brokers(self) -> Mapping[str, Broker]:
-        """The brokers by name."""
         return self._cluster.brokers
 
     def consumers(self) -> Iterator[Consumer]:
         """Yield the members of all groups whose process runs, frozen or not."""
-        for name in self._groups:
-            yield from self._processes.running(name)
-
-    @property
-    def expected(self) -> list[Expected]:
-        """The findings expected of this run."""
-        return [expectation.resolve(self._start_ms + self._shift_ms) for expectation in self.scenario.expects]
+        for group in self.scenario.groups:
+            yield from self._processes.running(group.consumer_group)
 
     def events(self, duration_ms: int | None = None) -> Iterator[tuple[str, Event]]:
         """Yield (topic, event) by event_time_ms. A clock event follows all events up to its time.
@@ -129,7 +114,6 @@ class Simulation:
                 if world.emitted:
                     emitted, world.emitted = world.emitted, []
                     yield from emitted
-            self.truth.known_ms = until_ms
             if until_ms == clock_ms:
                 yield CLOCKS, self._clock(clock_ms)
                 clock_ms += self.scenario.clock_interval_ms
@@ -167,33 +151,15 @@ class Simulation:
         while True:
             yield env.timeout(due_ms + int(random.random() * happening.jitter * 1000) - env.now)
             undo = self.stage.perform(happening)
-            self._judge(None)
+            self._world.on_change(None)
             if happening.lasts_ms:
                 yield env.timeout(happening.lasts_ms)
                 if undo is not None:
                     undo()
-                self._judge(None)
+                self._world.on_change(None)
             if happening.every is None:
                 return
             due_ms += int(happening.every * 1000)
-
-    def _judge(self, consumer_group: str | None) -> None:
-        """Bring the ground truth of a group (None: of all) up to date after a change."""
-        for name, group in self._groups.items():
-            if consumer_group not in (None, name) or name not in self._processes.started:
-                continue
-            if len(group.consumers) <= LARGE_GROUP:
-                self._judge_now(name)
-            elif name not in self._due:
-                self._due.add(name)
-                self._world.later(JUDGE_LARGE_MS, partial(self._judge_now, name))
-
-    def _judge_now(self, consumer_group: str) -> None:
-        self._due.discard(consumer_group)
-        consumers = list(self._processes.running(consumer_group))
-        starved, doubled = Judgement(self._cluster, self._groups[consumer_group], consumers).find()
-        self.truth.update(consumer_group, starved, self._world.now_ms)
-        self.truth.doubled.update(consumer_group, doubled, self._world.now_ms)
 
 
 class Stage:
@@ -295,3 +261,13 @@ def _each(subjects: Iterable[Subject], do: Callable[[Subject], object], undo: Ca
     for subject in chosen:
         do(subject)
     return lambda: [undo(subject) for subject in chosen]
+
+
+def simulate(
+    scenario: Scenario, seed: int, start_ms: int, duration_ms: int | None = None
+) -> Iterator[tuple[str, Event]]:
+    """Yield (topic, event) of one run by event_time_ms; clock events last among equals.
+
+    `duration_ms` None: the scenario's duration, which may be endless.
+    """
+    return Simulation(scenario, seed, start_ms).events(duration_ms)

@@ -1,4 +1,4 @@
-"""A scenario monitored under conditions: the events of one run as they reach Kafka, and its ground truth.
+"""A scenario monitored under conditions: the events of one run as they reach Kafka.
 
 A machine with a wrong clock writes a wrong `event_time_ms`. Kafka's time is always true.
 
@@ -15,7 +15,6 @@ from random import Random
 from typing import Any, Literal
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from streaming.simulator.beside import with_beside, with_second_group
 from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker, Channel
 from streaming.simulator.conditions import Conditions, Suspects
 from streaming.simulator.consumer import Consumer
@@ -351,7 +350,6 @@ class Questions:
         return False
 
     def has_answered(self, client_id: str) -> bool:
-        """Return whether the client answered in this round."""
         return any(at_ms == self._now_ms and member[1] == client_id for member, at_ms in self._answered_ms.items())
 
     def unheard(self, ahead_ms: int) -> list[dict[str, Any]]:
@@ -370,29 +368,23 @@ class Questions:
 
 
 class Watched:
-    """One run. `said` advances it; `simulation` has the ground truth."""
+    """One run, which `said` advances."""
 
     def __init__(
         self,
         scenario: Scenario,
         seed: int,
         start_ms: int,
-        conditions: Conditions | None = None,
-        beside: str = "",
-        *,
-        second_group: bool = False,
+        conditions: Conditions,
+        simulation: type[Simulation] = Simulation,
     ) -> None:
-        self.conditions = Conditions(scenario.view) if conditions in (None, Conditions()) else conditions
-        if second_group:
-            scenario = with_second_group(scenario)
-        if beside:
-            scenario = with_beside(scenario, beside)
-        if self.conditions.interval_ms is not None:
-            scenario = scenario.model_copy(update={"clock_interval_ms": self.conditions.interval_ms})
+        if conditions.interval_ms is not None:
+            scenario = scenario.model_copy(update={"clock_interval_ms": conditions.interval_ms})
+        self.conditions = conditions
         self.start_ms = start_ms
-        self.simulation = Simulation(scenario, seed, start_ms)
+        self.simulation = simulation(scenario, seed, start_ms)
         self._random = Random(f"conditions {seed}")  # noqa: S311  # reproducible
-        self.suspects = Suspects(scenario, self.conditions, self._random)
+        self.suspects = Suspects(scenario, conditions, self._random)
 
     def said(self, duration_ms: int | None = None) -> Iterator[Said]:
         """Yield the events in the order in which they reach Kafka."""

@@ -58,13 +58,17 @@ class Alarm:
 
 
 class World:
-    """Virtual time in epoch milliseconds, one seeded source of random numbers, and the events not yet taken."""
+    """Virtual time in epoch milliseconds, one seeded source of random numbers, and the events not yet taken.
+
+    `on_change(consumer_group)` is called when consumption of a group (None: of any) may have changed, for an observer.
+    """
 
     def __init__(self, cluster: str, seed: int, start_ms: int) -> None:
         self.cluster = cluster
         self.env: Any = simpy.Environment(initial_time=start_ms)  # its time is an int here, unlike in its types
         self.random = Random(seed)  # noqa: S311  # reproducible
         self.emitted: list[tuple[str, Event]] = []
+        self.on_change: Callable[[str | None], None] = lambda _: None
 
     @property
     def now_ms(self) -> int:
@@ -72,13 +76,10 @@ class World:
         return now_ms
 
     def emit(self, topic: str, event: Event) -> None:
-        """Emit an event of now."""
         self.emitted.append((topic, event))
 
     def later(self, delay_ms: int, action: Callable[[], object]) -> None:
-        """Call `action` after `delay_ms`."""
         self.env.timeout(delay_ms).callbacks.append(lambda _: action())
 
     def network_ms(self) -> int:
-        """Return a random one-way network latency."""
         return 1 + int(self.random.random() * 3)

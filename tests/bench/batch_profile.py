@@ -23,6 +23,7 @@ from streaming.queries.shard import work_through
 from streaming.queries.state import StateCache, without_pauses
 from streaming.queries.store import DictShardStore
 from tests.bench.events import BROKERS, CLUSTER, Event, clock, heartbeat, pull, route
+from tests.engine import CountingStore
 from tests.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=15, help="functions to print of each step")
     options = parser.parse_args()
     every = 1 if options.touched == "all" else 100
-    store, states = DictShardStore(), StateCache()
+    store, states = CountingStore(), StateCache()
     for number, step in enumerate((1, every, every)):
         messages = list(_arrow(_messages(range(0, options.groups, step), START_MS + number * STEP_MS)))
         is_last = number == 2

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.board.tables import MINUTE, NOW_MS
 from tests.engine import Stream

@@ -9,7 +9,6 @@ from streaming.board.page import View
 from streaming.board.pages.brokers import (
     LANE_PX,
     PAGE,
-    Asked,
     Broker,
     BrokersPage,
     Interval,
@@ -54,7 +53,7 @@ def fault_item(client_id: str, ago_ms: int, **columns: Any) -> dict[str, Any]:
 
 
 def brokers(warehouse: Path, since_ms: int = HOUR, cluster: str = "") -> dict[str, Broker]:
-    found, _ = read_brokers(History(warehouse), Asked(cluster, NOW_MS - since_ms, NOW_MS))
+    found, _ = read_brokers(History(warehouse), cluster, NOW_MS - since_ms, NOW_MS)
     return {one.broker_name: one for one in found}
 
 

@@ -10,8 +10,9 @@ from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
-from streaming.simulator import load_scenario, simulate
 from streaming.simulator.play import play
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import simulate
 
 START_MS = 1_750_000_000_000
 SCENARIOS = ("twins", "lost_host", "frozen_client", "slow_broker", "demo")

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import repeat
 from typing import Any
@@ -24,7 +24,7 @@ from streaming.collector.rocketmq_answers import (
     TopicRoute,
 )
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.collector.round_events import Source, clock_event, compute_round
+from streaming.collector.round_events import clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from udfs.rocketmq.own_names import REVIVE_GROUP
 from udfs.rocketmq.route import QueueData
@@ -83,10 +83,12 @@ def routed(route: TopicRoute | None = ROUTE, **fields: Any) -> Reading:
     return reading(**{"routes": routes, "topics": topics, "registered": frozenset(["broker-a"]), **fields})
 
 
-SOURCE = Source("host/ns:9876", 10_000)
+SOURCE: Mapping[str, Any] = {"collector": "host/ns:9876", "interval_ms": 10_000, "groups": []}
 
 
-def round_clock(reading: Reading, at: int, before: Memory | None = None, source: Source = SOURCE) -> dict[str, Any]:
+def round_clock(
+    reading: Reading, at: int, before: Memory | None = None, source: Mapping[str, Any] = SOURCE
+) -> dict[str, Any]:
     """The clock event of a round that followed those `before` remembers."""
     known = before or Memory()
     _, after = compute_round(known, reading, at)

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.events import HEARTBEATS
 from streaming.collector.reading import Unheard
-from streaming.collector.round_events import MAX_NO_DATA, Source, compute_round, pick_no_data
+from streaming.collector.round_events import MAX_NO_DATA, compute_round, pick_no_data
 from streaming.collector.round_memory import Machine, Memory, Skew
 from streaming.kafka_io.publisher import MOST_BYTES
 from tests.collector.rounds import BROKER_A, BROKER_B, GROUP, NOW, SOLO, of, reading, round_clock, view
@@ -19,7 +19,8 @@ REFUSED = Unheard("broker-a", "secret_group", None, "refused")
 
 def test_a_clock_says_which_collector_how_often_and_for_which_groups() -> None:
     whole = reading(view(BROKER_A, SOLO))
-    clock = round_clock(whole, NOW, source=Source("host-1/ns:9876", 30_000, ("b", "a")))
+    source = {"collector": "host-1/ns:9876", "interval_ms": 30_000, "groups": ["a", "b"]}
+    clock = round_clock(whole, NOW, source=source)
     assert (clock["collector"], clock["interval_ms"], clock["groups"]) == ("host-1/ns:9876", 30_000, ["a", "b"])
     clock = round_clock(whole, NOW)
     assert {"groups", "unheard", "skews", "deleted_groups"} & set(clock) == set()

@@ -162,7 +162,7 @@ def test_pulls_name_the_channel_unless_there_are_twins(collected: Collected) -> 
 
 def test_a_push_consumer_reports_whether_it_consumes_in_order(collected: Collected) -> None:
     jars, name_server = Settings.load().paths.jars, collected.cluster.name_server
-    with RocketMQJvm(jars, heap="96m") as jvm:
+    with contextlib.closing(RocketMQJvm(jars, heap="96m")) as jvm:
         for listener in ("Orderly", "Concurrently"):
             start_push_consumer(jvm, name_server, f"{listener}_group", listener)
         for group, consume_orderly in (("Orderly_group", True), ("Concurrently_group", False), ("billing_group", None)):

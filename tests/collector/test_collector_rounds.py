@@ -210,7 +210,8 @@ KNOWN = ("broker-a", "broker-b")
 
 
 def decided(*entries: Any, **fields: Any) -> bytes:
-    return msgspec.json.encode({"cluster": "c", "source": "forget", "forgotten": entries, **fields})
+    clock = {"cluster": "c", "source": "forget", "brokers_asked": [], "brokers_answered": [], "event_time_ms": NOW}
+    return msgspec.json.encode({**clock, "forgotten": entries, **fields})
 
 
 @pytest.mark.parametrize(
@@ -219,10 +220,10 @@ def decided(*entries: Any, **fields: Any) -> bytes:
         (decided({"kind": "broker", "name": "broker-b", "owner": "me"}), ["broker-b"]),
         (decided({"kind": "cluster", "name": "c", "owner": "me"}), ["broker-a", "broker-b"]),
         (decided({"kind": "group", "name": "broker-b", "owner": "me"}), []),
-        (decided({"kind": "broker", "name": "broker-b"}, cluster="d"), []),
-        (decided({"kind": "broker", "name": "broker-b"}, source="collector"), []),
+        (decided({"kind": "broker", "name": "broker-b", "owner": "me"}, cluster="d"), []),
+        (decided({"kind": "broker", "name": "broker-b", "owner": "me"}, source="collector"), []),
         (decided({"kind": "broker", "name": ["x"]}, "rubbish", None), []),
-        (decided(known_brokers=7), []),
+        (decided({"kind": "broker", "name": "broker-b"}), []),
         (b"[1]", []),
         (b"{", []),
         (b"[" * 100_000, []),

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from streaming.collector import rocketmq_admin
 from streaming.collector.rocketmq_admin import BURST_SECONDS, RequestRate
 
 
@@ -14,7 +15,7 @@ class Sleeper:
         self.now = 1_000.0
         self.asked: list[float] = []
 
-    def clock(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
@@ -27,13 +28,15 @@ class Sleeper:
 
 
 @pytest.fixture
-def sleeper() -> Sleeper:
-    return Sleeper()
+def sleeper(monkeypatch: pytest.MonkeyPatch) -> Sleeper:
+    sleeper = Sleeper()
+    monkeypatch.setattr(rocketmq_admin, "time", sleeper)
+    return sleeper
 
 
 @pytest.mark.parametrize("per_second", [10, 500, 3_333])
 def test_no_second_has_more_questions_than_the_bound_and_its_burst(sleeper: Sleeper, per_second: int) -> None:
-    rate = RequestRate(per_second, sleeper.clock, sleeper.sleep)
+    rate = RequestRate(per_second)
     sleeper.ask(rate, "broker-a", per_second * 3)
     allowed = per_second * (1 + BURST_SECONDS) + 1
     assert (
@@ -44,7 +47,7 @@ def test_no_second_has_more_questions_than_the_bound_and_its_burst(sleeper: Slee
 
 
 def test_who_asks_slower_never_waits_and_a_pause_saves_up_no_more_than_a_burst(sleeper: Sleeper) -> None:
-    rate = RequestRate(100, sleeper.clock, sleeper.sleep)
+    rate = RequestRate(100)
     for _ in range(20):
         sleeper.ask(rate, "broker-a", 1)
         sleeper.now += 0.02
@@ -56,7 +59,7 @@ def test_who_asks_slower_never_waits_and_a_pause_saves_up_no_more_than_a_burst(s
 
 
 def test_one_server_does_not_wait_for_another(sleeper: Sleeper) -> None:
-    rate = RequestRate(10, sleeper.clock, sleeper.sleep)
+    rate = RequestRate(10)
     sleeper.ask(rate, "broker-a", 30)
     began = sleeper.now
     sleeper.ask(rate, "broker-b", 1)
@@ -64,7 +67,7 @@ def test_one_server_does_not_wait_for_another(sleeper: Sleeper) -> None:
 
 
 def test_what_was_asked_and_held_back_is_counted_once(sleeper: Sleeper) -> None:
-    rate = RequestRate(10, sleeper.clock, sleeper.sleep)
+    rate = RequestRate(10)
     sleeper.ask(rate, "broker-a", 5)
     sleeper.ask(rate, "name server", 1)
     assert rate.take_counts() == ({"broker-a": 5, "name server": 1}, {"broker-a": 3})

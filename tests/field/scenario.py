@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from streaming.simulator.scenario import Expectation, Name, Part, Seconds
+from streaming.simulator.scenario import Name, Part, Seconds
 from tests.field.client_spec import ClientSpec
+from tests.score.expectations import Expectation
 
 SCENARIOS = Path(__file__).with_name("scenarios")
 SHORT = "short"

@@ -14,7 +14,8 @@ PAGE = ROOT / "CONTRIBUTING.md"
 PLAY = """
 import os
 from deltalake import DeltaTable
-from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.engine import Stream

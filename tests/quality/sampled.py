@@ -7,7 +7,8 @@ from schemas.events import EVENTS, ROUTES
 from streaming.quality.reading import Readings, Routes, UsualRates, read
 from streaming.quality.sample import Message, Sample
 from streaming.replay.stream import Enveloper
-from streaming.simulator import load_scenario, simulate
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import simulate
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
 
 START_MS = 1_750_000_000_000

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from streaming.simulator import Simulation, load_scenario
-from streaming.simulator.truth import Truth
+from streaming.simulator.scenario import load_scenario
 from tests.engine import messages_of, replay
+from tests.score.truth import TrueSimulation, Truth
 from udfs.rocketmq.model import queue_order
 
 START = 1_700_000_000_000
@@ -25,7 +25,7 @@ Rows = dict[str, list[dict[str, Any]]]
 @cache
 def log_of(scenario: str, seed: int, duration_ms: int = 10 * MINUTE) -> tuple[tuple[dict[str, Any], ...], Truth]:
     """The messages of one run, and what was really so."""
-    simulation = Simulation(load_scenario(scenario), seed, START)
+    simulation = TrueSimulation(load_scenario(scenario), seed, START)
     return tuple(messages_of(simulation.events(duration_ms))), simulation.truth
 
 

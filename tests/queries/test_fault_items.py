@@ -10,13 +10,15 @@ import pytest
 
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.parcel import Chunk, Key, Pack
+from streaming.queries.running import plan_of
 from streaming.queries.sends import FleetTurn, advance_board
 from streaming.queries.shard import work_through
 from streaming.queries.state import StateCache
 from streaming.queries.store import DictShardStore
 from streaming.queries.waiting import Complete, Planned
 from streaming.replay.stream import parcels_for
-from streaming.simulator import Simulation, load_scenario
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import Simulation
 from streaming.warehouse.rows import Rows
 from tests.engine import cut
 from tests.queries.logs import cut_as_spark_does
@@ -183,7 +185,7 @@ def log_of(scenario: str, minutes: int) -> tuple[dict[str, Any], ...]:
 def stream(
     batches: Iterable[Sequence[dict[str, Any]]],
     limit: int = 0,
-    plan_of: Callable[[Sequence[dict[str, Any]]], Planned | None] = lambda _: None,
+    plan_for: Callable[[Sequence[dict[str, Any]]], Planned | None] = lambda _: None,
 ) -> Rows:
     """All rows of a log, batch by batch as the query runs it: a task a partition, then the shard."""
     store, states, rulebook = DictShardStore(), StateCache(), Rulebook(default_rules())
@@ -194,7 +196,8 @@ def stream(
             tasks[one["topic"], one["partition"]].append(one)
         parcels = [parcel for of_task in tasks.values() for parcel in parcels_for(of_task, 0, 1)]
         with states.state_of(0, store) as state:
-            found = work_through(0, 1, state, rulebook, parcels, limit, plan_of(batch))
+            planned = plan_for(batch) or plan_of({place: len(of_task) for place, of_task in tasks.items()}, limit)
+            found = work_through(0, 1, state, rulebook, parcels, limit, planned)
         for name, of_table in found.items():
             rows[name] += of_table
     return rows

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from streaming.replay.stream import Enveloper
-from streaming.simulator import Simulation, load_scenario, parse_scenario
+from streaming.simulator.scenario import load_scenario, parse_scenario
+from streaming.simulator.simulation import Simulation
 from tests.engine import cut, replay
 from tests.queries.logs import SECOND, START, Messages, Rows, comparable, cut_as_spark_does
 from tests.rules import default_rules

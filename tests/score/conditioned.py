@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from streaming.simulator import Conditions, Watched
+from streaming.simulator.conditions import Conditions
 from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
 from tests.score.recorded import MOSTLY_SHARE, Recorded
+from tests.score.truth import TrueWatch
 from tests.score.truths import ALSO, DOWN, NEVER_MS, Fact, facts_of, under_broker
 from udfs.rocketmq.model import MessageQueue
 
@@ -49,7 +50,7 @@ UNDER_A_BROKER = {"starved_queue": "pull_stopped", "stalled_queue": "pull_stoppe
 """To agents a dead broker is one that its clients do not reach: nobody pulls its queues, and no consumer shows why."""
 
 
-def facts_under(watched: Watched) -> Iterator[Fact]:
+def facts_under(watched: TrueWatch) -> Iterator[Fact]:
     """Yield every fact, `required` as far as the conditions let it be known."""
     patience_ms = _patience_ms(watched)
     made = list(_made_by(watched))
@@ -63,7 +64,7 @@ def facts_under(watched: Watched) -> Iterator[Fact]:
         yield replace(fact, patience_ms=patience_ms)
 
 
-def _facts_of(watched: Watched, patience_ms: int) -> Iterator[Fact]:
+def _facts_of(watched: TrueWatch, patience_ms: int) -> Iterator[Fact]:
     """Yield every fact of the play. Heartbeats show some of them, however many answers of clients are lost."""
     if not watched.conditions.lost_answers:
         yield from facts_of(watched.simulation, patience_ms)
@@ -73,7 +74,7 @@ def _facts_of(watched: Watched, patience_ms: int) -> Iterator[Fact]:
         yield one if _rests_on_heartbeats(one, watched) else other
 
 
-def _rests_on_heartbeats(fact: Fact, watched: Watched) -> bool:
+def _rests_on_heartbeats(fact: Fact, watched: TrueWatch) -> bool:
     """Whether heartbeats alone show the fact."""
     is_frozen = fact.cause == "frozen_client" and not _is_of(fact, watched, watched.suspects.listed_only)
     return is_frozen or fact.kind in BY_HEARTBEATS
@@ -88,7 +89,7 @@ def _held_open(fact: Fact, made: Sequence[Fact]) -> Fact:
     return fact
 
 
-def _as_known(fact: Fact, watched: Watched) -> Fact:
+def _as_known(fact: Fact, watched: TrueWatch) -> Fact:
     """The fact as these conditions show it: by other evidence, later, or not at all."""
     conditions = watched.conditions
     if conditions.view == "collector" and fact.kind == "starved_queue":
@@ -103,13 +104,13 @@ def _as_known(fact: Fact, watched: Watched) -> Fact:
     return replace(fact, required=not _is_short(fact, watched) and not _is_hidden(fact, watched))
 
 
-def _is_short(fact: Fact, watched: Watched) -> bool:
+def _is_short(fact: Fact, watched: TrueWatch) -> bool:
     """Whether it ends, or the play does, before its bound and two rounds have passed."""
     end_ms = watched.simulation.now_ms if fact.end_ms is None else fact.end_ms
     return end_ms - fact.onset_ms <= fact.bound_ms + fact.later_ms + fact.patience_ms
 
 
-def _patience_ms(watched: Watched) -> int:
+def _patience_ms(watched: TrueWatch) -> int:
     """Two poll rounds, and what is lost on the way."""
     conditions = watched.conditions
     interval_ms = watched.simulation.scenario.clock_interval_ms
@@ -119,7 +120,7 @@ def _patience_ms(watched: Watched) -> int:
     return int(rounds * interval_ms) + conditions.lag_ms + skew_ms + left_alone_ms
 
 
-def _later_ms(fact: Fact, watched: Watched) -> int:
+def _later_ms(fact: Fact, watched: TrueWatch) -> int:
     """How much later than its bound a fact can be known, as other evidence must show it."""
     conditions = watched.conditions
     is_starved = fact.kind == "starved_queue"
@@ -138,7 +139,7 @@ def _later_ms(fact: Fact, watched: Watched) -> int:
     return later_ms
 
 
-def _masterless_ms(fact: Fact, watched: Watched) -> int:
+def _masterless_ms(fact: Fact, watched: TrueWatch) -> int:
     """Return how long the queue's broker has no master after the onset: a slave's commits are too old to judge."""
     if not isinstance(watched, Recorded) or fact.queue is None:
         return 0
@@ -147,7 +148,7 @@ def _masterless_ms(fact: Fact, watched: Watched) -> int:
     return since_ms[-1] if since_ms and since_ms[0] <= fact.bound_ms else 0
 
 
-def _is_hidden(fact: Fact, watched: Watched) -> bool:
+def _is_hidden(fact: Fact, watched: TrueWatch) -> bool:
     """Whether no watcher can know it under these conditions; a claim of it must be right all the same."""
     conditions = watched.conditions
     is_blind = conditions.ahead_ms("collector") > QUARANTINED_MS
@@ -160,7 +161,7 @@ def _is_hidden(fact: Fact, watched: Watched) -> bool:
     )
 
 
-def _is_hidden_from_rounds(fact: Fact, watched: Watched) -> bool:
+def _is_hidden_from_rounds(fact: Fact, watched: TrueWatch) -> bool:
     compares_brokers = fact.kind in ("split_view", "group_offline") or fact.cause in ("split_view", "group_offline")
     is_lost = watched.conditions.missed_rounds >= MOSTLY_SHARE and (
         compares_brokers or fact.broker_name == watched.suspects.broker_name
@@ -175,7 +176,7 @@ def _is_hidden_from_rounds(fact: Fact, watched: Watched) -> bool:
     )
 
 
-def _is_unread(fact: Fact, watched: Watched) -> bool:
+def _is_unread(fact: Fact, watched: TrueWatch) -> bool:
     """Whether a slave serves only clients that never answer: a collector knows from their answers who serves them."""
     if fact.kind != "slave_read" or not isinstance(watched, Recorded):
         return False
@@ -183,12 +184,12 @@ def _is_unread(fact: Fact, watched: Watched) -> bool:
     return bool(readers) and readers <= watched.suspects.mute
 
 
-def _is_of(fact: Fact, watched: Watched, client_ids: frozenset[str]) -> bool:
+def _is_of(fact: Fact, watched: TrueWatch, client_ids: frozenset[str]) -> bool:
     """Whether one of these clients owns the fact's queue."""
     return bool(client_ids) and fact.queue is not None and not client_ids.isdisjoint(_owners(fact, watched))
 
 
-def _owners(fact: Fact, watched: Watched) -> set[str]:
+def _owners(fact: Fact, watched: TrueWatch) -> set[str]:
     holders = set(_holders(fact, watched))
     if holders:
         return holders
@@ -200,7 +201,7 @@ def _owners(fact: Fact, watched: Watched) -> set[str]:
     return hit or {one.client_id for one in members}
 
 
-def _holders(fact: Fact, watched: Watched) -> set[str]:
+def _holders(fact: Fact, watched: TrueWatch) -> set[str]:
     if not isinstance(watched, Recorded) or fact.queue is None or fact.topic is None:
         return set()
     broker_name, _, queue_id = fact.queue.rpartition(":")
@@ -208,7 +209,7 @@ def _holders(fact: Fact, watched: Watched) -> set[str]:
     return watched.holders.get((fact.consumer_group or "", mq), set())
 
 
-def _made_by(watched: Watched) -> Iterator[Fact]:
+def _made_by(watched: TrueWatch) -> Iterator[Fact]:
     """Yield what the conditions themselves make true."""
     conditions, interval_ms = watched.conditions, watched.simulation.scenario.clock_interval_ms
     is_refused = conditions.ahead_ms("collector") > QUARANTINED_MS
@@ -222,7 +223,7 @@ def _made_by(watched: Watched) -> Iterator[Fact]:
         yield from _without_data(watched, is_refused=is_refused)
 
 
-def _clocks(watched: Watched) -> Iterator[Fact]:
+def _clocks(watched: TrueWatch) -> Iterator[Fact]:
     """Yield the machines whose clock is off, or whose events are as late as if it were."""
     conditions = watched.conditions
     if conditions.lag_ms >= SKEW_MS:
@@ -272,7 +273,7 @@ def _must_describe_skew(conditions: Conditions, interval_ms: int) -> bool:
 
 
 def _fact(
-    kind: str, watched: Watched, *, required: bool, broker_name: str | None = None, machine: str | None = None
+    kind: str, watched: TrueWatch, *, required: bool, broker_name: str | None = None, machine: str | None = None
 ) -> Fact:
     """A fact of the run's whole time, required where that is long enough."""
     start_ms = watched.start_ms

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from schemas.events import CLOCKS
-from streaming.simulator import Watched
 from streaming.simulator.world import Said
+from tests.score.truth import TrueWatch
 from udfs.rocketmq.model import MessageQueue
 
 SAMPLE_MS = 5_000
@@ -14,7 +14,7 @@ SELDOM_SHARE, MOSTLY_SHARE = 0.4, 0.75
 """Of the rounds of `SELDOM_MS`: from the first on a broker may be reported without data, from the second it must."""
 
 
-class Recorded(Watched):
+class Recorded(TrueWatch):
     """`rounds` has (time, brokers that missed it); `holders` has (group, queue) → ClientIds while it was at fault.
 
     A holder of a starved queue has it in its table; the holders of a doubled one pull it. `readers` has (group, broker)

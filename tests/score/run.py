@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 from unittest.mock import patch
@@ -11,7 +11,9 @@ from conf.settings import Settings
 from schemas.events import CLOCKS
 from streaming.replay.stream import Enveloper
 from streaming.service import clock_publisher
-from streaming.simulator import Conditions, Watched, load_scenario, scenario_names
+from streaming.simulator.conditions import Conditions, Skew
+from streaming.simulator.scenario import load_scenario, scenario_names
+from streaming.simulator.watched import Watched
 from streaming.simulator.world import Said
 from streaming.warehouse.rows import Rows
 from tests.engine import Stream
@@ -91,12 +93,28 @@ class Run:
 
     def labels(self) -> dict[str, str]:
         """Dimension to value: all that is not as the scenario's file says."""
+        labels = {"view": self.conditions.view}
+        for one in fields(self.conditions):
+            value = getattr(self.conditions, one.name)
+            if one.name != "view" and value != one.default:
+                labels[one.name.removesuffix("_ms")] = _describe(value)
         beside = {"beside": self.beside} if self.beside else {}
-        return self.conditions.labels() | beside | ({"second group": "yes"} if self.has_second_group else {})
+        return labels | beside | ({"second group": "yes"} if self.has_second_group else {})
 
     def __str__(self) -> str:
         reported = ", ".join(f"{name} {value}" for name, value in self.labels().items())
         return f"{self.name} {self.seed} ({reported})"
+
+
+def _describe(value: object) -> str:
+    match value:
+        case Skew(role, ahead_ms):
+            return f"{role} {ahead_ms / 1000:+g} s"
+        case int():
+            return f"{value / 1000:g} s"
+        case float():
+            return f"{value:.0%}"
+    return str(value)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from streaming.simulator import Conditions, Skew
+from streaming.simulator.conditions import Conditions, Skew
 
 VIEWS = ("collector", "collector", "model", "agents")
 INTERVALS_S = {

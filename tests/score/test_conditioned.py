@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from streaming.simulator import Conditions, Skew, Watched, load_scenario
+from streaming.simulator.conditions import Conditions, Skew
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.watched import Watched
 from tests.score.claims import PER_QUEUE
 from tests.score.conditioned import facts_under
 from tests.score.recorded import Recorded

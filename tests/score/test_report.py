@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from streaming.simulator import Conditions
+from streaming.simulator.conditions import Conditions
 from tests.score.match import Tally
 from tests.score.report import print_report, report_of
 from tests.score.run import Run, Score

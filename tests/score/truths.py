@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from streaming.queries.rulebook import default_rules
-from streaming.simulator import Simulation
-from streaming.simulator.scenario import Expected
-from streaming.simulator.truth import Span
 from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS, RECOVERY_MS
+from tests.score.expectations import Expected
+from tests.score.truth import Span, TrueSimulation
 from udfs.rocketmq.model import MessageQueue
 
 NEVER_MS = 1 << 62
@@ -142,7 +141,7 @@ DOWN = ("broker_no_data", "broker_without_master")
 """Kinds of a broker under which the simulation judges no queue."""
 
 
-def facts_of(simulation: Simulation, slack_ms: int = SLACK_MS) -> Iterator[Fact]:
+def facts_of(simulation: TrueSimulation, slack_ms: int = SLACK_MS) -> Iterator[Fact]:
     """Yield every fact of a run that has ended at `simulation.now_ms`.
 
     A queue must be detected when it once starved for longer than its bound and `slack_ms` without a break.
@@ -189,7 +188,7 @@ def under_broker(fact: Fact, down: Expected | Fact) -> Fact:
     )
 
 
-def absent(simulation: Simulation, facts: Sequence[Fact]) -> Iterator[str]:
+def absent(simulation: TrueSimulation, facts: Sequence[Fact]) -> Iterator[str]:
     """Yield what the file requires of queues and did not happen to any queue."""
     for one in simulation.expected:
         happened = any(

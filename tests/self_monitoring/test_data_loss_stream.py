@@ -15,7 +15,8 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.data_loss import DataLossError
 from streaming.service.service import Service, ServiceError
-from streaming.simulator import load_scenario, simulate
+from streaming.simulator.scenario import load_scenario
+from streaming.simulator.simulation import simulate
 from tests.calling import Calling
 from tests.conftest import delete_topics, settings_for
 from tests.twins_log import Log, publish

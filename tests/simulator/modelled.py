@@ -5,19 +5,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from schemas.events import HEARTBEATS, PULLS
-from streaming.simulator import Scenario, Simulation, load_scenario, parse_scenario
+from streaming.simulator.scenario import Scenario, load_scenario, parse_scenario
+from tests.score.truth import TrueSimulation
 from udfs.rocketmq.model import MessageQueue
 
 START = 1_700_000_000_000
 SECOND, MINUTE = 1_000, 60_000
 
 Events = list[tuple[str, dict[str, Any]]]
-Run = tuple[Simulation, Events]
+Run = tuple[TrueSimulation, Events]
 
 
 def run(scenario: str | Scenario, seed: int = 1, duration_ms: int | None = None) -> Run:
     """A scenario played to its end, or for `duration_ms`."""
-    simulation = Simulation(load_scenario(scenario) if isinstance(scenario, str) else scenario, seed, START)
+    simulation = TrueSimulation(load_scenario(scenario) if isinstance(scenario, str) else scenario, seed, START)
     return simulation, list(simulation.events(duration_ms))
 
 

@@ -6,16 +6,17 @@ from itertools import pairwise
 import pytest
 
 from schemas.events import PULLS
-from streaming.simulator import ConditionsError, Simulation, load_scenario
 from streaming.simulator.beside import GROUP, TOPIC, with_beside
-from streaming.simulator.scenario import Rollout
+from streaming.simulator.conditions import ConditionsError
+from streaming.simulator.scenario import Rollout, load_scenario
+from tests.score.truth import TrueSimulation
 from tests.simulator.modelled import SECOND, START, Events, of
 
 pytestmark = pytest.mark.replay
 
 
-def play(beside: str) -> tuple[Simulation, Events]:
-    simulation = Simulation(with_beside(load_scenario("healthy"), beside), 1, START)
+def play(beside: str) -> tuple[TrueSimulation, Events]:
+    simulation = TrueSimulation(with_beside(load_scenario("healthy"), beside), 1, START)
     return simulation, [one for one in simulation.events() if one[1].get("topic") == TOPIC]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.events import HEARTBEATS, PULLS
-from streaming.simulator import load_scenario
+from streaming.simulator.scenario import load_scenario
 from tests.simulator.modelled import (
     MINUTE,
     START,

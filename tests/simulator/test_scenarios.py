@@ -8,8 +8,10 @@ import pytest
 
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, PULLS
-from streaming.simulator import Simulation, load_scenario, parse_scenario, scenario_names
+from streaming.simulator.scenario import load_scenario, parse_scenario, scenario_names
 from tests.plays import Play, each_play
+from tests.score.expectations import causes_of, expectations_of
+from tests.score.truth import TrueSimulation
 from tests.simulator.modelled import MINUTE, SECOND, START, mq_of, of, run
 from udfs.rocketmq.model import MessageQueue
 
@@ -52,15 +54,15 @@ def test_offsets_of_a_pull_make_sense(play: Play) -> None:
 @each_play
 def test_queues_starve_for_the_causes_the_file_declares_and_no_others(play: Play) -> None:
     truth = play.simulation.truth
-    required = {one.cause for one in play.scenario.expects if one.kind == "starved_queue" and one.required}
+    required = {one.cause for one in play.expects if one.kind == "starved_queue" and one.required}
     assert required <= truth.causes(longer_than_ms=15 * SECOND)
-    assert truth.causes(longer_than_ms=SECOND) <= play.scenario.causes
+    assert truth.causes(longer_than_ms=SECOND) <= causes_of(play.scenario)
 
 
 @each_play
 def test_queues_are_doubled_where_the_file_says_so(play: Play) -> None:
     truth = play.simulation.truth
-    expected = {one.required for one in play.scenario.expects if one.kind == "double_consumed_queue"}
+    expected = {one.required for one in play.expects if one.kind == "double_consumed_queue"}
     is_doubled = any(not one.is_harmless and truth.lasted_ms(one) > MINUTE for one in truth.doubled)
     assert is_doubled or True not in expected
     assert expected or not is_doubled
@@ -90,8 +92,8 @@ def test_a_seed_gives_the_same_bytes_again_and_another_seed_others(name: str) ->
 def test_a_file_says_what_happens_and_expects_something_or_is_healthy() -> None:
     scenarios = {name: load_scenario(name) for name in scenario_names()}
     assert [name for name, one in scenarios.items() if not one.description.endswith(".")] == []
-    must_be_reported = {name: any(expected.required for expected in one.expects) for name, one in scenarios.items()}
-    assert [name for name, one in scenarios.items() if one.healthy == must_be_reported[name]] == []
+    required = {name for name, one in scenarios.items() if any(each.required for each in expectations_of(one))}
+    assert [name for name, one in scenarios.items() if one.healthy == (name in required)] == []
 
 
 def test_what_is_expected_begins_before_the_scenario_ends() -> None:
@@ -99,7 +101,7 @@ def test_what_is_expected_begins_before_the_scenario_ends() -> None:
         (name, expected.kind)
         for name in scenario_names()
         for scenario in [load_scenario(name)]
-        for expected in scenario.expects
+        for expected in expectations_of(scenario)
         if scenario.duration_seconds and expected.from_ + scenario.jitter >= scenario.duration_seconds
     ]
     assert too_late == []
@@ -112,7 +114,7 @@ def test_what_was_read_can_be_written_and_read_again() -> None:
 
 def test_the_causes_are_all_there() -> None:
     """Each cause of starvation that has a name is declared by a scenario."""
-    declared: set[str] = set().union(*(load_scenario(name).causes for name in scenario_names()))
+    declared: set[str] = set().union(*(causes_of(load_scenario(name)) for name in scenario_names()))
     assert declared == {
         "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route",
         "frozen_client", "pull_stopped", "order_lock", "write_only_queue", "consume_disabled", "group_offline",
@@ -134,7 +136,7 @@ def test_a_seed_shifts_what_happens_and_what_is_expected_alike() -> None:
 
 def test_days_of_a_healthy_cluster_are_quiet() -> None:
     """The scenario `churn`, half a day of it: one event a second, and nothing that may be paged."""
-    simulation = Simulation(load_scenario("churn"), 3, START)
+    simulation = TrueSimulation(load_scenario("churn"), 3, START)
     counts: Counter[str] = Counter()
     joined: set[Any] = set()
     for topic, event in simulation.events(12 * 60 * MINUTE):

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.simulator import Scenario
 from streaming.simulator.consumer import PULL_THRESHOLD_FOR_QUEUE
-from streaming.simulator.truth import Span
+from streaming.simulator.scenario import Scenario
 from tests.plays import Play, each_play
+from tests.score.truth import Span
 from tests.simulator.modelled import SECOND, START, Events, of
 
 pytestmark = pytest.mark.replay

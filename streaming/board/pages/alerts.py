@@ -80,14 +80,11 @@ class Incident:
 
     @property
     def subject(self) -> str:
-        """The group, else the broker, else the cluster."""
         return self.consumer_group or self.broker_name or self.cluster
 
 
 @dataclass(frozen=True)
 class Step:
-    """A change of an incident's state or inhibition."""
-
     at_ms: int
     state: str
     is_inhibited: bool
@@ -107,7 +104,6 @@ class Bins:
 
     @property
     def most(self) -> int:
-        """Greatest number at one time."""
         return max(*self.counts, *self.unknown)
 
 

@@ -4,12 +4,12 @@ Intervals and incidents end where the data end or the broker's cluster stopped s
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streaming.board.chart import AMBER, BLUE, PURPLE, RED, Axis, Bar, Chart, Key, fitting, lane_name
-from streaming.board.known import NO_DATA, Known, extent_of, read_cluster_names, read_known
+from streaming.board.known import NO_DATA, Known, extent_of, named, read_cluster_names, read_known
 from streaming.board.page import Page, View
 from streaming.board.url import Slice, href, read_choice, read_span_ms, slice_of
 from streaming.board.words import counted, version_words
@@ -38,18 +38,6 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Avoider:
-    """A producer whose FaultItem for the broker is unavailable: since when, until when, and the send that caused it."""
-
-    client_id: str
-    client_version: str
-    current_latency_ms: int
-    isolation: bool
-    since_ms: int
-    until_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerIncident:
     """An incident of the broker itself; `end_ms` is None while it is open."""
 
@@ -63,7 +51,10 @@ class BrokerIncident:
 
 @dataclass(frozen=True)
 class Broker:
-    """One broker: its state now, and its intervals and incidents in the period."""
+    """One broker: its state now, and its intervals and incidents in the period.
+
+    `avoiders` are the producers whose FaultItem is unavailable: since when, until when, and by which send.
+    """
 
     cluster: str
     broker_name: str
@@ -71,7 +62,7 @@ class Broker:
     producers: int
     until_ms: int | None
     intervals: tuple[Interval, ...] = ()
-    avoiders: tuple[Avoider, ...] = ()
+    avoiders: Sequence[Mapping[str, Any]] = ()
     incidents: tuple[BrokerIncident, ...] = ()
 
     @property
@@ -89,24 +80,6 @@ class Broker:
     def is_quiet(self) -> bool:
         """Whether the period has no avoidance and no incident of it."""
         return not (self.avoiding or self.intervals or self.incidents)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """One cluster, "" for all, and the period."""
-
-    cluster: str
-    from_ms: int
-    until_ms: int
-
-    def params(self, merged_share: int) -> dict[str, Any]:
-        return {
-            "cluster": self.cluster,
-            "canary": CANARY_CLUSTER,
-            "from_ms": self.from_ms,
-            "until_ms": self.until_ms,
-            "merge_ms": (self.until_ms - self.from_ms) // merged_share,
-        }
 
 
 _CHOSEN = "($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)"
@@ -195,28 +168,32 @@ LIMIT {MOST_INCIDENTS}
 """
 
 
-def read_brokers(history: History, asked: Asked, known: Known | None = None) -> tuple[list[Broker], bool]:
+def read_brokers(
+    history: History, cluster: str, from_ms: int, until_ms: int, known: Known | None = None
+) -> tuple[list[Broker], bool]:
     """Return the brokers, worst first, and whether the oldest intervals are missing because there are too many.
 
-    Intervals end with the data of the broker's cluster.
+    `cluster` "" is for all. Intervals end with the data of the broker's cluster.
     """
-    known = known or Known(asked.until_ms)
+    known = known or Known(until_ms)
+    params: dict[str, Any] = {"cluster": cluster, "canary": CANARY_CLUSTER, "from_ms": from_ms, "until_ms": until_ms}
     for share in MERGED_SHARES:
-        params = asked.params(share)
-        intervals = _ask(history, _INTERVALS, params)
+        params["merge_ms"] = (until_ms - from_ms) // share
+        intervals = history.rows(_INTERVALS, named(_INTERVALS, params))
         if len(intervals) <= MOST_INTERVALS:
             break
     by_broker: dict[tuple[str, str], dict[str, list[Any]]] = {}
 
-    def file(rows: list[dict[str, Any]], name: str, kind: type) -> None:
+    def file(rows: list[dict[str, Any]], name: str, kind: Callable[..., Any]) -> None:
         for row in rows:
             place = (row.pop("cluster"), row.pop("broker_name"))
             by_broker.setdefault(place, {}).setdefault(name, []).append(kind(**row))
 
     file(intervals[:MOST_INTERVALS], "intervals", Interval)
-    file(_ask(history, _AVOIDERS, params), "avoiders", Avoider)
-    file(_ask(history, _INCIDENTS, params), "incidents", BrokerIncident)
-    now = {(row["cluster"], row["broker_name"]): row for row in _ask(history, _KNOWN, params)}
+    file(history.rows(_AVOIDERS, named(_AVOIDERS, params)), "avoiders", dict)
+    file(history.rows(_INCIDENTS, named(_INCIDENTS, params)), "incidents", BrokerIncident)
+    rows = history.rows(_KNOWN, named(_KNOWN, params))
+    now = {(row["cluster"], row["broker_name"]): row for row in rows}
     brokers = [
         _broker(place, now.get(place, {}), by_broker.get(place, {}), known.of(place[0]))
         for place in sorted(now.keys() | by_broker.keys())
@@ -233,7 +210,7 @@ def _broker(place: tuple[str, str], now: Mapping[str, Any], reported: Mapping[st
         now.get("producers", 0),
         now.get("until_ms"),
         tuple(replace(one, end_ms=min(one.end_ms, known_ms)) for one in intervals if one.start_ms < known_ms),
-        tuple(reported.get("avoiders", ())),
+        reported.get("avoiders", ()),
         tuple(reported.get("incidents", ())),
     )
 
@@ -249,11 +226,6 @@ def join_intervals(intervals: Sequence[Interval], break_ms: int) -> tuple[Interv
         else:
             joined.append(one)
     return tuple(joined)
-
-
-def _ask(history: History, sql: str, params: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Pass only the parameters that the query names; DuckDB refuses others."""
-    return history.rows(sql, {name: value for name, value in params.items() if f"${name}" in sql})
 
 
 BROKERS_A_PAGE = 50
@@ -287,21 +259,20 @@ class BrokersPage:
 
 def read(view: View) -> BrokersPage:
     asked = view.asked
-    since_ms = read_span_ms(asked, "since", "24h")
-    wanted = Asked(asked.get("cluster", ""), view.now_ms - since_ms, view.now_ms)
+    cluster, wanted_ms = asked.get("cluster", ""), view.now_ms - read_span_ms(asked, "since", "24h")
     known = read_known(view.history, view.known_until_ms, by_sends=True)
-    brokers, is_cut = read_brokers(view.history, wanted, known)
-    from_ms, until_ms = _extent(brokers, wanted, known)
-    if from_ms > wanted.from_ms:  # again, since a shorter period shows shorter breaks
-        brokers, is_cut = read_brokers(view.history, replace(wanted, from_ms=from_ms), known)
+    brokers, is_cut = read_brokers(view.history, cluster, wanted_ms, view.now_ms, known)
+    from_ms, until_ms = _extent(brokers, wanted_ms, view.now_ms, known)
+    if from_ms > wanted_ms:  # again, since a shorter period shows shorter breaks
+        brokers, is_cut = read_brokers(view.history, cluster, from_ms, view.now_ms, known)
     clusters = read_cluster_names(view.history)
-    if wanted.cluster and not brokers:
+    if cluster and not brokers:
         read_choice(asked, "cluster", clusters)
     listed = slice_of([broker for broker in brokers if not broker.is_quiet], asked, BROKERS_A_PAGE)
     return BrokersPage(asked, from_ms, until_ms, clusters, brokers, listed, known, is_cut, view.is_stale, view.now_ms)
 
 
-def _extent(brokers: Sequence[Broker], wanted: Asked, known: Known) -> tuple[int, int]:
+def _extent(brokers: Sequence[Broker], from_ms: int, until_ms: int, known: Known) -> tuple[int, int]:
     """Return the part of the period with something to draw; it includes the end for open incidents and missing data."""
     lanes = [broker for broker in brokers if broker.intervals or broker.incidents][:MOST_LANES]
     times_ms = [ms for lane in lanes for one in lane.intervals for ms in (one.start_ms, one.end_ms)]
@@ -309,10 +280,10 @@ def _extent(brokers: Sequence[Broker], wanted: Asked, known: Known) -> tuple[int
         ms
         for lane in lanes
         for one in lane.incidents
-        for ms in (one.start_ms, wanted.until_ms if one.end_ms is None else one.end_ms)
+        for ms in (one.start_ms, until_ms if one.end_ms is None else one.end_ms)
     ]
-    times_ms += [wanted.until_ms for lane in lanes if known.of(lane.cluster) < wanted.until_ms]
-    return extent_of(wanted.from_ms, wanted.until_ms, times_ms)
+    times_ms += [until_ms for lane in lanes if known.of(lane.cluster) < until_ms]
+    return extent_of(from_ms, until_ms, times_ms)
 
 
 SHOWN_AVOIDERS = 12
@@ -339,20 +310,13 @@ def draw(page: BrokersPage) -> Mapping[str, Any]:
         "most_lanes": MOST_LANES,
         "chart": brokers_chart(page, shown) if lanes else None,
         "text": [(lane.broker_name, _text(lane, page.until_ms, known)) for lane in shown],
-        "states": {broker: _state(broker) for broker in page.listed.items},
-        "known_ms": {
-            broker: None if known.of(broker.cluster) >= page.now_ms else known.of(broker.cluster)
-            for broker in page.listed.items
-        },
+        "state_of": _state,
+        "known_ms": known.of,
         "quiet": [broker for broker in page.brokers if broker.is_quiet],
         "shown_avoiders": SHOWN_AVOIDERS,
-        "more_avoiders": {
-            broker: shlex.join(
-                ["balancewatch", "faults", "--current", "--broker", broker.broker_name, "--cluster", broker.cluster]
-            )
-            for broker in page.listed.items
-            if len(broker.avoiders) > SHOWN_AVOIDERS
-        },
+        "command": lambda broker: shlex.join(
+            ["balancewatch", "faults", "--current", "--broker", broker.broker_name, "--cluster", broker.cluster]
+        ),
         "version": version_words,
     }
 

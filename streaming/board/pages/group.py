@@ -82,8 +82,6 @@ MOST_MEMBERS = 30
 
 @dataclass(frozen=True)
 class Member:
-    """A client with its channels."""
-
     client: Client
     channels: tuple[Channel, ...]
 
@@ -162,9 +160,9 @@ def _incidents_by_queue(page: GroupPage) -> dict[str, tuple[str, str]]:
     known = {queue.key for queue in page.shown.items if queue.verdict in WRONG}
     found: dict[str, tuple[str, str]] = {}
     for incident in page.group.incidents:
-        for name in incident.queues:
-            if (key := f"{incident.topic} {name}") in known:
-                found.setdefault(key, (incident.kind, incident.incident_id))
+        for name in incident["queues"]:
+            if (key := f"{incident['topic']} {name}") in known:
+                found.setdefault(key, (incident["kind"], incident["incident_id"]))
     return found
 
 
@@ -177,7 +175,6 @@ def _worst_brokers(group: Group) -> list[tuple[str, Counter[str]]]:
 
 
 def _command(page: GroupPage) -> str:
-    """Return the command that shows the same."""
     group = page.group
     words = ["balancewatch"]
     if page.shown.items:

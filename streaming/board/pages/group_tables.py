@@ -1,6 +1,6 @@
 """One consumer group, now or at a past time: its queues, channels and open incidents."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,6 @@ class Queue:
 
     @property
     def key(self) -> str:
-        """Topic and name."""
         return f"{self.topic} {self.name}"
 
 
@@ -58,44 +57,24 @@ class Channel:
     last_heartbeat_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class OpenIncident:
-    """An open incident of the group."""
-
-    incident_id: str
-    kind: str
-    severity: str
-    state: str
-    cause: str | None
-    topic: str | None
-    client_id: str | None
-    queues: tuple[str, ...]
-    summary: str
-    advice: str
-    inhibited_by: str | None
-    started_ms: int
-    acknowledged_by: str | None = None
-    """Who acknowledged it last."""
-
-
 @dataclass(frozen=True)
 class Group:
-    """A group of one cluster as of `at_ms`; None means now."""
+    """A group of one cluster as of `at_ms`; None means now. `incidents` are open, causes first."""
 
     cluster: str
     consumer_group: str
     at_ms: int | None
     queues: tuple[Queue, ...]
     channels: tuple[Channel, ...]
-    incidents: tuple[OpenIncident, ...]
+    incidents: Sequence[Mapping[str, Any]]
 
     def topics(self) -> list[str]:
-        """Return the topics of its queues, sorted."""
         return sorted({queue.topic for queue in self.queues})
 
     def twins(self) -> set[str]:
         """Return the ClientIds of twins, by its open incidents."""
-        return {one.client_id for one in self.incidents if one.kind == "duplicate_client_id" and one.client_id}
+        twins = (one["client_id"] for one in self.incidents if one["kind"] == "duplicate_client_id")
+        return {client_id for client_id in twins if client_id}
 
 
 def read_group(
@@ -117,7 +96,7 @@ def read_group(
         at_ms,
         tuple(_read_queues(history, params) if queues is None else queues),
         tuple(_read_channels(history, params)),
-        tuple(_read_incidents(history, params)),
+        _read_incidents(history, params),
     )
     if not group.queues and not group.channels and not _is_known(history, params, at_ms is not None):
         raise AskedError(_describe_unknown(history, cluster, consumer_group))
@@ -163,9 +142,9 @@ def _read_channels(history: History, params: dict[str, Any]) -> list[Channel]:
     return [Channel(**{**row, "topics": tuple(row["topics"])}) for row in rows]
 
 
-def _read_incidents(history: History, params: dict[str, Any]) -> list[OpenIncident]:
+def _read_incidents(history: History, params: dict[str, Any]) -> list[dict[str, Any]]:
     until = "make_timestamptz($at * 1000)" if "at" in params else ""
-    rows = history.rows(
+    return history.rows(
         f"""
         SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary,
             advice, inhibited_by, epoch_ms(started_at) AS started_ms, acknowledged_by
@@ -175,7 +154,6 @@ def _read_incidents(history: History, params: dict[str, Any]) -> list[OpenIncide
         """,
         params,
     )
-    return [OpenIncident(**{**row, "queues": tuple(row["queues"])}) for row in rows]
 
 
 def _is_known(history: History, params: dict[str, Any], at_another_time: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streaming.board.known import read_cluster_names
 from streaming.board.page import Page, View
@@ -60,52 +61,26 @@ WITH counted AS (
     WHERE ($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)
         AND (members > 0 OR firing > 0 OR NOT coalesce(is_unowned, false))
 )
+SELECT
+    *,
+    {" + ".join(name.lower() for name in WRONG)} AS wrong,
+    CASE {" ".join(f"WHEN {name.lower()} > 0 THEN '{name}'" for name in (*WRONG, UNKNOWN, OK))} ELSE '{NOT_JUDGED}' END
+        AS worst
 FROM rows
 ORDER BY firing > 0 DESC, unowned DESC, not_consumed DESC, double_consumed DESC, misplaced DESC, unknown DESC, cluster,
     consumer_group
 """
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    """A group: counts of its queues by verdict, and its oldest firing incident that is not inhibited."""
-
-    cluster: str
-    consumer_group: str
-    queues: int
-    topics: int
-    members: int
-    unowned: int
-    not_consumed: int
-    double_consumed: int
-    misplaced: int
-    unknown: int
-    not_judged: int
-    ok: int
-    wrong_since_ms: int | None
-    firing: int
-    incident_id: str | None
-    kind: str | None
-
-    @property
-    def wrong(self) -> int:
-        """Number of queues with a problem."""
-        return self.unowned + self.not_consumed + self.double_consumed + self.misplaced
-
-    @property
-    def worst(self) -> str:
-        """The worst verdict among its queues; NOT_JUDGED if no queue has a problem and none is OK."""
-        wrong = (name for name in (*WRONG, UNKNOWN) if getattr(self, name.lower()))
-        return next(wrong, OK if self.ok else NOT_JUDGED)
-
-
-def read_groups(history: History, cluster: str = "") -> list[GroupRow]:
+def read_groups(history: History, cluster: str = "") -> list[dict[str, Any]]:
     """Return all groups, or one cluster's, worst first; the canary's only if its cluster is named.
+
+    Each has counts of its queues by verdict, the number of those with a problem (`wrong`), the worst verdict, and its
+    oldest firing incident that is not inhibited. It is NOT_JUDGED if no queue has a problem and none is OK.
 
     Groups that have gone are left out: no members, all queues NOT_JUDGED without owner, and no firing alert.
     """
-    rows = history.query(_SQL, {"cluster": cluster, "canary": CANARY_CLUSTER}).to_pylist()
-    return [GroupRow(**row) for row in rows]
+    return history.rows(_SQL, {"cluster": cluster, "canary": CANARY_CLUSTER})
 
 
 GROUPS_A_PAGE = 50
@@ -120,8 +95,8 @@ class GroupsPage:
 
     asked: Mapping[str, str]
     clusters: Sequence[str]
-    chosen: Sequence[GroupRow]
-    shown: Slice[GroupRow]
+    chosen: Sequence[Mapping[str, Any]]
+    shown: Slice[Mapping[str, Any]]
     is_empty: bool
     now_ms: int
 
@@ -137,7 +112,7 @@ def read(view: View) -> GroupsPage:
     if asked.get("cluster") and not every:
         read_choice(asked, "cluster", clusters)
     name = asked.get("q", "").lower()
-    chosen = [group for group in every if name in group.consumer_group.lower()]
+    chosen: list[Mapping[str, Any]] = [group for group in every if name in group["consumer_group"].lower()]
     return GroupsPage(asked, clusters, chosen, slice_of(chosen, asked, GROUPS_A_PAGE), not every, view.now_ms)
 
 
@@ -146,12 +121,12 @@ def draw(page: GroupsPage) -> Mapping[str, str]:
     groups = page.chosen
     if not groups:
         return {"described": "0 groups."}
-    wrong = [group for group in groups if group.wrong]
-    unknown = sum(1 for group in groups if group.unknown)
-    firing = sum(1 for group in groups if group.firing)
+    wrong = [group for group in groups if group["wrong"]]
+    unknown = sum(1 for group in groups if group["unknown"])
+    firing = sum(1 for group in groups if group["firing"])
     words = [counted(len(groups), "group")]
     if wrong:
-        queues = counted(sum(group.wrong for group in wrong), "queue")
+        queues = counted(sum(group["wrong"] for group in wrong), "queue")
         words.append(f"{len(wrong):,} with {queues} unowned, not consumed, double-consumed or misplaced")
     else:
         words.append("no queue is unowned, not consumed, double-consumed or misplaced")

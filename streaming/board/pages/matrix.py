@@ -155,8 +155,6 @@ def build_matrix(group: Group, queues: Sequence[Queue], most_columns: int = MOST
 
 
 class _Reader:
-    """Finder of the columns of a queue's owners."""
-
     def __init__(self, members: Sequence[Client], channels: Iterable[Channel]) -> None:
         self.strangers: dict[str, Client] = {}
         self._by_id: dict[str, list[Client]] = {}

@@ -9,6 +9,7 @@ age of the data does.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,40 +35,12 @@ TROUBLED = (*WRONG, UNKNOWN)
 """Verdicts that make a group a problem."""
 
 
-@dataclass(frozen=True)
-class Firing:
-    """A firing incident that is not inhibited. `effects` counts the open incidents that it inhibits, by kind."""
+def read_trouble(history: History, lately_from_ms: int) -> dict[str, Any]:
+    """Return all open incidents: the first of those that fire, the number of all that fire, and counts by other states.
 
-    incident_id: str
-    kind: str
-    severity: str
-    cluster: str
-    consumer_group: str | None
-    topic: str | None
-    broker_name: str | None
-    summary: str
-    advice: str
-    is_flapping: bool
-    fired_ms: int
-    effects: Mapping[str, int]
-    acknowledged_by: str | None
-    """Who acknowledged it last."""
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """All open incidents: the first of those that fire, the number of all that fire, and counts by other states."""
-
-    firing: tuple[Firing, ...]
-    firing_count: int
-    inhibited_count: int
-    states: Mapping[str, int]
-    """Open incidents in other states than FIRING, by state."""
-    resolved_lately: int
-
-
-def read_trouble(history: History, lately_from_ms: int) -> Trouble:
-    """Return the open incidents; `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not."""
+    Those that are inhibited are not in `firing`. There `effects` counts the open incidents that one inhibits, by kind.
+    `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not.
+    """
     counts = history.rows(
         "SELECT state, inhibited_by IS NOT NULL AS is_inhibited, count(*) AS n, "
         "count(*) FILTER (changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
@@ -78,16 +51,17 @@ def read_trouble(history: History, lately_from_ms: int) -> Trouble:
     for row in counts:
         if row["state"] not in ("FIRING", "RESOLVED"):
             states[row["state"]] = states.get(row["state"], 0) + row["n"]
-    return Trouble(
-        tuple(_read_firing(history)),
-        sum(row["n"] for row in counts if row["state"] == "FIRING" and not row["is_inhibited"]),
-        sum(row["n"] for row in counts if row["state"] == "FIRING" and row["is_inhibited"]),
-        states,
-        sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
-    )
+    firing = {row["is_inhibited"]: row["n"] for row in counts if row["state"] == "FIRING"}
+    return {
+        "firing": _read_firing(history),
+        "firing_count": firing.get(False, 0),
+        "inhibited_count": firing.get(True, 0),
+        "states": states,
+        "resolved_lately": sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
+    }
 
 
-def _read_firing(history: History) -> list[Firing]:
+def _read_firing(history: History) -> list[dict[str, Any]]:
     rows = history.rows(
         f"""
         SELECT incident_id, kind, severity, cluster, consumer_group, topic, broker_name, summary, advice,
@@ -107,63 +81,24 @@ def _read_firing(history: History) -> list[Firing]:
         {"ids": [row["incident_id"] for row in rows]},
     ):
         effects.setdefault(row["inhibited_by"], {})[row["kind"]] = row["n"]
-    return [Firing(**row, effects=effects.get(row["incident_id"], {})) for row in rows]
+    return [row | {"effects": effects.get(row["incident_id"], {})} for row in rows]
 
 
-@dataclass(frozen=True)
-class TableAge:
-    """Time of a table's newest row, including the canary's; None for an empty table."""
-
-    name: str
-    newest_ms: int | None
-
-
-@dataclass(frozen=True)
-class ClusterCoverage:
-    """One cluster: its brokers, those without data now, its groups, and its queues by verdict."""
-
-    cluster: str
-    brokers: int
-    without_data: tuple[str, ...]
-    is_without_data: bool
-    """Whether none of its brokers sends data."""
-    groups: int
-    queues: int
-    unknown: int
-    not_judged: int
-    completeness: float | None
-    """The least completeness among UNKNOWN verdicts, open alerts and the newest change."""
-    newest_ms: int | None
-
-
-@dataclass(frozen=True)
-class GroupTrouble:
-    """A group with problems: its queues by verdict."""
-
-    cluster: str
-    consumer_group: str
-    queues: int
-    verdicts: Mapping[str, int]
-
-
-def read_ages(history: History) -> list[TableAge]:
-    """Return the age of every table, in the order of TABLES."""
+def read_ages(history: History) -> list[dict[str, Any]]:
+    """Return the time of every table's newest row, the canary's too; None for an empty table."""
     each = " UNION ALL ".join(
         f"SELECT '{table.name}' AS name, max({table.time}) AS newest FROM {table.name}" for table in TABLES.values()
     )
     found = {row["name"]: row["ms"] for row in history.rows(f"SELECT name, epoch_ms(newest) AS ms FROM ({each})")}
-    return [TableAge(name, found[name]) for name in TABLES]
+    return [{"name": name, "newest_ms": found[name]} for name in TABLES]
 
 
-def newest_ms(ages: Sequence[TableAge], now_ms: int) -> int | None:
-    """Return the newest row's time among the live tables; a row from the future counts as now."""
-    live = {table.name for table in LIVE_TABLES}
-    known = [age.newest_ms for age in ages if age.name in live and age.newest_ms is not None]
-    return min(max(known), now_ms) if known else None
+def read_clusters(history: History) -> list[dict[str, Any]]:
+    """Return all clusters by name, without the canary's: brokers, those without data now, groups, queues by verdict.
 
-
-def read_clusters(history: History) -> list[ClusterCoverage]:
-    """Return all clusters by name, without the canary's."""
+    `is_without_data`: none of its brokers sends data. `completeness` is the least among UNKNOWN verdicts, open alerts
+    and the newest change.
+    """
     rows = history.rows(
         """
         WITH queues AS (
@@ -204,12 +139,10 @@ def read_clusters(history: History) -> list[ClusterCoverage]:
         """,
         {"canary": CANARY_CLUSTER},
     )
-    return [
-        ClusterCoverage(**{**row, "without_data": tuple(one for one in row["without_data"] if one)}) for row in rows
-    ]
+    return [row | {"without_data": [*filter(None, row["without_data"])]} for row in rows]
 
 
-def read_troubled_groups(history: History) -> tuple[list[GroupTrouble], int]:
+def read_troubled_groups(history: History) -> tuple[list[dict[str, Any]], int]:
     """Return the worst groups, those with most unconsumed queues first, and the number of all groups with problems."""
     rows = history.rows(
         f"""
@@ -223,13 +156,9 @@ def read_troubled_groups(history: History) -> tuple[list[GroupTrouble], int]:
         """,
         {"canary": CANARY_CLUSTER, "most": MOST_GROUPS},
     )
-    groups = [
-        GroupTrouble(
-            row["cluster"], row["consumer_group"], row["queues"], {one: row[one] for one in TROUBLED if row[one]}
-        )
-        for row in rows
-    ]
-    return groups, rows[0]["troubled"] if rows else 0
+    troubled = max((row.pop("troubled") for row in rows), default=0)
+    groups = [row | {"verdicts": {one: number for one in TROUBLED if (number := row.pop(one))}} for row in rows]
+    return groups, troubled
 
 
 TIMELY = ("alerts", "assignments", "memberships")
@@ -299,16 +228,16 @@ class OverviewPage:
     """Values of the page.
 
     groups, troubled   the worst groups, and the number of all groups with a problem
-    newest_ms          time of the newest row; None while the tables are empty
+    newest_ms          time of the newest row of the live tables, at most now; None while they are empty
     lags               by table, delay from the newest event of its newest commit to that commit
     lag                the largest recent delay of the tables with verdicts and alerts
     """
 
-    trouble: Trouble
-    groups: Sequence[GroupTrouble]
+    trouble: Mapping[str, Any]
+    groups: Sequence[Mapping[str, Any]]
     troubled: int
-    clusters: Sequence[ClusterCoverage]
-    ages: Sequence[TableAge]
+    clusters: Sequence[Mapping[str, Any]]
+    ages: Sequence[Mapping[str, Any]]
     newest_ms: int | None
     lags: Mapping[str, Written]
     lag: Written | None
@@ -320,13 +249,15 @@ def read(view: View) -> OverviewPage:
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, as on the alerts page, so that its counts agree
     groups, troubled = read_troubled_groups(view.history)
     ages, lags = read_ages(view.history), read_lags(view.history, view.now_ms)
+    live = {table.name for table in LIVE_TABLES}
+    newest_ms = max((age["newest_ms"] for age in ages if age["name"] in live and age["newest_ms"]), default=None)
     return OverviewPage(
         read_trouble(view.history, until_ms - DAY),
         groups,
         troubled,
         read_clusters(view.history),
         ages,
-        newest_ms(ages, view.now_ms),
+        None if newest_ms is None else min(newest_ms, view.now_ms),
         lags,
         worst_lately(lags, view.stale_ms),
         view.is_stale,

@@ -20,31 +20,6 @@ EXCERPT_BYTES = 120
 
 
 @dataclass(frozen=True)
-class Failing:
-    """An expectation that failed in its newest check."""
-
-    suite: str
-    expectation: str
-    description: str
-    severity: str
-    evaluated: int
-    unexpected: int | None
-    observed: tuple[str, ...]
-    sample_offsets: tuple[str, ...]
-    validated_ms: int
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A suite in its newest check: the number of its expectations and of the failing ones."""
-
-    suite: str
-    expectations: int
-    failing: int
-    validated_ms: int
-
-
-@dataclass(frozen=True)
 class Rejected:
     """Quarantined messages of one topic and reason: counts in BINS equal parts of the period."""
 
@@ -58,42 +33,8 @@ class Rejected:
         return sum(self.counts)
 
 
-@dataclass(frozen=True)
-class Rejections:
-    """Quarantined messages of a period: the most frequent reasons, and counts of the others and their messages."""
-
-    shown: tuple[Rejected, ...]
-    total: int
-    more_reasons: int
-    more_messages: int
-
-
-@dataclass(frozen=True)
-class Suites:
-    """The first suites, and counts over all: suites, expectations, and failing ones."""
-
-    shown: tuple[Suite, ...]
-    number: int
-    expectations: int
-    failing: int
-
-
-@dataclass(frozen=True)
-class Message:
-    """A quarantined message. `excerpt` is its beginning, None without a value; `action` is that of its repair."""
-
-    topic: str
-    partition: int
-    offset: int
-    reasons: tuple[str, ...]
-    ingest_ms: int
-    excerpt: bytes | None
-    size: int
-    action: str | None
-
-
-def read_failing(history: History) -> list[Failing]:
-    """Return the failing expectations, critical ones first, then by share of violations."""
+def read_failing(history: History) -> list[dict[str, Any]]:
+    """Return the expectations that failed in their newest check: critical ones first, then by share of violations."""
     rows = history.rows(
         "SELECT suite, expectation, coalesce(description, expectation) AS description, "
         "coalesce(severity, 'warning') AS severity, "
@@ -104,11 +45,11 @@ def read_failing(history: History) -> list[Failing]:
         {"most": MOST_FAILING},
     )
     lists = ("observed", "sample_offsets")
-    return [Failing(**{**row, **{name: tuple(filter(None, row[name])) for name in lists}}) for row in rows]
+    return [row | {name: [*filter(None, row[name])] for name in lists} for row in rows]
 
 
-def read_suites(history: History) -> Suites:
-    """Return the suites, failing ones first, then by name; the totals are of all."""
+def read_suites(history: History) -> dict[str, Any]:
+    """Return the first suites in their newest check, failing ones first, then by name, and counts over all."""
     rows = history.rows(
         "SELECT suite, count(*) AS expectations, count(*) FILTER (NOT success) AS failing, "
         "epoch_ms(max(validated_at)) AS validated_ms, count(*) OVER () AS number, "
@@ -117,15 +58,16 @@ def read_suites(history: History) -> Suites:
         "ORDER BY failing = 0, suite LIMIT $most",
         {"most": MOST_SUITES},
     )
-    if not rows:
-        return Suites((), 0, 0, 0)
-    sums = rows[0]["number"], rows[0]["all_expectations"], rows[0]["all_failing"]
-    names = ("suite", "expectations", "failing", "validated_ms")
-    return Suites(tuple(Suite(**{name: row[name] for name in names}) for row in rows), *sums)
+    number, expectations, failing = (
+        max((row.pop(name) for row in rows), default=0) for name in ("number", "all_expectations", "all_failing")
+    )
+    return {"shown": rows, "number": number, "expectations": expectations, "failing": failing}
 
 
-def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
-    """Return counts by topic and code of the first reason, the most frequent MOST_REASONS; others are counted."""
+def read_rejected(history: History, from_ms: int, until_ms: int) -> dict[str, Any]:
+    """Return counts by topic and code of the first reason: the most frequent MOST_REASONS (`shown`), and counts of the
+    others and their messages.
+    """
     rows = history.rows(
         """
         SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason,
@@ -146,12 +88,13 @@ def read_rejected(history: History, from_ms: int, until_ms: int) -> Rejections:
     found = [Rejected(*key, tuple(bins), newest[key]) for key, bins in counts.items()]
     found.sort(key=lambda one: (-one.total, one.topic, one.reason))
     total, more = sum(one.total for one in found), found[MOST_REASONS:]
-    return Rejections(tuple(found[:MOST_REASONS]), total, len(more), sum(one.total for one in more))
+    more_messages = sum(one.total for one in more)
+    return {"shown": found[:MOST_REASONS], "total": total, "more_reasons": len(more), "more_messages": more_messages}
 
 
-def read_newest(history: History) -> list[Message]:
-    """Return the newest quarantined messages of all time, with the repair of each."""
-    rows = history.rows(
+def read_newest(history: History) -> list[dict[str, Any]]:
+    """Return the newest quarantined messages of all time: `excerpt` is the beginning, `action` that of the repair."""
+    return history.rows(
         'SELECT topic, partition, "offset", coalesce(reasons, []) AS reasons, epoch_ms(ingest_time) AS ingest_ms, '
         "raw[1:$excerpt] AS excerpt, coalesce(octet_length(raw), 0) AS size, action "
         'FROM (SELECT * FROM quarantine ORDER BY ingest_time DESC, topic, partition, "offset" DESC LIMIT $most) '
@@ -160,16 +103,15 @@ def read_newest(history: History) -> list[Message]:
         'ORDER BY ingest_ms DESC, topic, partition, "offset" DESC',
         {"excerpt": EXCERPT_BYTES, "most": NEWEST_MESSAGES},
     )
-    return [Message(**{**row, "reasons": tuple(row["reasons"])}) for row in rows]
 
 
-def excerpt(message: Message) -> str:
+def excerpt(message: Mapping[str, Any]) -> str:
     """Return the beginning of the message as text, with escapes for unprintable characters."""
-    if message.excerpt is None:
+    if message["excerpt"] is None:
         return "(no value)"
-    text = message.excerpt.decode("utf-8", "backslashreplace")
+    text = message["excerpt"].decode("utf-8", "backslashreplace")
     shown = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
-    rest = message.size - len(message.excerpt)
+    rest = message["size"] - len(message["excerpt"])
     return shown + (f" … {rest:,} more bytes" if rest > 0 else "")
 
 
@@ -180,10 +122,10 @@ class QualityPage:
     since: str
     from_ms: int
     until_ms: int
-    failing: Sequence[Failing]
-    suites: Suites
-    rejected: Rejections
-    newest: Sequence[Message]
+    failing: Sequence[Mapping[str, Any]]
+    suites: Mapping[str, Any]
+    rejected: Mapping[str, Any]
+    newest: Sequence[Mapping[str, Any]]
     now_ms: int
 
 
@@ -208,17 +150,13 @@ CHART_PX = 180
 
 
 def draw(page: QualityPage) -> Mapping[str, Any]:
-    """Return the chart and the excerpts of the messages."""
-    return {
-        "chart": quarantine_chart(page) if page.rejected.shown else None,
-        "excerpts": {message: excerpt(message) for message in page.newest},
-    }
+    return {"chart": quarantine_chart(page) if page.rejected["shown"] else None, "excerpt": excerpt}
 
 
 def quarantine_chart(page: QualityPage) -> Chart:
     """Return counts over time, stacked by topic and reason; after six, tones repeat with another hatching."""
     axis = Axis(page.from_ms, page.until_ms)
-    rejected = page.rejected.shown
+    rejected: Sequence[Rejected] = page.rejected["shown"]
     highest = max((sum(counts) for counts in zip(*(reason.counts for reason in rejected), strict=True)), default=0)
     step = max(1, -(-highest // 4))
     scale = CHART_PX / (step * -(-highest // step) or 1)

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from streaming.board.known import extent_of
+from streaming.board.known import extent_of, named
 from streaming.board.pages.group_tables import Queue, queues_of
 from streaming.board.words import WRONG
 from streaming.store.store import History
@@ -285,10 +285,10 @@ def read_times(history: History, place: Place) -> Times:
     """
     params = {name: value for name, value in vars(place).items() if name != "known_until_ms"}
     known_until_ms = min(place.until_ms, place.known_until_ms or place.until_ms)
-    comings = history.rows(_COMINGS, _named(_COMINGS, params))
-    incidents = history.rows(_INCIDENTS, _named(_INCIDENTS, params))
+    comings = history.rows(_COMINGS, named(_COMINGS, params))
+    incidents = history.rows(_INCIDENTS, named(_INCIDENTS, params))
     with duckdb.connect() as engine:
-        engine.register("steps", history.query(_STEPS, _named(_STEPS, params)))
+        engine.register("steps", history.query(_STEPS, named(_STEPS, params)))
         (first,) = _ask(engine, _FIRST, params).to_pylist()
         starts_ms = [first["first_ms"], *(row["time_ms"] for row in comings), *(row["start_ms"] for row in incidents)]
         known_ms = [ms for ms in starts_ms if ms is not None]
@@ -328,10 +328,5 @@ def _spans(steps: Sequence[dict[str, Any]], until_ms: int, known_until_ms: int) 
     return spans
 
 
-def _named(sql: str, params: dict[str, Any]) -> dict[str, Any]:
-    """Return only the parameters that the query names; DuckDB refuses others."""
-    return {name: value for name, value in params.items() if f"${name}" in sql}
-
-
 def _ask(engine: duckdb.DuckDBPyConnection, sql: str, params: dict[str, Any]) -> pa.Table:
-    return engine.sql(sql, params=_named(sql, params)).to_arrow_table()
+    return engine.sql(sql, params=named(sql, params)).to_arrow_table()

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 import time
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -38,9 +38,8 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 LARGEST_FORM = 64 * 1024
 
 WINDOW_SECONDS = 60
-MOST_OF_ONE = 5
-MOST_OF_ALL = 100
-ADDRESSES = 1_000
+MOST_WRONG = 20
+"""Wrong tokens within WINDOW_SECONDS that are logged; further ones are refused unlogged."""
 
 LOGIN_STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 15vh auto 0; padding: 0 1rem; }
@@ -148,40 +147,6 @@ def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
     return None
 
 
-class LoginThrottle:
-    """Rate limit for wrong tokens by address, in bounded memory, used by the event loop only. `clock` is in seconds.
-
-    It keeps the log short. The token's length is the protection against guessing; a correct token never waits.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._of_one: OrderedDict[str, list[float]] = OrderedDict()
-        self._of_all: list[float] = []
-
-    def wait_seconds(self, address: str) -> int:
-        """Return the seconds until this address may try a wrong token again; 0 for now."""
-        now = self._clock()
-        return max(_wait(self._of_one.get(address, []), MOST_OF_ONE, now), _wait(self._of_all, MOST_OF_ALL, now))
-
-    def note(self, address: str) -> None:
-        """Count a wrong token of this address."""
-        now = self._clock()
-        self._of_all = [*_newest(self._of_all, now), now][-MOST_OF_ALL:]
-        self._of_one[address] = [*_newest(self._of_one.pop(address, []), now), now][-MOST_OF_ONE:]
-        while len(self._of_one) > ADDRESSES:
-            self._of_one.popitem(last=False)
-
-
-def _newest(tries: list[float], now: float) -> list[float]:
-    return [one for one in tries if 0 <= now - one < WINDOW_SECONDS]
-
-
-def _wait(tries: list[float], most: int, now: float) -> int:
-    newest = _newest(tries, now)
-    return 0 if len(newest) < most else max(1, int(WINDOW_SECONDS - (now - newest[0])) + 1)
-
-
 class Guard:
     """Middleware: access control before every route but `/healthz`, and security headers on every response.
 
@@ -190,10 +155,9 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: AccessControl, proxy: str = "") -> None:
         self._app, self._access, self._proxy = app, access, proxy
-        self._throttle = LoginThrottle(access.clock)
+        self._wrong: deque[float] = deque(maxlen=MOST_WRONG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -257,15 +221,16 @@ class Guard:
         return response
 
     def _refuse_token(self, request: Request) -> Response:
-        """Refuse a wrong token. A correct one never waits: behind a proxy, all requests may come from one address."""
-        address = request.client.host if request.client else "?"
-        wait = self._throttle.wait_seconds(address)
-        if wait > 0:
+        """Refuse a wrong token. The limit keeps the log short; a correct one never waits."""
+        now = self._access.clock()
+        passed = now - self._wrong[0] if len(self._wrong) == MOST_WRONG else WINDOW_SECONDS
+        if 0 <= passed < WINDOW_SECONDS:
+            wait = int(WINDOW_SECONDS - passed) + 1
             response = _login_page(429, f"Too many wrong tokens; try again in {wait} s.")
             response.headers["Retry-After"] = str(wait)
             return response
-        self._throttle.note(address)
-        log.warning("wrong token refused", address=address)
+        self._wrong.append(now)
+        log.warning("wrong token refused", address=request.client.host if request.client else "?")
         return _login_page(401, "Wrong token.")
 
 

@@ -1,4 +1,4 @@
-"""Ground truth of a simulated cluster: starved and doubled queues, with start, end and cause.
+"""A simulation with its ground truth: starved and doubled queues, with start, end and cause.
 
 A queue is starved if it can be written or read and no live process holds, pulls and consumes it. Its cause:
 
@@ -28,10 +28,20 @@ or assign(), and no queue of a broker that is down.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+from schemas.events import CLOCKS
 from streaming.simulator import scenario as parts
+from streaming.simulator.beside import with_beside
 from streaming.simulator.broker import Channel, Cluster
+from streaming.simulator.conditions import Conditions
 from streaming.simulator.consumer import Consumer, config_queues, strategy_options
+from streaming.simulator.scenario import Scenario
+from streaming.simulator.simulation import Simulation
+from streaming.simulator.watched import Watched
+from streaming.simulator.world import Event
+from tests.score.expectations import Expected, expectations_of
+from tests.score.second_group import with_second_group
 from udfs.rocketmq.allocation import allocate_all
 from udfs.rocketmq.model import MessageQueue
 
@@ -189,7 +199,7 @@ class Judgement:
         pullers: dict[MessageQueue, list[Consumer]] = {}
         for consumer in self._consumers:
             for mq in consumer.table:
-                if consumer.pulls(mq) and not self._is_disabled(mq):
+                if _pulls(consumer, mq) and not self._is_disabled(mq):
                     pullers.setdefault(mq, []).append(consumer)
         return pullers
 
@@ -312,3 +322,91 @@ class Judgement:
             client.routes.get(topic) is not self._cluster.name_server.routes.get(topic) for topic in consumer.topics
         )
         return client.keeps_route and any(news)
+
+
+def _pulls(consumer: Consumer, mq: MessageQueue) -> bool:
+    """Return whether nothing keeps the consumer from pulling a queue that it holds."""
+    client, process_queue = consumer.client, consumer.table[mq]
+    if process_queue.dropped or not client.is_live or consumer.is_stopped(mq) or consumer.is_suspended:
+        return False
+    if consumer.is_orderly and not process_queue.locked:
+        return False
+    node = client.find_node(mq.broker_name)
+    if node is None or not (consumer.of.assigned_queues or node.has_subscription(consumer.consumer_group, mq.topic)):
+        return False
+    return node.may_pull
+
+
+LARGE_GROUP, JUDGE_LARGE_MS = 16, 500
+"""The ground truth of a group with more members is accurate to half a second."""
+
+
+class TrueSimulation(Simulation):
+    """`truth` is complete up to the point to which `events` has advanced."""
+
+    def __init__(self, scenario: Scenario, seed: int, start_ms: int) -> None:
+        super().__init__(scenario, seed, start_ms)
+        self.truth = Truth()
+        self._groups = {group.consumer_group: group for group in scenario.groups}
+        self._started: set[str] = set()
+        self._due: set[str] = set()
+        self._world.on_change = self._judge
+
+    @property
+    def expected(self) -> list[Expected]:
+        """The findings expected of this run."""
+        return [one.resolve(self._start_ms + self._shift_ms) for one in expectations_of(self.scenario)]
+
+    def events(self, duration_ms: int | None = None) -> Iterator[tuple[str, Event]]:
+        """Yield the events of the simulation."""
+        if duration_ms is None and self.scenario.duration_seconds is not None:
+            duration_ms = int(self.scenario.duration_seconds * 1000)
+        for topic, event in super().events(duration_ms):
+            if topic == CLOCKS:
+                self.truth.known_ms = event["event_time_ms"]
+            yield topic, event
+        self.truth.known_ms = self._start_ms + (duration_ms or 0)
+
+    def _judge(self, consumer_group: str | None) -> None:
+        """Bring the ground truth of a group (None: of all) up to date after a change."""
+        if consumer_group is not None:
+            self._started.add(consumer_group)
+        for name, group in self._groups.items():
+            if consumer_group not in (None, name) or name not in self._started:
+                continue
+            if len(group.consumers) <= LARGE_GROUP:
+                self._judge_now(name)
+            elif name not in self._due:
+                self._due.add(name)
+                self._world.later(JUDGE_LARGE_MS, partial(self._judge_now, name))
+
+    def _judge_now(self, consumer_group: str) -> None:
+        self._due.discard(consumer_group)
+        consumers = list(self._processes.running(consumer_group))
+        starved, doubled = Judgement(self._cluster, self._groups[consumer_group], consumers).find()
+        self.truth.update(consumer_group, starved, self._world.now_ms)
+        self.truth.doubled.update(consumer_group, doubled, self._world.now_ms)
+
+
+class TrueWatch(Watched):
+    """A scenario under conditions, also with other groups beside its own; `simulation` has the ground truth."""
+
+    simulation: TrueSimulation
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        start_ms: int,
+        conditions: Conditions | None = None,
+        beside: str = "",
+        *,
+        second_group: bool = False,
+    ) -> None:
+        if conditions is None or conditions == Conditions():
+            conditions = Conditions(scenario.view)
+        if second_group:
+            scenario = with_second_group(scenario)
+        if beside:
+            scenario = with_beside(scenario, beside)
+        super().__init__(scenario, seed, start_ms, conditions, TrueSimulation)
