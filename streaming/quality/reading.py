@@ -1,24 +1,21 @@
 """Messages as rows for expectations, well-formed or not; with the newest routes and usual rates as their reference.
 
-Each row has `partition` and `offset` and the columns of its suite (schemas/suites.py). A field of another type than its
-contract's is null in its own column; `found_<field>` has the word for the value instead: absent, string,
-boolean, integer, too_wide, number (a fraction), empty (a name), too_long, list, too_many, list_of_others or object. A
-message that is no JSON object has only its `contract` column.
+Each row has `partition` and `offset` and the columns of its suite (schemas/suites.py). A message that is no JSON object
+has only its `contract` column.
 """
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-from pyspark.sql import types as T
-
-from schemas.contract import MAX_BYTES, parse_object
+from schemas.contract import MAX_BYTES, has_many_nodes, parse_object
 from schemas.decode import decode
-from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from schemas.fields import NAME_CHARACTERS
-from schemas.suites import ABSENT, KEPT, KNOWN, suites_of, word_of
+from schemas.events import HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
+from schemas.expectations import Suite
+from schemas.suites import ENUMERATIONS, KEPT, KNOWN, suites_of
 from streaming.quality.sample import Message, Sample
 
 Source = TypeVar("Source")
@@ -31,6 +28,9 @@ ENOUGH_EVENTS, ENOUGH_MS = 20, 1_000
 """Least number of events, and duration, for a rate."""
 
 MOST = 2**63 - 1
+
+_INDEX = re.compile(r"\[\d+\]$")
+"""The place of an element that is no object in the path of a reason: its list breaks the contract."""
 
 MOST_ROUTES = 20_000
 """Limit on topics with a route here; queues of other topics are not evaluated."""
@@ -132,73 +132,49 @@ def read(sample: Sample, routes: Routes, rates: UsualRates) -> Readings:
         event, reasons = decode(topic, message.value, message.ingest_time_ms)
         if reasons:
             row["contract"] = reasons[0].partition(":")[0]
+        if has_many_nodes(message.value or b""):
+            continue
         try:
             content = parse_object(message.value or b"")
         except ValueError:
             continue
-        row |= _fields(content, EVENTS[topic])
-        if (time_ms := row["event_time_ms"]) is not None:
+        time_ms = content.get("event_time_ms")
+        if isinstance(time_ms, int) and not isinstance(time_ms, bool):
             row["ahead_ms"] = _bounded(time_ms - message.ingest_time_ms)
             row["behind_ms"] = _bounded(message.ingest_time_ms - time_ms)
+        codes = {
+            _INDEX.sub("", path): code for code, _, path in (reason.partition(": ") for reason in reversed(reasons))
+        }
+        row |= _fields(content, events, codes)
         for suite in elements:
-            readings[suite.name] += (place | _fields(one, suite.schema) for one in _elements(content, suite.lists))
+            for path, element in _elements(content, suite.lists):
+                readings[suite.name].append(place | _fields(element, suite, codes, path))
         if not reasons:
             valid.append((row, event, message.value or b""))
     _add_rules(topic, valid, routes, rates)
     return readings
 
 
-def _fields(content: Any, schema: T.StructType) -> Row:
-    """Return each field's word, and its value if the type is right. Of a repeated field, the worst value counts."""
+def _fields(content: Mapping[str, Any], suite: Suite, codes: Mapping[str, str], path: str = "") -> Row:
+    """Return whether each field keeps its contract, or the code of the reason, and the words of enumerations."""
     row: Row = {}
-    for field in schema.fields:
-        bounds = field.metadata
-        right = {word_of(field.dataType)} | ({ABSENT} if field.nullable else set())
-        word, value = ABSENT, None
-        for value in content.values_of(field.name):
-            word = _word(value, field.dataType, bounds)
-            is_within = word != "integer" or bounds.get("minimum", value) <= value <= bounds.get("maximum", value)
-            if word not in right or not is_within:
-                break
-        row[f"found_{field.name}"] = word
-        if not isinstance(field.dataType, T.ArrayType):
-            row[field.name] = value if word == word_of(field.dataType) else None
+    suite_name = suite.name
+    for name in suite.schema.names:
+        kept = row[f"contract_{name}"] = codes.get(path + name, KEPT)
+        if (suite_name, name) in ENUMERATIONS:
+            row[name] = content.get(name) if kept == KEPT else None
     return row
 
 
-def _word(value: Any, type_: T.DataType, bounds: Mapping[str, Any]) -> str:
-    if value is None or isinstance(value, bool):
-        return ABSENT if value is None else "boolean"
-    if isinstance(value, int):
-        bits = 31 if isinstance(type_, T.IntegerType) else 63
-        return "integer" if -(1 << bits) <= value < 1 << bits else "too_wide"
-    if isinstance(value, list):
-        if not isinstance(type_, T.ArrayType):
-            return "list_of_others"
-        is_long = len(value) > bounds.get("max_items", len(value))
-        return "too_many" if is_long else "list" if _has_type(value, type_) else "list_of_others"
-    if isinstance(value, str):
-        is_long = len(value) > bounds.get("max_length", NAME_CHARACTERS)
-        word = "too_long" if is_long else "empty" if not value and bounds.get("is_name") else "string"
-        return word if isinstance(type_, T.StringType) else "string"
-    return "number" if isinstance(value, float) else "object"
-
-
-def _has_type(elements: Sequence[Any], type_: T.ArrayType) -> bool:
-    if isinstance(type_.elementType, T.StructType):
-        return all(hasattr(element, "values_of") for element in elements)
-    return all(_word(element, type_.elementType, {}) == word_of(type_.elementType) for element in elements)
-
-
-def _elements(content: Any, lists: Sequence[str]) -> Iterator[Any]:
-    """Yield the objects at the end of a path through lists; other values on it are skipped."""
+def _elements(content: Any, lists: Sequence[str], path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects at the end of a path through lists, each after its path; other values on it are skipped."""
     if not lists:
-        yield content
+        yield path, content
         return
-    for value in content.values_of(lists[0]):
-        for element in value if isinstance(value, list) else ():
-            if hasattr(element, "values_of"):
-                yield from _elements(element, lists[1:])
+    value = content.get(lists[0])
+    for number, element in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(element, dict):
+            yield from _elements(element, lists[1:], f"{path}{lists[0]}[{number}].")
 
 
 def _bounded(number: int) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
@@ -23,6 +23,8 @@ from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.replay.stream import Enveloper, Event, Message
 from streaming.system.known_error import BalancewatchError
+
+Item = TypeVar("Item")
 
 AT_MOST = 10_000
 """Messages of a slice, plus those with the timestamp of its last one."""
@@ -36,15 +38,7 @@ class RecordedError(BalancewatchError):
     """The events cannot be read. The message says where reading failed."""
 
 
-@dataclass(frozen=True)
-class Slice:
-    """The next messages, and the share of all messages read so far, 0 to 1."""
-
-    messages: list[Message]
-    share: float
-
-
-def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[Slice]:
+def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[list[Message]]:
     """Yield the messages of the five topics with record timestamps in [from, to).
 
     Raises KafkaUnreachableError, or RecordedError where Kafka stops answering.
@@ -60,9 +54,8 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[Slice]:
             raise KafkaUnreachableError(
                 f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: no broker answers ({type(error).__name__})"
             ) from None
-        total = max(1, sum(partition.end - partition.begin for partition in partitions))
         try:
-            yield from _slices(merge(*partitions, key=itemgetter(0)), total)
+            yield from _slices(merge(*partitions, key=itemgetter(0)))
         except KafkaError as error:
             raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
 
@@ -112,47 +105,39 @@ class _Partition:
                 )
 
 
-def _slices(messages: Iterable[tuple[int, Message]], total: int) -> Iterator[Slice]:
-    part: list[Message] = []
-    last_ms = read = 0
+def _slices(messages: Iterable[tuple[int, Item]]) -> Iterator[list[Item]]:
+    part: list[Item] = []
+    last_ms = 0
     for time_ms, message in messages:
         if len(part) >= AT_MOST and time_ms > last_ms:
-            yield Slice(part, read / total)
+            yield part
             part = []
         part.append(message)
-        last_ms, read = time_ms, read + 1
-    yield Slice(part, 1.0)
+        last_ms = time_ms
+    yield part
 
 
-def read_events(path: Path) -> Iterator[Slice]:
+def read_events(path: Path) -> Iterator[list[Message]]:
     """Yield the events of a file, a line each: `{"topic": ..., "event": {...}}`, in the order of their times.
 
     Raises RecordedError with the number of the first invalid line.
     """
-    enveloper, last_ms, read = Enveloper(), 0, 0
-    events: list[Event] = []
-    for length, size, topic, event in _lines(path):
-        read += length
-        if len(events) >= AT_MOST and event["event_time_ms"] > last_ms:
-            yield Slice(enveloper.messages(events), read / size)
-            events = []
-        events.append((topic, event))
-        last_ms = event["event_time_ms"]
-    yield Slice(enveloper.messages(events), 1.0)
+    enveloper = Enveloper()
+    yield from map(
+        enveloper.messages, _slices((event["event_time_ms"], (topic, event)) for topic, event in _lines(path))
+    )
 
 
 def last_event_ms(path: Path) -> int:
     """Return the latest event time of a file, 0 without events. Raises RecordedError as `read_events`."""
-    return max((event["event_time_ms"] for *_, event in _lines(path)), default=0)
+    return max((event["event_time_ms"] for _, event in _lines(path)), default=0)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, str, dict[str, Any]]]:
-    """Yield the length of each line, the size of the file, and the line's topic and event."""
+def _lines(path: Path) -> Iterator[Event]:
     try:
         with path.open("rb") as file:
-            size = max(1, path.stat().st_size)
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                yield len(line), size, *_event_of(path, number, line)
+                yield _event_of(path, number, line)
     except OSError as error:
         raise RecordedError(f"--events {path}: {error.strerror}") from None
 

@@ -1,42 +1,21 @@
 """Replay of recorded events by the query's code under other rules, and the pages it would send."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from rich.table import Table
 from rich.text import Text
 
 from conf.location import Location
 from schemas.tables import ALERT_DELIVERIES, ALERTS
-from streaming.replay.recorded import Slice
-from streaming.replay.stream import Stream
-from streaming.text.console import VisibleConsole
+from streaming.replay.stream import Message, Stream
+from streaming.store.store import History
+from streaming.terminal.printing import print_table
 from streaming.text.output import say, write_csv, write_json
-from streaming.text.times import iso, to_ms
-from streaming.warehouse.readable_rows import open_written, read_files, read_table, whole
-from streaming.warehouse.warehouse_error import NotWrittenError
+from streaming.text.times import iso
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
-
-NEEDED = (
-    "alert_id",
-    "incident_id",
-    "kind",
-    "severity",
-    "state",
-    "cluster",
-    "consumer_group",
-    "topic",
-    "summary",
-    "inhibited_by",
-    "started_at",
-    "changed_at",
-    "batch_id",
-)
 
 
 @dataclass
@@ -89,41 +68,43 @@ class Pages:
         return sorted(paged, key=lambda page: (page.paged_ms, page.incident_id))
 
 
-def read_pages(warehouse: Location, to_ms_: int, cluster: str | None, consumer_group: str | None) -> list[Page]:
-    """Return the pages sent until then, from alerts and the delivery log. Raises NotWrittenError without alerts.
+@dataclass(frozen=True)
+class Asked:
+    """The span [from, to) in epoch ms, and a filter on alerts; None means all."""
 
-    An incident that the log marks as not notified (silence, limit, no route) is no page.
-    """
-    condition = pc.field("kind").isin(sorted(KIND_FACTS))  # without the relay's alerts about its receivers
-    if cluster is None:
-        condition = condition & (pc.field("cluster") != CANARY_CLUSTER)
-    for name, value in {"cluster": cluster, "consumer_group": consumer_group}.items():
-        if value is not None:
-            condition = condition & (pc.field(name) == value)
-    keep_contract = whole(ALERTS)
+    from_ms: int
+    to_ms: int
+    cluster: str | None = None
+    consumer_group: str | None = None
 
-    def read(row: Mapping[str, Any]) -> dict[str, Any]:
-        times = {name: to_ms(row[name]) for name in ("started_at", "changed_at")}
-        return {**keep_contract(row), **times}
+    def is_for(self, row: dict[str, Any]) -> bool:
+        if self.cluster is None and row["cluster"] == CANARY_CLUSTER:
+            return False
+        return self.cluster in (None, row["cluster"]) and self.consumer_group in (None, row["consumer_group"])
 
+
+_SENT = """
+SELECT alert_id, incident_id, kind, severity, state, cluster, consumer_group, topic, summary, inhibited_by,
+    epoch_ms(started_at) AS started_at, epoch_ms(changed_at) AS changed_at
+FROM {alerts} AS sent LEFT JOIN (
+    SELECT incident_id, count_if(outcome IN ('PENDING', 'DELIVERED', 'RETRYING', 'REFUSED')) AS notifications
+    FROM alert_deliveries GROUP BY incident_id
+) AS log USING (incident_id)
+WHERE list_contains($kinds, kind) AND coalesce(notifications, 1) > 0
+ORDER BY sent.changed_at, batch_id
+"""
+"""Without the relay's alerts about its receivers, and without incidents that the delivery log has as not notified
+(silence, limit, no route)."""
+
+
+def read_pages(warehouse: Location, asked: Asked) -> list[Page]:
+    """Return the pages sent until the end of the span. Raises WarehouseError."""
+    history = History(warehouse, [ALERTS, ALERT_DELIVERIES])
+    sent = _SENT.format(alerts=history.between(ALERTS, None, asked.to_ms - 1))
     pages = Pages()
-    for row in read_table(warehouse, ALERTS, condition, NEEDED, read=read):
-        if row["changed_at"] < to_ms_:
-            pages.add(row)
-    unreported = _read_unreported(warehouse)
-    return [page for page in pages.paged() if page.incident_id not in unreported]
-
-
-def _read_unreported(warehouse: Location) -> set[str]:
-    """Return the incidents of the delivery log that no receiver was notified of."""
-    try:
-        table = open_written(warehouse, ALERT_DELIVERIES)
-    except NotWrittenError:
-        return set()
-    rows = read_files(ALERT_DELIVERIES, table, ("incident_id", "outcome"))
-    is_notified = pc.is_in(rows["outcome"], pa.array(["PENDING", "DELIVERED", "RETRYING", "REFUSED"]))
-    notified = set(rows.filter(is_notified)["incident_id"].to_pylist())
-    return set(rows["incident_id"].to_pylist()) - notified
+    for row in filter(asked.is_for, history.rows(sent, {"kinds": list(KIND_FACTS)})):
+        pages.add(row)
+    return pages.paged()
 
 
 @dataclass(frozen=True)
@@ -171,21 +152,6 @@ expired pulls and the settling after them, takes 4 minutes."""
 MOST_TRANSITIONS = 100_000
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The span [from, to) in epoch ms, and a filter on alerts; None means all."""
-
-    from_ms: int
-    to_ms: int
-    cluster: str | None = None
-    consumer_group: str | None = None
-
-    def is_for(self, row: dict[str, Any]) -> bool:
-        if self.cluster is None and row["cluster"] == CANARY_CLUSTER:
-            return False
-        return self.cluster in (None, row["cluster"]) and self.consumer_group in (None, row["consumer_group"])
-
-
 @dataclass
 class Replayed:
     """The result. `transitions` are the alert rows of the span, `messages` the number of events with the warm-up."""
@@ -196,34 +162,35 @@ class Replayed:
     first_ms: int | None = None
 
 
-def replay(
-    slices: Iterable[Slice], rulebook: Rulebook, asked: Asked, on_progress: Callable[[float], None] = lambda _: None
-) -> Replayed:
+def replay(slices: Iterable[list[Message]], rulebook: Rulebook, asked: Asked) -> Replayed:
     """Process the slices. Memory holds a slice, the state, and the transitions of the span."""
     stream, pages, replayed = Stream(rulebook), Pages(), Replayed()
-    for part in slices:
-        if part.messages and replayed.first_ms is None:
-            replayed.first_ms = part.messages[0]["ingest_time_ms"]
-        replayed.messages += len(part.messages)
-        alerts = stream.work_through(part.messages).get("alerts", [])
+    for messages in slices:
+        if messages and replayed.first_ms is None:
+            replayed.first_ms = messages[0]["ingest_time_ms"]
+        replayed.messages += len(messages)
+        alerts = stream.work_through(messages).get("alerts", [])
         for row in sorted(filter(asked.is_for, alerts), key=lambda row: row["changed_at"]):
             pages.add(row)
             if asked.from_ms <= row["changed_at"] < asked.to_ms and len(replayed.transitions) < MOST_TRANSITIONS:
                 replayed.transitions.append(row)
-        on_progress(part.share)
     replayed.pages = pages.paged()
     return replayed
 
 
-def report(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked) -> dict[str, Any]:
-    """Return the result of a replay as JSON; times are ISO 8601."""
-    return {
-        "since": iso(asked.from_ms),
-        "until": iso(asked.to_ms),
-        "events": replayed.messages,
-        "counts": count(outcomes),
-        "pages": [_row(one) for one in outcomes],
-    }
+def print_outcomes(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked, format_: str) -> None:
+    """Print the result as table, json or csv; csv has only the pages. Times are ISO 8601."""
+    pages = [_row(one) for one in outcomes]
+    since, until, counts = iso(asked.from_ms), iso(asked.to_ms), count(outcomes)
+    if format_ == "json":
+        write_json({"since": since, "until": until, "events": replayed.messages, "counts": counts, "pages": pages})
+    elif format_ == "csv":
+        write_csv(list(pages[0]) if pages else ["outcome"], pages)
+    else:
+        numbers = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+        say(f"{since} to {until}, {replayed.messages} events including warm-up: {numbers}.")
+        if pages:
+            print_table(pages, {"page": _head, "time and summary": _times_and_summary})
 
 
 def _row(outcome: Outcome) -> dict[str, Any]:
@@ -243,29 +210,12 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def print_outcomes(report: dict[str, Any], format_: str) -> None:
-    """Print the result as table, json or csv; csv has only the pages."""
-    if format_ == "json":
-        write_json(report)
-    elif format_ == "csv":
-        pages = report["pages"]
-        write_csv(list(pages[0]) if pages else ["outcome"], pages)
-    else:
-        _print_table(report)
+def _head(row: Mapping[str, Any]) -> Text:
+    outcome = Text(row["outcome"], style=STYLES[row["outcome"]])
+    return Text("\n").join([outcome, Text(row["kind"]), Text(row["severity"])])
 
 
-def _print_table(report: dict[str, Any]) -> None:
-    counts = ", ".join(f"{number} {outcome}" for outcome, number in report["counts"].items())
-    say(f"{report['since']} to {report['until']}, {report['events']} events including warm-up: {counts}.")
-    if not report["pages"]:
-        return
-    table = Table(show_lines=True)
-    table.add_column("page", no_wrap=True)
-    table.add_column("time and summary", overflow="fold")
-    for row in report["pages"]:
-        outcome = Text(row["outcome"], style=STYLES[row["outcome"]])
-        head = Text("\n").join([outcome, Text(row["kind"]), Text(row["severity"])])
-        parts = [("replayed", row["replayed_at"]), ("sent", row["sent_at"])]
-        times = ", ".join(f"{name} {at[:19].replace('T', ' ')} UTC" for name, at in parts if at)
-        table.add_row(head, Text(f"{times} ({MEANINGS[row['outcome']]})\n{row['summary']}"))
-    VisibleConsole().print(table)
+def _times_and_summary(row: Mapping[str, Any]) -> str:
+    parts = [("replayed", row["replayed_at"]), ("sent", row["sent_at"])]
+    times = ", ".join(f"{name} {at[:19].replace('T', ' ')} UTC" for name, at in parts if at)
+    return f"{times} ({MEANINGS[row['outcome']]})\n{row['summary']}"

@@ -1,17 +1,13 @@
 """`balancewatch replay`: backtest rules on recorded events."""
 
 import json
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
-from streaming.history.query_options import check_format
+from streaming.history.query_options import TIME, check_format, moment
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.queries.rulebook import rulebook
 from streaming.replay.recorded import RecordedError, last_event_ms, read_events, read_kafka
@@ -23,7 +19,6 @@ from streaming.replay.replay import (
     compare,
     print_outcomes,
     read_pages,
-    report,
 )
 from streaming.replay.replay import replay as work_through
 from streaming.terminal.command import fail, load, needs_kafka
@@ -31,13 +26,10 @@ from streaming.terminal.printing import print_alerts
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import note
-from streaming.text.time_text import parse_moment
 from streaming.text.times import iso, time_text, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 
-SHOW_AFTER_SECONDS = 2.0
-
-TIME, FILE = "TIME", "FILE"
+FILE = "FILE"
 
 
 def replay(
@@ -87,21 +79,17 @@ def replay(
     )
     try:
         now_ms = wall_ms() if events is None else last_event_ms(events) + 1
-        asked = Asked(
-            parse_moment(since, now_ms), now_ms if until is None else parse_moment(until, now_ms), cluster, group
-        )
     except RecordedError as error:
         fail(str(error))
-    except ValueError as error:
-        fail(f"--since or --until {error}", code=2)
+    until_ms = moment("--until", until, now_ms)
+    asked = Asked(moment("--since", since, now_ms) or 0, now_ms if until_ms is None else until_ms, cluster, group)
     if asked.from_ms >= asked.to_ms:
         end = until or ("now" if events is None else f"the last event, {time_text(now_ms)}")
         fail(f"--since {since} is not before --until {end}", code=2)
     if events is None:
         needs_kafka(settings)
     try:
-        notified = read_pages(settings.paths.warehouse, asked.to_ms, cluster, group)
-        incomparable = None
+        notified, incomparable = read_pages(settings.paths.warehouse, asked), None
     except WarehouseError as error:
         notified, incomparable = [], f"no pages to compare with: {error}"
     try:
@@ -110,31 +98,17 @@ def replay(
             if events is None
             else read_events(events)
         )
-        with _progress() as on_progress:
-            replayed = work_through(slices, rulebook(settings), asked, on_progress)
+        with VisibleConsole(stderr=True).status("replaying events"):
+            replayed = work_through(slices, rulebook(settings), asked)
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:
         print_alerts([_transition(row) for row in replayed.transitions], form)  # type: ignore[arg-type]  # not Parquet
     else:
         outcomes = compare(replayed.pages, notified, asked.from_ms, asked.to_ms)
-        print_outcomes(report(outcomes, replayed, asked), form)
+        print_outcomes(outcomes, replayed, asked, form)
     for line in _notes(replayed, asked, incomparable):
         note(line)
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """Show a progress bar on a terminal after SHOW_AFTER_SECONDS."""
-    began = time.monotonic()
-    with Progress(console=VisibleConsole(stderr=True), transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("replaying events", total=1.0, visible=False)
-
-        def show(share: float) -> None:
-            is_long = sys.stderr.isatty() and time.monotonic() - began > SHOW_AFTER_SECONDS
-            progress.update(task, completed=share, visible=is_long, refresh=is_long)
-
-        yield show
 
 
 def _notes(replayed: Replayed, asked: Asked, incomparable: str | None) -> Iterator[str]:

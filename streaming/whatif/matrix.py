@@ -8,8 +8,9 @@ from typing import Any
 from rich.padding import Padding
 from rich.table import Table
 
+from streaming.terminal.printing import print_records
 from streaming.text.console import VisibleConsole
-from streaming.text.output import write_csv, write_json
+from streaming.text.output import write_json
 from udfs.alerts.prose import name_queues
 from udfs.rocketmq.model import queue_order
 from udfs.whatif.allotment import Allotment, allot
@@ -42,11 +43,7 @@ def print_whatif(before: Group, after: Group, notes: Sequence[str], format_: str
     if format_ == "json":
         write_json(report)
     elif format_ == "csv":
-        queues = report["queues"]
-        write_csv(
-            list(queues[0]),
-            ({name: " ".join(v) if isinstance(v, list) else v for name, v in row.items()} for row in queues),
-        )
+        print_records(report["queues"], "csv")
     else:
         _print_for_people(report, is_changed=before != after)
 

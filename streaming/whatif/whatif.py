@@ -1,18 +1,16 @@
 """The initial state of `whatif`: the newest rows of the tables, or a JSON file."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-import pyarrow.compute as pc
 from msgspec.structs import asdict
 
 from conf.location import Location
 from schemas.tables import ASSIGNMENTS, MEMBERSHIPS
+from streaming.store.store import History
 from streaming.system.known_error import BalancewatchError
 from streaming.text.suggestions import suggest
-from streaming.warehouse.readable_rows import Row, read_table
 from udfs.rocketmq.allocation import VIRTUAL_NODES
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.version import parse_client_version
@@ -20,37 +18,26 @@ from udfs.whatif.group import Client, Group
 
 PRESENT = ("JOINED", "CHANGED")
 
-
-class WhatIfError(BalancewatchError):
-    """The state is invalid. The message names what to change."""
+Row = dict[str, Any]
 
 
 class UnknownGroupError(BalancewatchError):
     """The tables have no such group, topic or cluster. The message names the nearest."""
 
 
-@dataclass(frozen=True)
-class LiveGroup:
-    """`broker_name` provided the member list; `notes` limit what the outcome means."""
-
-    group: Group
-    broker_name: str | None
-    notes: tuple[str, ...]
-
-
 def read_group(
     warehouse: Location, consumer_group: str, topic: str, cluster: str | None, default_strategy: str
-) -> LiveGroup:
-    """Return the queues of the newest `assignments` rows and the members of the newest `memberships` rows.
+) -> tuple[Group, list[str]]:
+    """Return the queues and members by the newest rows of `assignments` and `memberships`, and limits of the outcome.
 
     Member lists of brokers are never merged: the list of the topic's broker with most members counts, the first by name
-    among equals. Raises UnknownGroupError where the group or topic does not exist, WhatIfError where several clusters
-    have the group, and NotWrittenError without tables.
+    among equals. Raises UnknownGroupError where the group or topic does not exist, ValueError where several clusters
+    have the group, and WarehouseError.
     """
-    cluster, queues, views = _read_rows(warehouse, consumer_group, topic, cluster)
+    cluster, queues, views = _read_rows(History(warehouse, [ASSIGNMENTS, MEMBERSHIPS]), consumer_group, topic, cluster)
     brokers = {row["broker_name"] for row in queues}
-    broker_name = min(views, key=lambda name: (name not in brokers, -len(views[name]), name), default=None)
-    members = [] if broker_name is None else views[broker_name]
+    broker_name = min(views, key=lambda name: (name not in brokers, -len(views[name]), name), default="")
+    members = views.get(broker_name, [])
     reported = [row["strategy"] for row in members if row["strategy"]]
     group = Group(
         cluster=cluster,
@@ -70,14 +57,12 @@ def read_group(
         ),
     )
     notes = []
-    if broker_name is not None:
-        ids = {name: sorted(row["client_id"] for row in view) for name, view in views.items()}
-        others = [f"{name} lists {len(ids[name])}" for name in sorted(ids) if ids[name] != ids[broker_name]]
-        if others:
-            notes.append(
-                f"The brokers list different members. This result uses {broker_name}'s list ({len(members)}); "
-                f"{', '.join(others)}."
-            )
+    ids = {name: sorted(row["client_id"] for row in view) for name, view in views.items()}
+    if others := [f"{name} lists {len(ids[name])}" for name in sorted(ids) if ids[name] != ids[broker_name]]:
+        notes.append(
+            f"The brokers list different members. This result uses {broker_name}'s list ({len(members)}); "
+            f"{', '.join(others)}."
+        )
     if members and not reported:
         notes.append(f"No client has reported its strategy; {group.strategy} is assumed.")
     if all(row["verdict"] == "NOT_JUDGED" for row in queues):
@@ -85,24 +70,25 @@ def read_group(
             "The verdict of these queues is NOT_JUDGED: broadcasting, POP or assign() replaces a known allocation "
             "strategy, so the result may differ from what the clients do."
         )
-    return LiveGroup(group, broker_name, tuple(notes))
+    return group, notes
 
 
 def _read_rows(
-    warehouse: Location, consumer_group: str, topic: str, cluster: str | None
+    history: History, consumer_group: str, topic: str, cluster: str | None
 ) -> tuple[str, list[Row], dict[str, list[Row]]]:
     """Return the group's cluster, the rows of the topic's queues, and the members by the broker that lists them."""
-    tables = (ASSIGNMENTS, MEMBERSHIPS)
-    of_group = pc.field("consumer_group") == consumer_group
-    assignments, memberships = (read_table(warehouse, table, of_group, newest=True) for table in tables)
+    asked = {"group": consumer_group}
+    assignments = history.rows("FROM assignments_now WHERE consumer_group = $group", asked)
+    memberships = history.rows("FROM memberships_now WHERE consumer_group = $group", asked)
     clusters = sorted({row["cluster"] for row in (*assignments, *memberships)})
     if not clusters:
-        known = {row["consumer_group"] for table in tables for row in read_table(warehouse, table)}
-        raise UnknownGroupError(f"--group {consumer_group!r} does not exist{suggest(consumer_group, known)}")
+        known = history.rows("SELECT consumer_group FROM assignments UNION SELECT consumer_group FROM memberships")
+        nearest = suggest(consumer_group, [row["consumer_group"] for row in known])
+        raise UnknownGroupError(f"--group {consumer_group!r} does not exist{nearest}")
     if cluster is not None and cluster not in clusters:
         raise UnknownGroupError(f"--cluster {cluster!r} has no group {consumer_group}; it is in {', '.join(clusters)}")
     if cluster is None and len(clusters) > 1:
-        raise WhatIfError(
+        raise ValueError(
             f"group {consumer_group} is in several clusters; choose one with --cluster: {', '.join(clusters)}"
         )
     cluster = clusters[0] if cluster is None else cluster
@@ -131,15 +117,6 @@ class _Spec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     pass
 
 
-class QueueSpec(_Spec, kw_only=True):
-    """Readable queues of one broker: 0 to read_queue_nums - 1, or the ids of a static topic."""
-
-    broker_name: Name
-    read_queue_nums: Count | None = None
-    queue_ids: list[Count] | None = None
-    room: str | None = None
-
-
 class ClientSpec(_Spec, kw_only=True):
     """One channel; fields as in udfs.whatif.group.Client."""
 
@@ -153,7 +130,11 @@ class ClientSpec(_Spec, kw_only=True):
 
 
 class StateSpec(_Spec, kw_only=True):
-    """One topic of one group."""
+    """One topic of one group.
+
+    `queues` maps a broker to its readQueueNums, or to the ids of a static topic; `broker_rooms` a broker to its machine
+    room.
+    """
 
     cluster: str = ""
     consumer_group: Name
@@ -161,52 +142,43 @@ class StateSpec(_Spec, kw_only=True):
     strategy: str = "AVG"
     consumer_idcs: tuple[str, ...] | None = None
     virtual_nodes: Count = VIRTUAL_NODES
-    queues: list[QueueSpec]
+    queues: dict[Name, Count | list[Count]]
+    broker_rooms: dict[Name, str] = {}
     clients: list[ClientSpec]
 
 
 def read_file(path: Path) -> Group:
-    """Return the state in a file. Raises WhatIfError for an invalid file."""
+    """Return the state in a file. Raises ValueError for an invalid file."""
     try:
         spec = msgspec.json.decode(path.read_bytes(), type=StateSpec)
     except (OSError, msgspec.DecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise WhatIfError(f"--file {path}: {reason}; `balancewatch whatif --save FILE` writes a valid one") from None
+        raise ValueError(f"--file {path}: {reason}; `balancewatch whatif --save FILE` writes a valid one") from None
     queues = {
-        MessageQueue(spec.topic, broker.broker_name, queue_id)
-        for broker in spec.queues
-        for queue_id in (range(broker.read_queue_nums or 0) if broker.queue_ids is None else broker.queue_ids)
+        MessageQueue(spec.topic, broker_name, queue_id)
+        for broker_name, ids in spec.queues.items()
+        for queue_id in (range(ids) if isinstance(ids, int) else ids)
     }
     clients = []
     for client in spec.clients:
         version = parse_client_version(client.client_version) if client.client_version else None
         clients.append(Client(**{**asdict(client), "client_version": version}))
-    rooms = {broker.broker_name: broker.room for broker in spec.queues if broker.room}
-    return Group(**{**asdict(spec), "queues": tuple(sorted(queues)), "clients": tuple(clients), "broker_rooms": rooms})
+    return Group(**{**asdict(spec), "queues": tuple(sorted(queues)), "clients": tuple(clients)})
 
 
 def save_file(path: Path, group: Group) -> None:
-    """Write the state to a new file. Raises WhatIfError where the file exists or cannot be written."""
-    queues = []
+    """Write the state to a new file. Raises ValueError where the file exists or cannot be written."""
+    queues: dict[str, int | list[int]] = {}
     for name in group.broker_names():
         ids = sorted(mq.queue_id for mq in group.queues if mq.broker_name == name)
-        has_gaps = ids != list(range(len(ids)))
-        queues.append(
-            QueueSpec(
-                broker_name=name,
-                read_queue_nums=None if has_gaps else len(ids),
-                queue_ids=ids if has_gaps else None,
-                room=group.broker_rooms.get(name),
-            )
-        )
+        queues[name] = len(ids) if ids == list(range(len(ids))) else ids
     clients = []
     for _, client in group.labelled():
         version = ".".join(map(str, client.client_version)) if client.client_version else None
         clients.append(ClientSpec(**{**vars(client), "client_version": version}))
-    fields = {name: value for name, value in vars(group).items() if name != "broker_rooms"}
-    spec = StateSpec(**{**fields, "queues": queues, "clients": clients})
+    spec = StateSpec(**{**vars(group), "queues": queues, "clients": clients})
     try:
         with path.open("x") as file:
             file.write(msgspec.json.format(msgspec.json.encode(spec), indent=2).decode() + "\n")
     except OSError as error:
-        raise WhatIfError(f"--save {path}: {error.strerror}; name another file") from None
+        raise ValueError(f"--save {path}: {error.strerror}; name another file") from None

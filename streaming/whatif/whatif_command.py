@@ -11,7 +11,7 @@ from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.warehouse.warehouse_error import WarehouseError
 from streaming.whatif.matrix import print_whatif
-from streaming.whatif.whatif import UnknownGroupError, WhatIfError, read_file, read_group, save_file
+from streaming.whatif.whatif import UnknownGroupError, read_file, read_group, save_file
 from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.group import Changes, change
 
@@ -86,11 +86,10 @@ def whatif(
     settings = load(paths={"warehouse": warehouse})
     try:
         if file is not None:
-            state, notes = read_file(file), tuple[str, ...]()
+            state, notes = read_file(file), list[str]()
         else:
             default = settings.rules.allocate_message_queue_strategy
-            live = read_group(settings.paths.warehouse, str(group), str(topic), cluster, default)
-            state, notes = live.group, live.notes
+            state, notes = read_group(settings.paths.warehouse, str(group), str(topic), cluster, default)
         if client_version and not re.match(r"[vV]?\d+[._]\d+", client_version):
             raise ValueError(f"--client-version {client_version!r} is not a RocketMQ release such as 4.9.8")
         changes = Changes(
@@ -99,9 +98,12 @@ def whatif(
             twins=tuple(twin or ()),
             unsubscribe=tuple(unsubscribe or ()),
             remove_brokers=tuple(remove_broker or ()),
-            add_brokers={name: _number("--add-broker", n) if n else None for name, n in map(_broker, add_broker or ())},
-            queues=dict(_queues(text) for text in queues or ()),
-            strategies=dict(_strategy(text) for text in strategy or ()),
+            add_brokers={
+                name: _number("--add-broker", n) if n else None
+                for name, _, n in (text.partition("=") for text in add_broker or ())
+            },
+            queues={name: _number("--queues", n) for name, n in map(_last_part, queues or ())},
+            strategies=dict(map(_last_part, strategy or ())),
             consumer_idcs=tuple(consumer_idc or ()),
             virtual_nodes=virtual_nodes,
             client_version=parse_client_version(client_version) if client_version else None,
@@ -112,23 +114,14 @@ def whatif(
         print_whatif(state, changed, notes, form)
     except (WarehouseError, UnknownGroupError) as error:
         fail(str(error))
-    except (WhatIfError, ValueError) as error:
+    except ValueError as error:
         fail(str(error), code=2)
 
 
-def _broker(text: str) -> tuple[str, str]:
-    name, _, number = text.partition("=")
-    return name, number
-
-
-def _queues(text: str) -> tuple[str, int]:
-    name, _, number = text.rpartition("=")
-    return name, _number("--queues", number)
-
-
-def _strategy(text: str) -> tuple[str, str]:
-    client_id, _, name = text.rpartition("=")
-    return client_id, name
+def _last_part(text: str) -> tuple[str, str]:
+    """Return `name=value` as name and value; the name may have more equals signs, and may be absent."""
+    name, _, value = text.rpartition("=")
+    return name, value
 
 
 def _number(flag: str, text: str) -> int:
