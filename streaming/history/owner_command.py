@@ -12,7 +12,7 @@ from streaming.history.table_question import is_glob, open_history
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.store.store import History
 from streaming.terminal.command import fail
-from streaming.terminal.printing import plain, print_records
+from streaming.terminal.printing import plain, print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
 from streaming.text.suggestions import suggest
@@ -136,7 +136,7 @@ def owner(
     newest = None if freshness.newest_ms is None else to_time(freshness.newest_ms)
     age = {"newest_row_at": newest, "is_stale": freshness.is_stale}
     found = [{name: (row | age).get(name) for name in SCHEMA.names} for row in rows]
-    print_records(found if options.format == "parquet" else [plain(row) for row in found], options.format, SCHEMA)
+    print_rows(found if options.format == "parquet" else [plain(row) for row in found], options.format, schema=SCHEMA)
 
 
 def read_owners(history: History, queue: Queue, at_ms: int) -> list[Row]:

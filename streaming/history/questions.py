@@ -9,7 +9,7 @@ from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, M
 from streaming.history.query_options import GLOB, Broker, Cluster, Group, Topic
 from streaming.history.table_question import Named, Question, States, any_of, command_of, equals
 from streaming.store.alerts import present_alert
-from streaming.terminal.printing import Layout, Records, print_alerts, print_table, styled_state, time_columns
+from streaming.terminal.printing import Layout, Records, print_table, show_alerts, styled_state, time_columns
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.self_kinds import SELF_FACTS
 
@@ -63,7 +63,7 @@ alerts = command_of(
             "topic": TOPIC,
             "broker": Named(Broker, any_of(BROKERS_OF_ALERT)),
         },
-        show=lambda rows: print_alerts([present_alert(row) for row in rows], "table"),
+        show=lambda rows: show_alerts([present_alert(row) for row in rows]),
         present=present_alert,
         nothing="No alert matches.",
         has_commands=True,

@@ -17,7 +17,7 @@ from streaming.quality.inspection import Inspected, Inspection
 from streaming.quality.sample import Bounds
 from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
-from streaming.terminal.printing import Layout, plain, print_answer, print_records, print_table
+from streaming.terminal.printing import Layout, plain, print_answer, print_rows, print_table
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import say
@@ -108,7 +108,7 @@ def check(
             say(f"{inspected.sample.topic}: {_extent(inspected)}")
         _print(rows)
     else:
-        print_records(rows, form)
+        print_rows(rows, form)
     if any(row["severity"] == "critical" and not row["success"] for row in rows):
         raise typer.Exit(1)
 

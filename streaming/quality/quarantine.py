@@ -16,7 +16,7 @@ from conf.location import Location
 from conf.settings import Settings
 from schemas.contract import MAX_BYTES, MAX_DEPTH
 from schemas.decode import decode
-from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES, key_of
+from schemas.events import EVENTS, ROUTES, key_of
 from schemas.tables import QUARANTINE, REPAIRS
 from streaming.history.table_question import read_newest
 from streaming.kafka_io.publisher import Publisher
@@ -34,17 +34,8 @@ STATES = (WAITING, REPLAYED)
 AT_A_TIME = 1_000
 """Messages between two entries in the table; a replay that ends early repeats at most these."""
 
-MATTERS_MS: Mapping[str, tuple[int, str]] = {
-    HEARTBEATS: (120_000, "the broker has dropped that channel since"),
-    PULLS: (120_000, "the client has pulled again or dropped the queue since"),
-    SEND_LATENCIES: (1_800_000, "its FaultItem has expired"),
-    ROUTES: (60_000, "a newer route exists, and Kafka would keep this old one as the newest of its key"),
-    CLOCKS: (60_000, "later clock events have been processed"),
-}
-"""Topic to the maximum age, in ms, of an event that still has an effect, and why an older one has none."""
-
-HARMFUL = (ROUTES,)
-"""Topics whose old events cause harm: they are never published again."""
+ROUTE_MS = 60_000
+"""Maximum age of a route that is published again: Kafka would keep an older one as the newest of its key."""
 
 _STEP = re.compile(r"[^.\[\]]+|\[\d{1,6}\]")
 _PATH = re.compile(r"[^.\[\]]+(?:\[\d{1,6}\])*(?:\.[^.\[\]]+(?:\[\d{1,6}\])*)*", re.ASCII)
@@ -186,11 +177,6 @@ class Ready:
     value: bytes
     event: Any
 
-    def late_reason(self, now_ms: int) -> str:
-        """Return why the event comes too late to have an effect; empty if it does not."""
-        matters_ms, reason = MATTERS_MS[self.row["topic"]]
-        return reason if now_ms - self.event.event_time_ms > matters_ms else ""
-
 
 def prepare(row: Mapping[str, Any], sets: Mapping[str, Any], now_ms: int) -> tuple[Ready | None, str]:
     """Return the message to publish, or why it is left out."""
@@ -203,10 +189,9 @@ def prepare(row: Mapping[str, Any], sets: Mapping[str, Any], now_ms: int) -> tup
     event, reasons = validate(row["topic"], value, now_ms)
     if reasons or value is None:
         return None, f"rejected by today's contract: {'; '.join(reasons)}"
-    ready = Ready(row, value, event)
-    if row["topic"] in HARMFUL and (reason := ready.late_reason(now_ms)):
-        return None, f"too old: {reason}"
-    return ready, ""
+    if row["topic"] == ROUTES and now_ms - event.event_time_ms > ROUTE_MS:
+        return None, "too old: a newer route exists, and Kafka would keep this old one as the newest of its key"
+    return Ready(row, value, event), ""
 
 
 def replay(settings: Settings, messages: Sequence[Ready], owner: str) -> Iterator[int]:

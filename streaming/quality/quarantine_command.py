@@ -40,7 +40,7 @@ from streaming.quality.quarantine import (
 )
 from streaming.quality.quarantine import replay as publish_again
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
-from streaming.terminal.printing import Layout, print_answer, print_rows, print_table, time_columns
+from streaming.terminal.printing import Layout, print_answer, print_table, time_columns
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import bytes_out, say
@@ -182,7 +182,8 @@ def replay(
     """Publish messages to their topic again, after changes by --set, if today's contract accepts them.
 
     Each is published at least once: if a replay ends before it recorded a message, the next one publishes it again.
-    Replayed messages and old routes, which would hide newer ones, are left out. Exit code 1: nothing was published.
+    Replayed messages and old routes, which would hide newer ones, are left out. Events of other topics matter for two
+    minutes, sends for half an hour: older ones change no verdict. Exit code 1: nothing was published.
 
     Example: balancewatch quarantine replay rocketmq.pulls 0 1742 --set queue_id=3
 
@@ -268,16 +269,12 @@ def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list
             left[reason] += 1
         else:
             ready.append(message)
-    lines = [
-        {
-            "message": place_text(message.row),
-            "event time": time_text(message.event.event_time_ms),
-            "note": f"too late to have an effect: {late}" if (late := message.late_reason(now_ms)) else "",
+    if ready:
+        layout: Layout = {
+            "message": lambda row: place_text(row["row"]),
+            "event time": lambda row: time_text(row["event"].event_time_ms),
         }
-        for message in ready[:SHOWN]
-    ]
-    if lines:
-        print_rows(lines, "table", "")
+        print_table([vars(message) for message in ready[:SHOWN]], layout)
     if len(ready) > SHOWN:
         say(f"… and {len(ready) - SHOWN:,} more")
     for reason, number in left.most_common(SHOWN):

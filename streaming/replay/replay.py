@@ -5,15 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from rich.text import Text
 
 from conf.location import Location
 from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.replay.stream import Message, Stream
-from streaming.store.store import History
 from streaming.terminal.printing import print_table
 from streaming.text.output import say, write_csv, write_json
-from streaming.text.times import iso
+from streaming.text.times import iso, to_ms
+from streaming.warehouse.readable_rows import open_written, read_files, read_table, whole
+from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 
@@ -41,6 +44,11 @@ class Page:
         return self.alert_id == other.alert_id and is_before_end and is_after_start
 
 
+SUBJECT = ("alert_id", "incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
+COLUMNS = (*SUBJECT, "state", "inhibited_by", "started_at")
+"""Columns of the alerts table that a page is made of."""
+
+
 class Pages:
     """Incidents built from rows of the alerts table, oldest first. Resolved ones that never paged are dropped."""
 
@@ -50,8 +58,7 @@ class Pages:
     def add(self, row: Mapping[str, Any]) -> None:
         page = self._known.get(row["incident_id"])
         if page is None:
-            names = ("alert_id", "incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
-            page = Page(**{name: row[name] for name in names}, started_ms=row["started_at"])
+            page = Page(**{name: row[name] for name in SUBJECT}, started_ms=row["started_at"])
             self._known[page.incident_id] = page
         if row["state"] == "RESOLVED":
             page.ended_ms = row["changed_at"]
@@ -77,34 +84,41 @@ class Asked:
     cluster: str | None = None
     consumer_group: str | None = None
 
-    def is_for(self, row: dict[str, Any]) -> bool:
+    def is_for(self, row: Mapping[str, Any]) -> bool:
         if self.cluster is None and row["cluster"] == CANARY_CLUSTER:
             return False
         return self.cluster in (None, row["cluster"]) and self.consumer_group in (None, row["consumer_group"])
 
 
-_SENT = """
-SELECT alert_id, incident_id, kind, severity, state, cluster, consumer_group, topic, summary, inhibited_by,
-    epoch_ms(started_at) AS started_at, epoch_ms(changed_at) AS changed_at
-FROM {alerts} AS sent LEFT JOIN (
-    SELECT incident_id, count_if(outcome IN ('PENDING', 'DELIVERED', 'RETRYING', 'REFUSED')) AS notifications
-    FROM alert_deliveries GROUP BY incident_id
-) AS log USING (incident_id)
-WHERE list_contains($kinds, kind) AND coalesce(notifications, 1) > 0
-ORDER BY sent.changed_at, batch_id
-"""
-"""Without the relay's alerts about its receivers, and without incidents that the delivery log has as not notified
-(silence, limit, no route)."""
-
-
 def read_pages(warehouse: Location, asked: Asked) -> list[Page]:
-    """Return the pages sent until the end of the span. Raises WarehouseError."""
-    history = History(warehouse, [ALERTS, ALERT_DELIVERIES])
-    sent = _SENT.format(alerts=history.between(ALERTS, None, asked.to_ms - 1))
+    """Return the pages sent until the end of the span, from alerts and the delivery log. Raises NotWrittenError.
+
+    The relay's alerts about its receivers are no pages, and neither is an incident that the log has as not notified
+    (silence, limit, no route). Damaged files are skipped, which DuckDB cannot.
+    """
+    keep_contract = whole(ALERTS)
+
+    def read(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {**keep_contract(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
+
+    of_rules = pc.field("kind").isin(sorted(KIND_FACTS))
     pages = Pages()
-    for row in filter(asked.is_for, history.rows(sent, {"kinds": list(KIND_FACTS)})):
-        pages.add(row)
-    return pages.paged()
+    for row in read_table(warehouse, ALERTS, of_rules, (*COLUMNS, "changed_at", "batch_id"), read=read):
+        if row["changed_at"] < asked.to_ms and asked.is_for(row):
+            pages.add(row)
+    unreported = _read_unreported(warehouse)
+    return [page for page in pages.paged() if page.incident_id not in unreported]
+
+
+def _read_unreported(warehouse: Location) -> set[str]:
+    """Return the incidents of the delivery log that no receiver was notified of."""
+    try:
+        table = open_written(warehouse, ALERT_DELIVERIES)
+    except NotWrittenError:
+        return set()
+    rows = read_files(ALERT_DELIVERIES, table, ("incident_id", "outcome"))
+    is_notified = pc.is_in(rows["outcome"], pa.array(["PENDING", "DELIVERED", "RETRYING", "REFUSED"]))
+    return set(rows["incident_id"].to_pylist()) - set(rows.filter(is_notified)["incident_id"].to_pylist())
 
 
 @dataclass(frozen=True)

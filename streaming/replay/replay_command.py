@@ -22,7 +22,7 @@ from streaming.replay.replay import (
 )
 from streaming.replay.replay import replay as work_through
 from streaming.terminal.command import fail, load, needs_kafka
-from streaming.terminal.printing import print_alerts
+from streaming.terminal.printing import print_rows, show_alerts
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import note
@@ -103,7 +103,7 @@ def replay(
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:
-        print_alerts([_transition(row) for row in replayed.transitions], form)  # type: ignore[arg-type]  # not Parquet
+        print_rows([_transition(row) for row in replayed.transitions], form, "No alert matches.", show_alerts)
     else:
         outcomes = compare(replayed.pages, notified, asked.from_ms, asked.to_ms)
         print_outcomes(outcomes, replayed, asked, form)

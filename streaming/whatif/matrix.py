@@ -8,7 +8,7 @@ from typing import Any
 from rich.padding import Padding
 from rich.table import Table
 
-from streaming.terminal.printing import print_records
+from streaming.terminal.printing import print_rows
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
 from udfs.alerts.prose import name_queues
@@ -43,7 +43,7 @@ def print_whatif(before: Group, after: Group, notes: Sequence[str], format_: str
     if format_ == "json":
         write_json(report)
     elif format_ == "csv":
-        print_records(report["queues"], "csv")
+        print_rows(report["queues"], "csv")
     else:
         _print_for_people(report, is_changed=before != after)
 
