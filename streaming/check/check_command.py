@@ -1,5 +1,6 @@
 """`balancewatch check`: validate the settings and print the rules in force."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,17 +10,40 @@ from rich.table import Table
 from rich.text import Text
 
 from conf.settings import Settings, SettingsError
-from streaming.check.check import describe_mute, floor_warnings
 from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_receivers
-from streaming.relay.silences import make_mutes
+from streaming.relay.silences import Mute, make_mutes
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
-from streaming.text.times import wall_ms
+from streaming.text.times import span_text, time_text, wall_ms
+from udfs.alerts.pattern import describe_matchers
+from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import OF_ALL
+
+FLOORS = {
+    "channel_expired_ms": (30_000, "clients send a heartbeat every 30 s"),
+    "pull_silence_ms": (20_000, "an idle healthy queue is pulled every 15 to 20 s"),
+    "settle_ms": (20_000, "clients rebalance every 20 s"),
+    "heartbeat_late_ms": (30_000, "clients send a heartbeat every 30 s"),
+    "consume_silence_ms": (5_000, "clients commit their offsets every 5 s"),
+}
+"""Key of the rules to the shortest useful value, and the interval it comes from."""
+
+
+def floor_warnings(rulebook: Rulebook) -> Iterator[str]:
+    """Yield a sentence for each threshold below its floor, of the rules and of each override."""
+    found = [("rules", key, getattr(rulebook.base, key)) for key in FLOORS]
+    for override in rulebook.overrides:
+        found += [(f"override {override.name!r}", key, value) for key, value in override.changes() if key in FLOORS]
+    for where, key, value in found:
+        floor_ms, reason = FLOORS[key]
+        if value < floor_ms:
+            meant = f'; the unit is ms, write "{value}s" for seconds' if value < 1_000 else ""
+            yield f"{where}: {key} = {value} is below {span_text(floor_ms)}, but {reason}{meant}"
+
 
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="Rules file [rules.file]", metavar="FILE")]
 FormatName = Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")]
@@ -80,6 +104,19 @@ def _in_force(settings: Settings) -> dict[str, Any]:
         "routes": [route.name for route in settings.oncall.routes],
         "mutes": [describe_mute(mute, wall_ms()) for mute in make_mutes(settings.mutes)],
         "warnings": list(floor_warnings(book)),
+    }
+
+
+def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
+    """Return the mute with its open or next window."""
+    window = mute.next_window(now_ms)
+    return {
+        "name": mute.name,
+        "matchers": describe_matchers(mute.matchers),
+        "windows": mute.describe(),
+        "is_open": window.is_active(now_ms),
+        "from": time_text(window.starts_at_ms),
+        "until": time_text(window.ends_at_ms),
     }
 
 

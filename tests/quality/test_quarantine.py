@@ -16,17 +16,15 @@ from streaming.cli import app
 from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import PublishError
-from streaming.quality import quarantine as module
 from streaming.quality import quarantine_command
-from streaming.quality.quarantine import (
+from streaming.quality.quarantine_command import (
     ChangeError,
     QuarantineFilter,
     Ready,
-    open_quarantine,
     parse_sets,
     prepare,
+    publish_again,
     read_quarantined,
-    replay,
     set_fields,
     validate,
 )
@@ -387,15 +385,15 @@ def replay_all(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Replayed:
     """Replay both pulls that --set makes valid; the confirmed numbers until the replay ended."""
 
     def work(publisher: FakePublisher) -> list[int]:
-        monkeypatch.setattr(module, "Publisher", publisher)
-        monkeypatch.setattr(module, "AT_A_TIME", 1)
-        rows = read_quarantined(open_quarantine(warehouse), QuarantineFilter(PULLS), 10)
+        monkeypatch.setattr(quarantine_command, "Publisher", publisher)
+        monkeypatch.setattr(quarantine_command, "AT_A_TIME", 1)
+        rows = read_quarantined(warehouse, QuarantineFilter(PULLS), 10)
         sets = {"queue_id": 0, "cluster": "prod"}
         ready = [message for row in rows if (message := prepare(row, sets, INGEST_TIME_MS)[0]) is not None]
         assert all(isinstance(message, Ready) for message in ready)
         confirmed: list[int] = []
         try:
-            confirmed.extend(replay(Settings.load(paths={"warehouse": warehouse}), ready, "ada"))
+            confirmed.extend(publish_again(Settings.load(paths={"warehouse": warehouse}), ready, "ada"))
         except (PublishError, KeyboardInterrupt):
             confirmed.append(-1)
         return confirmed
@@ -426,7 +424,7 @@ def test_without_a_broker_nothing_is_published(warehouse: Path, monkeypatch: pyt
     def refuse(_: Any) -> None:
         raise PublishError("kafka.bootstrap_servers = 'x:1': no broker answers")
 
-    monkeypatch.setattr(module, "Publisher", refuse)
+    monkeypatch.setattr(quarantine_command, "Publisher", refuse)
     result = call(warehouse, "replay", PULLS, "0", "3", "--bootstrap-servers", "x:1")
     assert (result.exit_code, "0 published." in result.stdout) == (1, True)
     assert result.stderr == "error: kafka.bootstrap_servers = 'x:1': no broker answers\n"
