@@ -4,7 +4,6 @@ The query only notes that a batch is done. The thread reads the position of the 
 sample of those messages from Kafka, and writes `quality` and, if needed, `data_quality`.
 """
 
-import math
 import threading
 import time
 from collections import Counter
@@ -31,6 +30,9 @@ APP_ID = "balancewatch-quality"
 
 MOST_BATCHES = 1_000
 """Limit on batches that are counted separately; older batches are kept as a sum."""
+
+POLL_SECONDS = 1.0
+"""Interval at which the thread compares the number of batches."""
 
 OnAlerts = Callable[[list[dict[str, Any]]], None]
 
@@ -94,9 +96,9 @@ class Inspector:
         self._inspection = Inspection(settings, past_ms=past_ms)
         self._alerts = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse))
         self._progress = ReadProgress(self._checkpoint)
-        self._changed = threading.Condition()
+        self._noting = threading.Lock()
         self._batches = 0
-        self._is_due = self._is_stopping = False
+        self._stopping = threading.Event()
         self._written_ms = 0
         self._thread = threading.Thread(target=self._work, name="quality", daemon=True)
 
@@ -108,42 +110,28 @@ class Inspector:
 
     def stop(self) -> None:
         """Interrupt a validation, and wait for the thread, ten seconds at most."""
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify()
+        self._stopping.set()
         self._inspection.stop()
         self._thread.join(timeout=10)
 
     def on_batch(self, batch: WrittenBatch) -> None:
         """Note a batch; every few batches lead to a look."""
-        with self._changed:
+        with self._noting:
             self._progress.note(batch.batch_id, batch.rows)
             self._batches += 1
-            if self._batches % self._settings.quality.every_batches == 0:
-                self._is_due = True
-                self._changed.notify()
 
     def _work(self) -> None:
-        began = -math.inf
-        while self._wait_until_due(began + self._settings.quality.pause_seconds):
-            began = time.monotonic()
+        quality, seen, earliest = self._settings.quality, 0, 0.0
+        while not self._stopping.wait(POLL_SECONDS):
+            if self._batches - seen < quality.every_batches or time.monotonic() < earliest:
+                continue
+            seen, earliest = self._batches, time.monotonic() + quality.pause_seconds
             try:
                 self.look(wall_ms())
             except Exception as error:  # the query continues in any case
                 _warn(error)
                 self._forget()
         self._inspection.close()
-
-    def _wait_until_due(self, earliest: float) -> bool:
-        """Return True when a look is due, `earliest` on the monotonic clock; False when the thread has to end."""
-        with self._changed:
-            while not self._is_stopping:
-                wait = earliest - time.monotonic() if self._is_due else None
-                if wait is not None and wait <= 0:
-                    self._is_due = False
-                    return True
-                self._changed.wait(wait)
-            return False
 
     def _forget(self) -> None:
         """Reconnect, and read the open alerts from the table: a row may not have been written."""
@@ -161,7 +149,7 @@ class Inspector:
             return
         quality, alerts, validated = [], [], []
         for topic in balance.TOPICS:
-            with self._changed:
+            with self._noting:
                 kept = self._progress.since_last(topic, position)
             if kept.read <= 0:
                 alerts += self._alerts.rest(topic, now_ms)
@@ -170,7 +158,7 @@ class Inspector:
             try:
                 inspected = self._inspection.look(topic, ends)
             except Exception as error:  # other topics continue in any case
-                if self._is_stopping:
+                if self._stopping.is_set():
                     break
                 _warn(error, topic=topic)
                 self._inspection.close()
@@ -182,7 +170,7 @@ class Inspector:
             validated.append(topic)
         self._inspection.end_look()
         self._write(quality, alerts, now_ms)
-        with self._changed:
+        with self._noting:
             self._progress.settle(validated, position)
 
     def _write(self, quality: list[dict[str, Any]], alerts: list[dict[str, Any]], now_ms: int) -> None:

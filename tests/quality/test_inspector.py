@@ -107,6 +107,11 @@ def note_batch(inspector: Inspector, place: Place, quarantined: int = 0) -> None
     inspector.on_batch(WrittenBatch(balance.NAME, place.batch_id, rows))
 
 
+@pytest.fixture(autouse=True)
+def _polls_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
