@@ -51,6 +51,12 @@ NO_PERMISSION is not in its PullStatus: a broker that refuses a pull gives an er
 The contract allows others: a later release may have more.
 """
 
+CONTRACT = InSet(
+    column="contract",
+    values=(KEPT,),
+    why="A message that breaks its contract goes to quarantine; its data is missing.",
+)
+
 _BEHIND = Between(
     column="behind_ms",
     maximum=BEHIND_MS,
@@ -60,11 +66,7 @@ _BEHIND = Between(
 )
 
 _OF_EVERY_TOPIC = (
-    InSet(
-        column="contract",
-        values=(KEPT,),
-        why="A message that breaks its contract goes to quarantine; its data is missing.",
-    ),
+    CONTRACT,
     Between(
         column="ahead_ms",
         maximum=AHEAD_MS,

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import structlog
 from kafka.errors import KafkaError
 
 from conf.settings import Settings
+from schemas.suites import CONTRACT
 from schemas.tables import ALERTS, QUALITY
-from streaming.quality.inspection import Inspection
-from streaming.quality.quality_alert import QualityAlerts, QuarantineShare, read_open_topics
+from streaming.quality.inspection import Inspection, Outcome
+from streaming.quality.quality_alert import QualityAlerts, read_open_topics
 from streaming.queries import balance
 from streaming.queries.checkpoint import Position, checkpoint_of, read_beginning, read_position
 from streaming.queries.written_batch import WrittenBatch
@@ -60,8 +62,11 @@ class ReadProgress:
             oldest, next_, *_ = sorted(self._quarantined)
             self._quarantined[next_] += self._quarantined.pop(oldest)
 
-    def since_last(self, topic: str, position: Position) -> QuarantineShare:
-        """Return the counts of the batches that are done at this position. A recreated partition counts from 0."""
+    def since_last(self, topic: str, position: Position) -> Outcome:
+        """Return how many messages of the batches that are done at this position keep their contract.
+
+        A recreated partition counts from 0.
+        """
         if self._ends is None:
             self._ends = read_beginning(self._checkpoint)
         read = 0
@@ -69,7 +74,8 @@ class ReadProgress:
             if place[0] == topic:
                 begin = self._ends.get(place, 0)
                 read += end - begin if end >= begin else end
-        return QuarantineShare(read, sum(self._quarantined[batch_id][topic] for batch_id in self._done(position)))
+        quarantined = sum(self._quarantined[batch_id][topic] for batch_id in self._done(position))
+        return Outcome(topic, CONTRACT, not quarantined, read, quarantined)
 
     def settle(self, topics: Iterable[str], position: Position) -> None:
         """Forget the counts of these topics up to this position, whose outcomes are written."""
@@ -150,8 +156,8 @@ class Inspector:
         quality, alerts, validated = [], [], []
         for topic in balance.TOPICS:
             with self._noting:
-                kept = self._progress.since_last(topic, position)
-            if kept.read <= 0:
+                contract = self._progress.since_last(topic, position)
+            if contract.evaluated <= 0:
                 alerts += self._alerts.rest(topic, now_ms)
                 continue
             ends = {partition: offset for (of, partition), offset in position.wanted.items() if of == topic}
@@ -166,7 +172,11 @@ class Inspector:
                     break  # each of the others would wait as long for Kafka
                 continue
             quality += inspected.rows(balance.NAME, now_ms)
-            alerts += self._alerts.judge(topic, inspected.outcomes, kept, now_ms)
+            others = [one for one in inspected.outcomes if one.expectation is not CONTRACT]
+            for one in inspected.outcomes:
+                if one.expectation is CONTRACT:  # its examples are in the sample
+                    contract = replace(contract, observed=one.observed, sample_offsets=one.sample_offsets)
+            alerts += self._alerts.judge(topic, [contract, *others], now_ms)
             validated.append(topic)
         self._inspection.end_look()
         self._write(quality, alerts, now_ms)

@@ -1,7 +1,7 @@
 """The alert `data_quality`: a topic whose events repeatedly fail their expectations.
 
-A validation fails if a critical expectation fails for more than `alert_share` of the rows, or if more than that share
-of the messages since the last validation was quarantined. It passes below half of that share. `alert_validations`
+A validation fails if a critical expectation fails for more than `alert_share` of the rows; the contract counts all
+messages since the last validation, not only the sample. It passes below half of that share. `alert_validations`
 consecutive failures open the alert, as many passes resolve it. A topic has one alert.
 """
 
@@ -22,18 +22,6 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
-class QuarantineShare:
-    """Messages of a topic that the stream read since the last validation, and how many of them it quarantined."""
-
-    read: int
-    quarantined: int
-
-    @property
-    def share(self) -> float:
-        return min(1.0, self.quarantined / self.read) if self.read > 0 else 0.0
-
-
 @dataclass
 class _Topic:
     """`streak` counts consecutive validations that would open or resolve the alert."""
@@ -50,12 +38,12 @@ class QualityAlerts:
         self._alerts = alerts or SelfAlerts()
         self._topics = {known.alert.labels["topic"]: _Topic(event_ms=known.changed_ms) for known in self._alerts}
 
-    def judge(self, topic: str, outcomes: Sequence[Outcome], kept: QuarantineShare, now_ms: int) -> list[Row]:
+    def judge(self, topic: str, outcomes: Sequence[Outcome], now_ms: int) -> list[Row]:
         """Return the row to write after a validation, if any; times in epoch ms."""
         state = self._topics.setdefault(topic, _Topic())
         state.event_ms = now_ms
         failed = [one for one in outcomes if not one.is_success and one.expectation.severity is Severity.CRITICAL]
-        worst = max([kept.share, *(one.share for one in failed)], default=0.0)
+        worst = max((one.share for one in failed), default=0.0)
         share = self._quality.alert_share
         known = self._alerts.find(topic=topic)
         would_change = worst > share if known is None else worst <= share / 2
@@ -64,10 +52,10 @@ class QualityAlerts:
             if known is not None:
                 return [self._end(known, now_ms)]
             state.streak = 0
-            return [self._note(self._alerts.open(describe(topic, failed, kept), now_ms))]
+            return [self._note(self._alerts.open(describe(topic, failed), now_ms))]
         failing = {f"{one.suite} {one.expectation.name}" for one in failed}
         if known is not None and worst > share and failing - set(_described(known.alert)):
-            return [self._note(self._alerts.update(known, describe(topic, failed, kept), now_ms))]
+            return [self._note(self._alerts.update(known, describe(topic, failed), now_ms))]
         return []
 
     def rest(self, topic: str, now_ms: int) -> list[Row]:
@@ -90,24 +78,23 @@ class QualityAlerts:
         return row
 
 
-def describe(topic: str, failed: Sequence[Outcome], kept: QuarantineShare) -> SelfAlert:
+def describe(topic: str, failed: Sequence[Outcome]) -> SelfAlert:
     """Return the alert of a topic, the worst expectation first."""
     worst_first = sorted(failed, key=lambda one: -one.share)
     reported = [
-        f"{one.unexpected:,} of {one.evaluated:,} fail: {one.expectation} (found {', '.join(map(str, one.observed))})"
+        f"{one.unexpected:,} of {one.evaluated:,} fail: {one.expectation}"
+        + (f" (found {', '.join(map(str, one.observed))})" if one.observed else "")
         for one in worst_first[:3]
     ]
     more = f"; {len(failed) - 3} more expectations fail" if len(failed) > 3 else ""
-    sampled = f" Newest sample: {'; '.join(reported)}{more}." if reported else ""
-    lost = f" Quarantined: {kept.quarantined:,} of the last {kept.read:,} messages." if kept.quarantined else ""
-    column = worst_first[0].expectation.column if worst_first else "contract"
     return SelfAlert(
         DATA_QUALITY,
         "error",
         DATA_QUALITY,
         {"cluster": OWN_CLUSTER, "topic": topic, "suite": topic},
-        f"Events of {topic} fail their data expectations, so verdicts that depend on them may be wrong.{sampled}{lost}",
-        _ADVICE.get(column)
+        f"Events of {topic} fail their data expectations, so verdicts that depend on them may be wrong. "
+        f"{'; '.join(reported)}{more}.",
+        _ADVICE.get(worst_first[0].expectation.column)
         or f"Fix the agent that publishes these events; `balancewatch quarantine --topic {topic}` lists the reasons.",
         {
             "failed": [
@@ -120,9 +107,7 @@ def describe(topic: str, failed: Sequence[Outcome], kept: QuarantineShare) -> Se
                     "sample_offsets": list(one.sample_offsets[:MOST_OFFSETS]),
                 }
                 for one in worst_first
-            ],
-            "read": kept.read,
-            "quarantined": kept.quarantined,
+            ]
         },
     )
 
