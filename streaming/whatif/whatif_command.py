@@ -10,7 +10,7 @@ from streaming.history.query_options import check_format
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.warehouse.warehouse_error import WarehouseError
-from streaming.whatif.matrix import print_whatif
+from streaming.whatif.report import print_whatif
 from streaming.whatif.whatif import UnknownGroupError, read_file, read_group, save_file
 from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.group import Changes, change
