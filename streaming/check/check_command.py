@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from conf.settings import Settings, SettingsError
@@ -15,6 +15,7 @@ from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_receivers
 from streaming.relay.silences import Mute, make_mutes
 from streaming.terminal.command import fail, load
+from streaming.terminal.printing import Layout, print_table
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
@@ -123,7 +124,7 @@ def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
 def _print(answer: dict[str, Any]) -> None:
     """Print all keys in force, then each override."""
     console = VisibleConsole()
-    console.print(keys_table(answer["keys"]))
+    print_keys(answer["keys"])
     for override in answer["overrides"]:
         where = f"cluster {override['cluster']}, consumer_group {override['consumer_group']}"
         console.print(Text(f"override {override['name']!r}: {where}"))
@@ -143,14 +144,13 @@ def describe_window(mute: dict[str, Any]) -> str:
     return f"{mute['name']!r} ({mute['matchers']}), {mute['windows']}: {when}"
 
 
-def keys_table(keys: list[dict[str, Any]]) -> Table:
-    table = Table()
-    table.add_column("key", overflow="fold")
-    table.add_column("value", justify="right", overflow="fold")
-    table.add_column("set by", overflow="fold")
-    for row in keys:
-        table.add_row(Text(row["key"]), Text(_describe(row["value"])), Text(row["set_by"]))
-    return table
+def print_keys(keys: list[dict[str, Any]]) -> None:
+    layout: Layout = {
+        "key": itemgetter("key"),
+        "value": lambda row: _describe(row["value"]),
+        "set by": itemgetter("set_by"),
+    }
+    print_table(keys, layout)
 
 
 def _describe(value: Any) -> str:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from conf.settings import Settings
 from schemas.tables import ALERTS
-from streaming.check.check_command import FormatName, RulesFile, describe_mute, describe_window, keys_table
+from streaming.check.check_command import FormatName, RulesFile, describe_mute, describe_window, print_keys
 from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_routes, names_of
@@ -184,7 +184,7 @@ def _print(answer: dict[str, Any]) -> None:
     for question, text in _lines(answer):
         table.add_row(Text(question), Text(text))
     console.print(table)
-    console.print(keys_table(answer["keys"]))
+    print_keys(answer["keys"])
 
 
 def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:

@@ -51,13 +51,13 @@ alerts = command_of(
 
         Example: balancewatch alerts rules starved_queue --cluster prod --group billing
         """,
-        filters={
+        states=States(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
+        names={
             "kind": Named(
                 _option("Only these kinds: starved_queue,duplicate_client_id or 'broker_*'.", "KIND"),
                 equals("kind"),
                 KINDS,
             ),
-            "state": States(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": TOPIC,
@@ -81,12 +81,12 @@ faults = command_of(
 
         Example: balancewatch faults --broker broker-b --since 2h --format csv
         """,
-        filters={
-            "state": States(
-                "Only this state: available or unavailable.",
-                "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
-                ("AVAILABLE", "UNAVAILABLE"),
-            ),
+        states=States(
+            "Only this state: available or unavailable.",
+            "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
+            ("AVAILABLE", "UNAVAILABLE"),
+        ),
+        names={
             "cluster": CLUSTER,
             "broker": Named(Broker, equals("broker_name")),
             "client": Named(_option("Only the producer with this ClientId, or a glob."), equals("client_id")),
@@ -124,8 +124,8 @@ assignments = command_of(
         Example: balancewatch assignments --since 2h --topic 'orders*' --broker broker-a --format parquet >
         moves.parquet
         """,
-        filters={
-            "state": States(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
+        states=States(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
+        names={
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": TOPIC,
@@ -164,14 +164,14 @@ members = command_of(
 
         Example: balancewatch members --since 2h --client '10.0.0.5@*' --format json
         """,
-        filters={
-            "state": States(
-                f"Only these changes, with commas: {', '.join(CHANGES)}. Default with --current or --at: "
-                f"{','.join(MEMBERS)}.",
-                "change",
-                CHANGES,
-                of_moment=MEMBERS,
-            ),
+        states=States(
+            f"Only these changes, with commas: {', '.join(CHANGES)}. Default with --current or --at: "
+            f"{','.join(MEMBERS)}.",
+            "change",
+            CHANGES,
+            of_moment=MEMBERS,
+        ),
+        names={
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": Named(
@@ -210,8 +210,8 @@ deliveries = command_of(
 
         Example: balancewatch deliveries --incident 'c87a8d8867cd0128-*' --format json
         """,
-        filters={
-            "state": States(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
+        states=States(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
+        names={
             "incident": Named(_option("Only this incident, or a glob."), equals("incident_id")),
             "receiver": Named(_option("Only this receiver, or a glob."), equals("receiver")),
             "cluster": CLUSTER,
