@@ -12,7 +12,7 @@ from schemas.expectations import Between, InSet, Severity
 from schemas.suites import CONTRACT
 from schemas.tables import ALERTS
 from streaming.quality.inspection import Outcome
-from streaming.quality.quality_alert import QualityAlerts, read_open_topics
+from streaming.quality.inspector import QualityAlerts, read_open_topics
 from streaming.relay.notice import read_transition
 from streaming.store.alerts import Filter, read_alerts
 from streaming.warehouse.rows import arrow_table

@@ -15,7 +15,8 @@ from streaming.kafka_io.publisher import Publisher
 from streaming.relay.outbox import Record
 from streaming.replay import recorded
 from streaming.replay.recorded import RecordedError, read_events, read_kafka
-from streaming.replay.replay import Asked, Page, Pages, compare, count, read_pages, replay
+from streaming.replay.replay_command import Asked, Page, Pages, compare, count, read_pages
+from streaming.replay.replay_command import work_through as replay
 from streaming.replay.stream import Stream
 from streaming.simulator.play import play
 from streaming.warehouse.writer import DeltalakeWriter, append_rows

@@ -16,8 +16,8 @@ from streaming.board.pages.quality import read_failing
 from streaming.board.web.tables import Tables
 from streaming.cli import app
 from streaming.history.incident_story import read_story
-from streaming.quality.quality_alert import QualityAlerts, read_open_topics
-from streaming.replay.replay import Asked, read_pages
+from streaming.quality.inspector import QualityAlerts, read_open_topics
+from streaming.replay.replay_command import Asked, read_pages
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import read_open
 from streaming.store.alerts import Filter, read_alerts
