@@ -43,7 +43,6 @@ from streaming.text.console import VisibleConsole
 from streaming.text.output import bytes_out, say
 from streaming.text.result import records_of
 from streaming.text.times import both_times, time_text, to_ms, wall_ms
-from streaming.text.visible_text import visible
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
@@ -255,7 +254,6 @@ SHOWN = 20
 """Messages listed by a replay; the others are counted."""
 
 MOST_CHARACTERS = 20_000
-MOST_HEX_BYTES = 1_024
 
 Reason = Annotated[
     str | None,
@@ -498,23 +496,12 @@ def _print_message(row: Mapping[str, Any]) -> None:
 
 
 def _content(value: bytes | None) -> str:
+    """Return JSON with indents, other bytes as text, in which those that are no UTF-8 are escaped."""
     if value is None:
         return "no value"
     try:
-        text = visible(json.dumps(json.loads(value.decode()), indent=2, ensure_ascii=False))
+        text = json.dumps(json.loads(value.decode()), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
-        left = len(value) - MOST_HEX_BYTES
-        rest = f"\n… and {left:,} bytes more; --raw prints all" if left > 0 else ""
-        return f"{len(value):,} bytes, not JSON:\n{_hex(value[:MOST_HEX_BYTES])}{rest}"
+        text = f"{len(value):,} bytes, not JSON:\n{value.decode('utf-8', 'backslashreplace')}"
     left = len(text) - MOST_CHARACTERS
     return text if left <= 0 else f"{text[:MOST_CHARACTERS]}\n… and {left:,} characters more; --raw prints all"
-
-
-def _hex(value: bytes) -> str:
-    """Return lines of offset, sixteen bytes, and their ASCII characters."""
-    lines = []
-    for start in range(0, len(value), 16):
-        part = value[start : start + 16]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(f"{start:08x}  {part.hex(' '):<47}  {letters}")
-    return "\n".join(lines)

@@ -173,7 +173,7 @@ def test_a_table_fits_the_terminal_without_its_controls(warehouse: Path, monkeyp
     [
         ((PULLS, "1"), ["WAITING", "wrong_type: queue_id", "rejects it for wrong_type: queue_id", '"queue_id": "x"']),
         ((PULLS, "3"), ["accepts it; it was rejected by its topic's route at the time"]),
-        ((HEARTBEATS, "4"), ["6 bytes, not JSON:", "00000000  ff 1b 5b 33 31 6d"]),
+        ((HEARTBEATS, "4"), ["6 bytes, not JSON:", "\\xff\\x1b[31m"]),
         ((HEARTBEATS, "5"), ["no value"]),
     ],
 )
@@ -321,10 +321,10 @@ def test_a_message_of_an_unknown_topic_is_rejected() -> None:
     ("raw", "shown"),
     [
         (b'{"a": "\xe8\xae\xa2", "b": [1]}', '"a": "订"'),
-        (b"\x1b[31mred", "00000000  1b 5b 33 31 6d 72 65 64"),
+        (b"\x1b[31mred", "\\x1b[31mred"),
         ('{"a": "\u009b31m"}'.encode(), "\\x9b"),
         (None, "no value"),
-        (b"\x00" * 5_000, "3,976 bytes more; --raw prints all"),
+        (b"\x00" * 25_000, "characters more; --raw prints all"),
         (json.dumps({"a": "x" * 50_000}).encode(), "characters more; --raw prints all"),
     ],
     ids=["JSON", "an escape", "a C1 control", "null", "many bytes", "long JSON"],
