@@ -29,7 +29,7 @@ WITH asked AS (
     SELECT * FROM {assignments} WHERE {condition} AND broker_name = $broker AND queue_id = $queue_id
 ), reported AS (
     SELECT cluster, consumer_group, client_id, arg_max(strategy, changed_at) AS strategy
-    FROM {memberships} WHERE strategy IS NOT NULL GROUP BY ALL
+    FROM {memberships} WHERE strategy IS NOT NULL AND client_id IN (SELECT planned_owner FROM asked) GROUP BY ALL
 ), moment AS (
     SELECT * FROM {alerts} WHERE state <> 'RESOLVED'
 ), incident AS (
