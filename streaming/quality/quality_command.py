@@ -12,8 +12,7 @@ from schemas.events import EVENTS
 from schemas.tables import QUALITY
 from streaming.history.query_options import FormatName, Topic, check_format, parse_options
 from streaming.kafka_io.topics import KafkaUnreachableError
-from streaming.quality.inspection import Inspected, Inspection
-from streaming.quality.sample import Bounds
+from streaming.quality.inspection import Bounds, Inspected, Inspection
 from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.printing import Layout, plain, print_answer, print_rows, print_table

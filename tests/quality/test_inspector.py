@@ -14,9 +14,8 @@ from schemas.events import PULLS, SEND_LATENCIES
 from schemas.expectations import holds
 from schemas.suites import CONTRACT, SUITES
 from streaming.quality import inspector as module
-from streaming.quality.inspection import Inspected, Outcome
+from streaming.quality.inspection import Inspected, Outcome, Sample
 from streaming.quality.inspector import Inspector, end_open
-from streaming.quality.sample import Sample
 from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
 from streaming.store.alerts import Filter, read_alerts

@@ -10,8 +10,7 @@ from schemas.contract import find_reasons
 from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.expectations import Severity
 from schemas.suites import ENUMERATIONS, RULES, SUITES, suites_of
-from streaming.quality.reading import ENOUGH_LOOKS, Routes, UsualRates, read
-from streaming.quality.sample import Message, Sample
+from streaming.quality.inspection import ENOUGH_LOOKS, Message, Routes, Sample, UsualRates, read
 from tests.quality.sampled import START_MS, log_of, message, reading_of, samples_of
 from tests.schemas.messages import messages
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
