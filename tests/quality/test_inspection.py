@@ -120,8 +120,7 @@ def test_run_does_not_import_great_expectations() -> None:
     """Its import takes 230 MB in the process that holds the tables."""
     program = (
         "import sys; import streaming.service.run_command; from conf.settings import Settings; "
-        "from streaming.quality.inspection import Inspection; from streaming.quality.inspection import *; "
-        "from streaming.quality.inspection import Sample; from schemas.events import ROUTES; "
+        "from streaming.quality.inspection import *; from schemas.events import ROUTES; "
         "inspection = Inspection(Settings.load()); "
         "assert inspection.validate(ROUTES, read(Sample(ROUTES, ()), Routes(), UsualRates())); inspection.close(); "
         "print('great_expectations' in sys.modules)"
