@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, TypeVar
 
 from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
@@ -368,44 +367,41 @@ def _read(history: History, part: Callable[..., Part], sql: str, params: dict[st
     ]
 
 
-def read_related(history: History, condition: str, params: dict[str, Any]) -> list[Related]:
-    """Return incidents with a row that matches the condition, by their newest row, in order of their start."""
-    return _read(
-        history,
-        Related,
-        "SELECT incident_id, kind, state, cause, consumer_group, topic, broker_name, summary, "
-        "epoch_ms(started_at) AS started_ms FROM alerts_now "
-        f"WHERE incident_id IN (SELECT incident_id FROM alerts WHERE {condition}) ORDER BY started_at, incident_id",
-        params,
-    )
+_RELATED = (
+    "incident_id, kind, state, cause, consumer_group, topic, broker_name, summary, epoch_ms(started_at) AS started_ms"
+)
 
+_EFFECTS = f"""
+WITH steps AS (
+    SELECT *, lead(changed_at) OVER (PARTITION BY incident_id ORDER BY changed_at, batch_id) AS next_at FROM alerts
+    WHERE incident_id IN (SELECT incident_id FROM alerts WHERE inhibited_by = $id)
+), effects AS (
+    SELECT incident_id,
+        epoch_ms(min(changed_at) FILTER (inhibited_by = $id)) AS inhibited_since_ms,
+        epoch_ms(last(next_at ORDER BY changed_at, batch_id) FILTER (inhibited_by = $id)) AS inhibited_until_ms,
+        epoch_ms(min(changed_at) FILTER (
+            state = 'FIRING' AND inhibited_by IS NULL AND severity <> 'info'
+        )) AS paged_ms
+    FROM steps GROUP BY incident_id
+)
+SELECT {_RELATED}, inhibited_since_ms, inhibited_until_ms, paged_ms
+FROM alerts_now JOIN effects USING (incident_id) ORDER BY started_at, incident_id
+"""
+"""Incidents that an incident inhibits, or did for a time, in order of their start."""
 
-def read_effects(history: History, incident_id: str) -> list[Inhibited]:
-    """Return the incidents that it inhibits, or did for a time, in order of their start."""
-    params = {"id": incident_id}
-    related = read_related(history, "inhibited_by = $id", params)
-    rows = history.rows(
-        "SELECT incident_id, state, severity, inhibited_by, changed_at FROM alerts "
-        "WHERE incident_id IN (SELECT incident_id FROM alerts WHERE inhibited_by = $id) "
-        "ORDER BY incident_id, changed_at, batch_id",
-        params,
-    )
-    by_incident = {name: list(steps) for name, steps in groupby(rows, lambda row: row["incident_id"])}
-    return [Inhibited(**vars(one), **_inhibition(by_incident[one.incident_id], incident_id)) for one in related]
-
-
-def _inhibition(steps: list[Row], incident_id: str) -> dict[str, Any]:
-    """Return since when and until when an incident is inhibited, and when it paged, from its rows, oldest first."""
-    inhibited = [number for number, row in enumerate(steps) if row["inhibited_by"] == incident_id]
-    after = steps[inhibited[-1] + 1 : inhibited[-1] + 2]
-    paging = [
-        row for row in steps if row["state"] == "FIRING" and row["inhibited_by"] is None and row["severity"] != "info"
-    ]
-    return {
-        "inhibited_since_ms": to_ms(steps[inhibited[0]]["changed_at"]),
-        "inhibited_until_ms": to_ms(after[0]["changed_at"]) if after else None,
-        "paged_ms": to_ms(paging[0]["changed_at"]) if paging else None,
-    }
+_INHIBITORS = f"""
+WITH RECURSIVE causes AS (
+    SELECT incident_id, arg_max(inhibited_by, (changed_at, batch_id)) AS cause_id FROM alerts
+    WHERE inhibited_by IS NOT NULL GROUP BY incident_id
+), chain AS (
+    SELECT $id AS incident_id, [$id] AS seen
+    UNION ALL
+    SELECT causes.cause_id, list_append(chain.seen, causes.cause_id) FROM chain JOIN causes USING (incident_id)
+    WHERE NOT list_contains(chain.seen, causes.cause_id) AND len(chain.seen) <= {MOST_INHIBITORS}
+)
+SELECT {_RELATED} FROM alerts_now JOIN chain USING (incident_id) WHERE len(seen) > 1 ORDER BY len(seen)
+"""
+"""The chain of inhibiting incidents, the direct one first; of a past inhibition the last."""
 
 
 def newest_incident(history: History) -> str | None:
@@ -436,7 +432,8 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
         return tuple(parts[number] for number in reported)
 
     steps = [_step(row) for row in rows]
-    inhibits = read_effects(history, incident_id)
+    asked = {"id": incident_id}
+    inhibits = _read(history, Inhibited, _EFFECTS, asked)
     deliveries = _read(
         history,
         Delivery,
@@ -458,7 +455,7 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
         members=bounded("members", member_changes(history, story)),
         queue_changes=bounded("queue_changes", queue_moves(history, story)),
         health=bounded("health", health_changes(history, story)),
-        inhibitors=_inhibitors(history, rows),
+        inhibitors=tuple(_read(history, Related, _INHIBITORS, asked)),
         inhibits=bounded("inhibits", inhibits),
         inhibits_by_kind=dict(Counter(one.kind for one in inhibits)),
         paged_by_kind=dict(Counter(one.kind for one in inhibits if one.paged_ms is not None)),
@@ -515,23 +512,6 @@ def _step(row: Row) -> Step:
         row["inhibited_by"],
         row["summary"],
     )
-
-
-def _inhibitors(history: History, rows: list[Row]) -> tuple[Related, ...]:
-    """Return the chain of inhibiting incidents, the direct one first; of a past inhibition the last."""
-    inhibitors: list[Related] = []
-    seen = {rows[-1]["incident_id"]}
-    cause_id = next((row["inhibited_by"] for row in reversed(rows) if row["inhibited_by"]), None)
-    while cause_id and cause_id not in seen and len(inhibitors) < MOST_INHIBITORS:
-        seen.add(cause_id)
-        inhibitors += read_related(history, "incident_id = $id", {"id": cause_id})
-        above = history.rows(
-            "SELECT arg_max(inhibited_by, (changed_at, batch_id)) AS cause_id FROM alerts "
-            "WHERE incident_id = $id AND inhibited_by IS NOT NULL",
-            {"id": cause_id},
-        )
-        cause_id = above[0]["cause_id"]
-    return tuple(inhibitors)
 
 
 NOT_NOTIFIED: Mapping[str, str] = {
