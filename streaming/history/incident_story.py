@@ -417,9 +417,8 @@ def newest_incident(history: History) -> str | None:
 
 def read_story(history: History, incident_id: str) -> IncidentStory:
     """Return the incident's history. Raises UnknownIncidentError where the tables have no row of it."""
-    rows = history.rows(
-        "SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", {"id": incident_id}
-    )
+    asked = {"id": incident_id}
+    rows = history.rows("SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", asked)
     if not rows:
         raise UnknownIncidentError(f"INCIDENT {incident_id!r} is not in the alerts table")
     story = _head(rows)
@@ -432,21 +431,20 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
         return tuple(parts[number] for number in reported)
 
     steps = [_step(row) for row in rows]
-    asked = {"id": incident_id}
     inhibits = _read(history, Inhibited, _EFFECTS, asked)
     deliveries = _read(
         history,
         Delivery,
         "SELECT epoch_ms(delivered_at) AS at_ms, status, receiver, outcome, attempt, code, latency_ms, reason, route "
         "FROM alert_deliveries WHERE incident_id = $id ORDER BY delivered_at, batch_id",
-        {"id": incident_id},
+        asked,
     )
     acknowledgements = _read(
         history,
         Acknowledged,
         "SELECT epoch_ms(acknowledged_at) AS at_ms, acknowledged_by, note FROM acknowledgements "
         "WHERE incident_id = $id ORDER BY acknowledged_at",
-        {"id": incident_id},
+        asked,
     )
     return replace(
         story,
