@@ -8,7 +8,7 @@ from typing import Any
 
 from conf.settings import Settings
 from streaming.queries.rulebook import rulebook
-from streaming.replay.recorded import AT_MOST, read_kafka
+from streaming.replay.replay_command import AT_MOST, read_kafka
 from streaming.replay.stream import Message, Stream
 from udfs.alerts.rulebook import CANARY_CLUSTER
 

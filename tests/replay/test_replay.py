@@ -13,9 +13,18 @@ from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.relay.outbox import Record
-from streaming.replay import recorded
-from streaming.replay.recorded import RecordedError, read_events, read_kafka
-from streaming.replay.replay_command import Asked, Page, Pages, compare, count, read_pages
+from streaming.replay import replay_command
+from streaming.replay.replay_command import (
+    Asked,
+    Page,
+    Pages,
+    RecordedError,
+    compare,
+    count,
+    read_events,
+    read_kafka,
+    read_pages,
+)
 from streaming.replay.replay_command import work_through as replay
 from streaming.replay.stream import Stream
 from streaming.simulator.play import play
@@ -179,7 +188,7 @@ def test_an_override_changes_the_pages_of_its_groups_only(night: Path) -> None:
 
 def test_small_slices_give_the_same_alerts(night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = alerts_of(night)
-    monkeypatch.setattr(recorded, "AT_MOST", 100)
+    monkeypatch.setattr(replay_command, "AT_MOST", 100)
     assert len(list(read_events(night))) > 5
     assert sorted(map(str, alerts_of(night))) == sorted(map(str, whole))
 
@@ -277,7 +286,7 @@ def test_what_kafka_holds_gives_the_pages_that_the_events_give(
     began_ms = int(time.time() * 1000)  # what other tests left in Kafka is older
     with Publisher(settings.kafka) as publisher:
         play(events, publisher, speed=None, stop=threading.Event())
-    monkeypatch.setattr(recorded, "AT_MOST", 500)
+    monkeypatch.setattr(replay_command, "AT_MOST", 500)
     slices: list[list[Any]] = list(read_kafka(settings.kafka, began_ms, 2**53))
     messages = [message for part in slices for message in part]
     assert len(slices) > 2
