@@ -109,7 +109,6 @@ def _in_force(settings: Settings) -> dict[str, Any]:
 
 
 def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
-    """Return the mute with its open or next window."""
     window = mute.next_window(now_ms)
     return {
         "name": mute.name,
@@ -122,7 +121,6 @@ def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """Print all keys in force, then each override."""
     console = VisibleConsole()
     print_keys(answer["keys"])
     for override in answer["overrides"]:
@@ -139,7 +137,6 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def describe_window(mute: dict[str, Any]) -> str:
-    """Return the mute with its open or next window as text."""
     when = f"open until {mute['until']}" if mute["is_open"] else f"next from {mute['from']} until {mute['until']}"
     return f"{mute['name']!r} ({mute['matchers']}), {mute['windows']}: {when}"
 

@@ -63,7 +63,6 @@ class Subject:
     cause: str | None = None
 
     def labels(self, severity: str) -> dict[str, str | None]:
-        """Return the labels that routes and silences match."""
         return {**asdict(self), "severity": severity}
 
 
@@ -176,7 +175,6 @@ def _imagined(subject: Subject) -> Subject:
 
 
 def _print(answer: dict[str, Any]) -> None:
-    """Print the explanation of an alert, then the keys that decide it."""
     console = VisibleConsole()
     table = Table(show_header=False, show_lines=True)
     table.add_column("question", no_wrap=True)
@@ -188,7 +186,6 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the questions and their answers."""
     subject = answer["subject"]
     lines = [("alert", " ".join(f"{name}={value}" for name, value in subject.items()))]
     if incident := answer["incident"]:
@@ -371,7 +368,6 @@ def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
 def _pick(
     subject: Subject, labels: Mapping[str, str | None], own_labels: Mapping[str, str], world: World
 ) -> Mapping[str, str]:
-    """Return the receivers, with the route of each."""
     if subject.kind == WATCHDOG:
         return pick_watchdog_receivers(world.routes)
     if subject.kind == DELIVERY_FAILED:

@@ -157,7 +157,6 @@ def read_owners(history: History, queue: Queue, moment: Freshness) -> pa.Table:
 
 
 def _describe(row: Row) -> str:
-    """Return the answer as one line."""
     planned = (row["planned_owner"] or "none") + (f" ({row['strategy']})" if row["strategy"] else "")
     completeness = "" if row["completeness"] is None else f" (completeness {row['completeness']:.0%})"
     reason, why = row["verdict_reason"], ""

@@ -15,7 +15,6 @@ from udfs.alerts.self_kinds import SELF_FACTS
 
 
 def _option(text: str, metavar: str = GLOB) -> Any:
-    """Return the type of an option that one command has."""
     return Annotated[str | None, typer.Option(help=text, metavar=metavar)]
 
 

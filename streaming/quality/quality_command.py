@@ -174,7 +174,6 @@ def _print_newest(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the failing expectations and the number of passing ones."""
     failed = [row for row in rows if not row["success"]]
     layout: Layout = {
         "expectation": lambda row: f"{row['suite']}\n{row['description'] or row['expectation']}",

@@ -482,7 +482,6 @@ def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> None:
 
 
 def _print_message(row: Mapping[str, Any]) -> None:
-    """Print the message, its state, and why it was rejected."""
     say(f"{place_text(row)}, {both_times(to_ms(row['ingest_time']))}, {row['state']}")
     say(f"rejected for: {'; '.join(row['reasons'])}")
     _, reasons = validate(row["topic"], row["raw"], wall_ms())

@@ -306,7 +306,6 @@ def compare(replayed: Sequence[Page], notified: Sequence[Page], from_ms: int, to
 
 
 def count(outcomes: Iterable[Outcome]) -> dict[str, int]:
-    """Return the number of each outcome."""
     counts: Counter[str] = Counter(outcome.outcome for outcome in outcomes)
     return {name: counts[name] for name in MEANINGS}
 

@@ -89,12 +89,10 @@ def print_table(rows: Records, layout: Layout) -> None:
 
 
 def print_columns(rows: Records) -> None:
-    """Print all columns under their names."""
     print_table([plain(row) for row in rows], {name: _cell_of(name) for name in rows[0]})
 
 
 def styled_state(state: str) -> Text:
-    """Return the state in its colour."""
     return Text(state, style=STATE_STYLES.get(state, ""))
 
 
