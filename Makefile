@@ -112,8 +112,7 @@ field: jars ## a real RocketMQ with injected faults, against its clients' logs (
 	@$(BIN)/python -m tests.field $(ARGS)
 
 docs: $(VENV)/.ready ## rewrite the generated tables of the pages
-	@$(BIN)/python -m streaming.manual
-	@$(BIN)/python -m streaming.manual.metrics_page
+	@$(BIN)/python -m tests.manual
 
 pictures: $(VENV)/.ready ## pictures of every page of the board, light, dark and phone, in .bench/pictures
 	@$(BIN)/python -m tests.board.pictures $(ARGS)

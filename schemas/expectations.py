@@ -1,7 +1,7 @@
 """The expected values of a column; the suites of Great Expectations are made from them.
 
-A reading (streaming/quality/reading.py) has one row an event, or one an element of a list in it. An expectation skips
-the rows in which its column is null, and holds when at least a share `mostly` of the others is as expected.
+A reading (streaming/quality/inspection.py) has one row an event, or one an element of a list in it. An expectation
+skips the rows in which its column is null, and holds when at least a share `mostly` of the others is as expected.
 """
 
 from dataclasses import dataclass

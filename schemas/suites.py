@@ -1,8 +1,7 @@
 """The expectation suites: what the contracts say of each field, and the rules that need the data around an event.
 
-From the contracts (schemas/events.py), for each field: a column `found_<field>` with the word for what stands in it,
-which says presence, type and length, and the field itself where it has a least or a greatest value. Lists of objects
-have suites of their own.
+From the contracts (schemas/events.py), for each field: a column `contract_<field>`, kept or the code of the first
+reason (schemas/contract.py) for which it breaks its contract. Lists of objects have suites of their own.
 
 The rules' columns are made by the reading, null where nothing can be said:
 
@@ -23,9 +22,6 @@ from pyspark.sql import types as T
 
 from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.expectations import Between, Expectation, InSet, Severity, Suite
-
-ABSENT = "absent"
-"""The word for a field that is null or not there."""
 
 KEPT, KNOWN = "kept", "known"
 
@@ -55,6 +51,12 @@ NO_PERMISSION is not in its PullStatus: a broker that refuses a pull gives an er
 The contract allows others: a later release may have more.
 """
 
+CONTRACT = InSet(
+    column="contract",
+    values=(KEPT,),
+    why="A message that breaks its contract goes to quarantine; its data is missing.",
+)
+
 _BEHIND = Between(
     column="behind_ms",
     maximum=BEHIND_MS,
@@ -64,11 +66,7 @@ _BEHIND = Between(
 )
 
 _OF_EVERY_TOPIC = (
-    InSet(
-        column="contract",
-        values=(KEPT,),
-        why="A message that breaks its contract goes to quarantine; its data is missing.",
-    ),
+    CONTRACT,
     Between(
         column="ahead_ms",
         maximum=AHEAD_MS,
@@ -130,33 +128,15 @@ RULES: Mapping[str, tuple[Expectation, ...]] = {
 }
 """Topic to what is expected of its events beyond the contract; time and the contract as a whole are of every topic."""
 
-_WORDS: Mapping[type[T.DataType], str] = {
-    T.StringType: "string",
-    T.BooleanType: "boolean",
-    T.IntegerType: "integer",
-    T.LongType: "integer",
-    T.ArrayType: "list",
-}
-
-
-def word_of(type_: T.DataType) -> str:
-    """Return the reading's word for a value that the contract accepts for this type."""
-    return _WORDS[type(type_)]
-
 
 def expectations_of(schema: T.StructType, suite: str) -> Iterator[Expectation]:
     """What the contract, and RocketMQ's enumerations, say of the fields of one object."""
     for field in schema.fields:
-        word = word_of(field.dataType)
         yield InSet(
-            column=f"found_{field.name}",
-            values=(word, ABSENT) if field.nullable else (word,),
+            column=f"contract_{field.name}",
+            values=(KEPT,),
             why=f"{field.name}: {field.metadata['comment']}; null means: {field.metadata['null']}.",
         )
-        minimum, maximum = field.metadata.get("minimum"), field.metadata.get("maximum")
-        if minimum is not None or maximum is not None:
-            why = f"{field.name}: {field.metadata['comment']}."
-            yield Between(column=field.name, minimum=minimum, maximum=maximum, why=why)
         words = ENUMERATIONS.get((suite, field.name))
         if words:
             yield InSet(

@@ -1,25 +1,50 @@
 """`balancewatch check`: validate the settings and print the rules in force."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from conf.settings import Settings, SettingsError
-from streaming.check.check import describe_mute, floor_warnings
 from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_receivers
-from streaming.relay.silences import make_mutes
+from streaming.relay.silences import Mute, make_mutes
 from streaming.terminal.command import fail, load
+from streaming.terminal.printing import Layout, print_table
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
-from streaming.text.times import wall_ms
+from streaming.text.times import span_text, time_text, wall_ms
+from udfs.alerts.pattern import describe_matchers
+from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import OF_ALL
+
+FLOORS = {
+    "channel_expired_ms": (30_000, "clients send a heartbeat every 30 s"),
+    "pull_silence_ms": (20_000, "an idle healthy queue is pulled every 15 to 20 s"),
+    "settle_ms": (20_000, "clients rebalance every 20 s"),
+    "heartbeat_late_ms": (30_000, "clients send a heartbeat every 30 s"),
+    "consume_silence_ms": (5_000, "clients commit their offsets every 5 s"),
+}
+"""Key of the rules to the shortest useful value, and the interval it comes from."""
+
+
+def floor_warnings(rulebook: Rulebook) -> Iterator[str]:
+    """Yield a sentence for each threshold below its floor, of the rules and of each override."""
+    found = [("rules", key, getattr(rulebook.base, key)) for key in FLOORS]
+    for override in rulebook.overrides:
+        found += [(f"override {override.name!r}", key, value) for key, value in override.changes() if key in FLOORS]
+    for where, key, value in found:
+        floor_ms, reason = FLOORS[key]
+        if value < floor_ms:
+            meant = f'; the unit is ms, write "{value}s" for seconds' if value < 1_000 else ""
+            yield f"{where}: {key} = {value} is below {span_text(floor_ms)}, but {reason}{meant}"
+
 
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="Rules file [rules.file]", metavar="FILE")]
 FormatName = Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")]
@@ -83,10 +108,21 @@ def _in_force(settings: Settings) -> dict[str, Any]:
     }
 
 
+def describe_mute(mute: Mute, now_ms: int) -> dict[str, Any]:
+    window = mute.next_window(now_ms)
+    return {
+        "name": mute.name,
+        "matchers": describe_matchers(mute.matchers),
+        "windows": mute.describe(),
+        "is_open": window.is_active(now_ms),
+        "from": time_text(window.starts_at_ms),
+        "until": time_text(window.ends_at_ms),
+    }
+
+
 def _print(answer: dict[str, Any]) -> None:
-    """Print all keys in force, then each override."""
     console = VisibleConsole()
-    console.print(keys_table(answer["keys"]))
+    print_keys(answer["keys"])
     for override in answer["overrides"]:
         where = f"cluster {override['cluster']}, consumer_group {override['consumer_group']}"
         console.print(Text(f"override {override['name']!r}: {where}"))
@@ -101,19 +137,17 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def describe_window(mute: dict[str, Any]) -> str:
-    """Return the mute with its open or next window as text."""
     when = f"open until {mute['until']}" if mute["is_open"] else f"next from {mute['from']} until {mute['until']}"
     return f"{mute['name']!r} ({mute['matchers']}), {mute['windows']}: {when}"
 
 
-def keys_table(keys: list[dict[str, Any]]) -> Table:
-    table = Table()
-    table.add_column("key", overflow="fold")
-    table.add_column("value", justify="right", overflow="fold")
-    table.add_column("set by", overflow="fold")
-    for row in keys:
-        table.add_row(Text(row["key"]), Text(_describe(row["value"])), Text(row["set_by"]))
-    return table
+def print_keys(keys: list[dict[str, Any]]) -> None:
+    layout: Layout = {
+        "key": itemgetter("key"),
+        "value": lambda row: _describe(row["value"]),
+        "set by": itemgetter("set_by"),
+    }
+    print_table(keys, layout)
 
 
 def _describe(value: Any) -> str:

@@ -9,9 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from schemas.tables import ALERTS, QUALITY, QUARANTINE, TABLES
-from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, read_story
-from streaming.history.query_options import FORMAT, parse_options
-from streaming.history.story import (
+from streaming.history.incident_story import (
     MOST_SHOWN,
     CoveringSilence,
     Delivery,
@@ -23,9 +21,13 @@ from streaming.history.story import (
     Related,
     Step,
     ends,
+    newest_incident,
+    read_story,
     turning_points,
 )
+from streaming.history.query_options import FORMAT, parse_options
 from streaming.history.table_question import open_history
+from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.terminal.command import fail
 from streaming.terminal.printing import STATE_STYLES
 from streaming.terminal.setting_options import Warehouse

@@ -2,44 +2,238 @@
 
     story = read_story(history, find_incident(history, "c87a8d88"))
 
-returns a `streaming.history.story.IncidentStory`.
+`explain` prints it, and the board's incident page shows it. Times are epoch ms. Lists are oldest first and have at most
+MOST_SHOWN items: of longer ones the first half and the last. `IncidentStory.left_out` counts the omitted items by list
+name.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
-from streaming.history.story import (
-    MOST_SHOWN,
-    REASONS,
-    Acknowledged,
-    CoveringSilence,
-    Delivery,
-    HealthChange,
-    IncidentStory,
-    Inhibited,
-    MemberChange,
-    QueueChange,
-    Related,
-    Step,
-    ends,
-    turning_points,
-)
-from streaming.store.alerts import UnknownIncidentError, find_incident
+from streaming.store.alerts import UnknownIncidentError
 from streaming.store.store import History
 from streaming.text.times import to_ms, to_time
 from udfs.alerts.pattern import describe_matchers, is_match, read_matchers
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.rocketmq.model import is_queue_name
 
-__all__ = ["UnknownIncidentError", "find_incident", "newest_incident", "read_story"]
-
 Row = dict[str, Any]
 Part = TypeVar("Part")
+
+MOST_SHOWN = 200
+
+REASONS: Mapping[str, str] = {
+    "first_sign": "first seen; waiting to confirm",
+    "data_missing": "data is missing",
+    "hold_over": "confirmed",
+    "came_back": "came back before it was resolved",
+    "cause_changed": "cause changed",
+    "queues_changed": "affected queues changed",
+    "severity_changed": "severity changed",
+    "inhibited": "inhibited by another open incident, does not page",
+    "cause_ended": "no longer inhibited: the other incident is resolved, this one is not",
+    "figures_changed": "figures changed",
+    "condition_gone": "condition no longer holds; waiting to confirm",
+    "recovered": "recovery confirmed",
+    "not_confirmed": "condition ended before the alert fired",
+    "data_returned": "data is back",
+    "group_deleted": "group deleted",
+    "topic_deleted": "topic deleted",
+    "forgotten": "forgotten by an operator",
+    "given_up": "its members, queues or brokers no longer exist",
+}
+"""Sentences for udfs.alerts.life.Reason."""
+
+
+def ends(number: int, most: int, always: Collection[int] = ()) -> list[int]:
+    """Return the indices to show: all, or `most` of them, half from each end, and `always`."""
+    if number <= most:
+        return list(range(number))
+    head = most // 2
+    return sorted({*range(head), *range(number - (most - head), number), *always})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One row of the alerts table. `why` is the sentence for `reason`."""
+
+    at_ms: int
+    state: str
+    reason: str | None
+    why: str
+    severity: str
+    cause: str | None
+    queues: tuple[str, ...]
+    inhibited_by: str | None
+    summary: str
+
+
+def turning_points(steps: Sequence[Step]) -> set[int]:
+    """Return the steps that are always shown: the first FIRING and the last RESOLVED."""
+    firing = [number for number, step in enumerate(steps) if step.state == "FIRING"][:1]
+    ending = [number for number, step in enumerate(steps) if step.state == "RESOLVED"][-1:]
+    return {*firing, *ending}
+
+
+@dataclass(frozen=True)
+class MemberChange:
+    """JOINED, CHANGED, LEFT or EXPIRED, as several brokers report it within a minute.
+
+    `channels` are (broker_name, client_addr).
+    """
+
+    at_ms: int
+    change: str
+    client_id: str
+    channels: tuple[tuple[str, str], ...]
+    strategy: str | None
+    client_version: str | None
+
+
+@dataclass(frozen=True)
+class QueueChange:
+    """A queue whose planned owner, observed owners or verdict changed. `*_before` is None in the first row."""
+
+    at_ms: int
+    topic: str
+    queue: str
+    verdict_before: str | None
+    verdict: str
+    planned_before: str | None
+    planned_owner: str | None
+    observed_before: tuple[str, ...] | None
+    observed_owners: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Related:
+    """Another incident, by its newest row."""
+
+    incident_id: str
+    kind: str
+    state: str
+    cause: str | None
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    summary: str
+    started_ms: int
+
+
+@dataclass(frozen=True)
+class Inhibited(Related):
+    """An incident that this one inhibits, or did. `inhibited_until_ms` is None while it does.
+
+    `paged_ms` is its first FIRING row without inhibition, which pages unless it is `info`; None without one.
+    """
+
+    inhibited_since_ms: int
+    inhibited_until_ms: int | None
+    paged_ms: int | None
+
+
+@dataclass(frozen=True)
+class HealthChange:
+    """`unavailable_producers` of `producers` avoid the broker from `at_ms`, planned until `until_ms`."""
+
+    at_ms: int
+    broker_name: str
+    unavailable_producers: int
+    producers: int
+    until_ms: int | None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One row of the delivery log: `outcome` is PENDING, DELIVERED, RETRYING, REFUSED, or why no receiver got it."""
+
+    at_ms: int
+    status: str | None
+    receiver: str
+    outcome: str | None
+    attempt: int
+    code: int | None
+    latency_ms: int
+    reason: str | None
+    route: str | None
+
+
+@dataclass(frozen=True)
+class CoveringSilence:
+    """A silence that covered the incident at some time."""
+
+    silence_id: str
+    created_by: str
+    comment: str
+    match: str
+    starts_ms: int
+    ends_ms: int
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """An acknowledgement."""
+
+    at_ms: int
+    acknowledged_by: str
+    note: str
+
+
+@dataclass(frozen=True)
+class IncidentStory:
+    """One incident. `summary` is the newest, `advice` the newest while it was open.
+
+    started_ms, verdict_since_ms   when its trouble began, and since when the verdict on its queues is certain
+    ended_ms                       None while it is open
+    from_ms, to_ms                 range of the context: two minutes before the start until the end, None while open
+    inhibits_by_kind, paged_by_kind  how many incidents it inhibits, and how many of these paged nevertheless
+    inhibitors                     the incident that inhibits this one, then the one that inhibits that one, and so on
+    not_notified_reason            why no receiver was notified, or None
+    """
+
+    incident_id: str
+    alert_id: str
+    kind: str
+    severity: str
+    state: str
+    cause: str | None
+    cluster: str
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    client_id: str | None
+    queues: tuple[str, ...]
+    summary: str
+    advice: str
+    evidence: Mapping[str, Any]
+    completeness: float | None
+    flaps: int
+    is_flapping: bool
+    started_ms: int
+    fired_ms: int | None
+    changed_ms: int
+    ended_ms: int | None
+    from_ms: int
+    to_ms: int | None
+    verdict_since_ms: int | None = None
+    steps: tuple[Step, ...] = ()
+    members: tuple[MemberChange, ...] = ()
+    queue_changes: tuple[QueueChange, ...] = ()
+    inhibitors: tuple[Related, ...] = ()
+    inhibits: tuple[Inhibited, ...] = ()
+    inhibits_by_kind: Mapping[str, int] = field(default_factory=dict)
+    paged_by_kind: Mapping[str, int] = field(default_factory=dict)
+    health: tuple[HealthChange, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    not_notified_reason: str | None = None
+    silences: tuple[CoveringSilence, ...] = ()
+    acknowledgements: tuple[Acknowledged, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
 
 BEFORE_MS = 120_000
 """The context begins this long before the incident."""
@@ -173,44 +367,41 @@ def _read(history: History, part: Callable[..., Part], sql: str, params: dict[st
     ]
 
 
-def read_related(history: History, condition: str, params: dict[str, Any]) -> list[Related]:
-    """Return incidents with a row that matches the condition, by their newest row, in order of their start."""
-    return _read(
-        history,
-        Related,
-        "SELECT incident_id, kind, state, cause, consumer_group, topic, broker_name, summary, "
-        "epoch_ms(started_at) AS started_ms FROM alerts_now "
-        f"WHERE incident_id IN (SELECT incident_id FROM alerts WHERE {condition}) ORDER BY started_at, incident_id",
-        params,
-    )
+_RELATED = (
+    "incident_id, kind, state, cause, consumer_group, topic, broker_name, summary, epoch_ms(started_at) AS started_ms"
+)
 
+_EFFECTS = f"""
+WITH steps AS (
+    SELECT *, lead(changed_at) OVER (PARTITION BY incident_id ORDER BY changed_at, batch_id) AS next_at FROM alerts
+    WHERE incident_id IN (SELECT incident_id FROM alerts WHERE inhibited_by = $id)
+), effects AS (
+    SELECT incident_id,
+        epoch_ms(min(changed_at) FILTER (inhibited_by = $id)) AS inhibited_since_ms,
+        epoch_ms(last(next_at ORDER BY changed_at, batch_id) FILTER (inhibited_by = $id)) AS inhibited_until_ms,
+        epoch_ms(min(changed_at) FILTER (
+            state = 'FIRING' AND inhibited_by IS NULL AND severity <> 'info'
+        )) AS paged_ms
+    FROM steps GROUP BY incident_id
+)
+SELECT {_RELATED}, inhibited_since_ms, inhibited_until_ms, paged_ms
+FROM alerts_now JOIN effects USING (incident_id) ORDER BY started_at, incident_id
+"""
+"""Incidents that an incident inhibits, or did for a time, in order of their start."""
 
-def read_effects(history: History, incident_id: str) -> list[Inhibited]:
-    """Return the incidents that it inhibits, or did for a time, in order of their start."""
-    params = {"id": incident_id}
-    related = read_related(history, "inhibited_by = $id", params)
-    rows = history.rows(
-        "SELECT incident_id, state, severity, inhibited_by, changed_at FROM alerts "
-        "WHERE incident_id IN (SELECT incident_id FROM alerts WHERE inhibited_by = $id) "
-        "ORDER BY incident_id, changed_at, batch_id",
-        params,
-    )
-    by_incident = {name: list(steps) for name, steps in groupby(rows, lambda row: row["incident_id"])}
-    return [Inhibited(**vars(one), **_inhibition(by_incident[one.incident_id], incident_id)) for one in related]
-
-
-def _inhibition(steps: list[Row], incident_id: str) -> dict[str, Any]:
-    """Return since when and until when an incident is inhibited, and when it paged, from its rows, oldest first."""
-    inhibited = [number for number, row in enumerate(steps) if row["inhibited_by"] == incident_id]
-    after = steps[inhibited[-1] + 1 : inhibited[-1] + 2]
-    paging = [
-        row for row in steps if row["state"] == "FIRING" and row["inhibited_by"] is None and row["severity"] != "info"
-    ]
-    return {
-        "inhibited_since_ms": to_ms(steps[inhibited[0]]["changed_at"]),
-        "inhibited_until_ms": to_ms(after[0]["changed_at"]) if after else None,
-        "paged_ms": to_ms(paging[0]["changed_at"]) if paging else None,
-    }
+_INHIBITORS = f"""
+WITH RECURSIVE causes AS (
+    SELECT incident_id, arg_max(inhibited_by, (changed_at, batch_id)) AS cause_id FROM alerts
+    WHERE inhibited_by IS NOT NULL GROUP BY incident_id
+), chain AS (
+    SELECT $id AS incident_id, [$id] AS seen
+    UNION ALL
+    SELECT causes.cause_id, list_append(chain.seen, causes.cause_id) FROM chain JOIN causes USING (incident_id)
+    WHERE NOT list_contains(chain.seen, causes.cause_id) AND len(chain.seen) <= {MOST_INHIBITORS}
+)
+SELECT {_RELATED} FROM alerts_now JOIN chain USING (incident_id) WHERE len(seen) > 1 ORDER BY len(seen)
+"""
+"""The chain of inhibiting incidents, the direct one first; of a past inhibition the last."""
 
 
 def newest_incident(history: History) -> str | None:
@@ -226,9 +417,8 @@ def newest_incident(history: History) -> str | None:
 
 def read_story(history: History, incident_id: str) -> IncidentStory:
     """Return the incident's history. Raises UnknownIncidentError where the tables have no row of it."""
-    rows = history.rows(
-        "SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", {"id": incident_id}
-    )
+    asked = {"id": incident_id}
+    rows = history.rows("SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", asked)
     if not rows:
         raise UnknownIncidentError(f"INCIDENT {incident_id!r} is not in the alerts table")
     story = _head(rows)
@@ -241,20 +431,20 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
         return tuple(parts[number] for number in reported)
 
     steps = [_step(row) for row in rows]
-    inhibits = read_effects(history, incident_id)
+    inhibits = _read(history, Inhibited, _EFFECTS, asked)
     deliveries = _read(
         history,
         Delivery,
         "SELECT epoch_ms(delivered_at) AS at_ms, status, receiver, outcome, attempt, code, latency_ms, reason, route "
         "FROM alert_deliveries WHERE incident_id = $id ORDER BY delivered_at, batch_id",
-        {"id": incident_id},
+        asked,
     )
     acknowledgements = _read(
         history,
         Acknowledged,
         "SELECT epoch_ms(acknowledged_at) AS at_ms, acknowledged_by, note FROM acknowledgements "
         "WHERE incident_id = $id ORDER BY acknowledged_at",
-        {"id": incident_id},
+        asked,
     )
     return replace(
         story,
@@ -263,7 +453,7 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
         members=bounded("members", member_changes(history, story)),
         queue_changes=bounded("queue_changes", queue_moves(history, story)),
         health=bounded("health", health_changes(history, story)),
-        inhibitors=_inhibitors(history, rows),
+        inhibitors=tuple(_read(history, Related, _INHIBITORS, asked)),
         inhibits=bounded("inhibits", inhibits),
         inhibits_by_kind=dict(Counter(one.kind for one in inhibits)),
         paged_by_kind=dict(Counter(one.kind for one in inhibits if one.paged_ms is not None)),
@@ -320,23 +510,6 @@ def _step(row: Row) -> Step:
         row["inhibited_by"],
         row["summary"],
     )
-
-
-def _inhibitors(history: History, rows: list[Row]) -> tuple[Related, ...]:
-    """Return the chain of inhibiting incidents, the direct one first; of a past inhibition the last."""
-    inhibitors: list[Related] = []
-    seen = {rows[-1]["incident_id"]}
-    cause_id = next((row["inhibited_by"] for row in reversed(rows) if row["inhibited_by"]), None)
-    while cause_id and cause_id not in seen and len(inhibitors) < MOST_INHIBITORS:
-        seen.add(cause_id)
-        inhibitors += read_related(history, "incident_id = $id", {"id": cause_id})
-        above = history.rows(
-            "SELECT arg_max(inhibited_by, (changed_at, batch_id)) AS cause_id FROM alerts "
-            "WHERE incident_id = $id AND inhibited_by IS NOT NULL",
-            {"id": cause_id},
-        )
-        cause_id = above[0]["cause_id"]
-    return tuple(inhibitors)
 
 
 NOT_NOTIFIED: Mapping[str, str] = {

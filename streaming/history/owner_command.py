@@ -1,5 +1,6 @@
 """`balancewatch owner`: planned owner and actual consumers of a queue at a given time, for each consumer group."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,10 +10,10 @@ import typer
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
 from streaming.history.query_options import FORMAT, GLOB, At, Cluster, parse_options
 from streaming.history.table_question import is_glob, open_history
-from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
+from streaming.store.freshness import LIVE_TABLES, Freshness, describe_stale, read_freshness
 from streaming.store.store import History
 from streaming.terminal.command import fail
-from streaming.terminal.printing import plain, print_records
+from streaming.terminal.printing import Records, print_answer
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
 from streaming.text.suggestions import suggest
@@ -23,44 +24,46 @@ from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.groups.verdict_reason import VERDICT_REASONS
 from udfs.rocketmq.model import queue_order
 
-FINE = ("OK", "NOT_JUDGED")
-
-_TIME = pa.timestamp("us", "UTC")
-
-SCHEMA = pa.schema(
-    {
-        "cluster": pa.string(),
-        "consumer_group": pa.string(),
-        "topic": pa.string(),
-        "queue": pa.string(),
-        "at": _TIME,
-        "planned_owner": pa.string(),
-        "strategy": pa.string(),
-        "observed_owners": pa.list_(pa.string()),
-        "verdict": pa.string(),
-        "since": _TIME,
-        "completeness": pa.float64(),
-        "incident_id": pa.string(),
-        "incident_since": _TIME,
-        "kind": pa.string(),
-        "cause": pa.string(),
-        "advice": pa.string(),
-        "verdict_reason": pa.string(),
-        "newest_row_at": _TIME,
-        "is_stale": pa.bool_(),
-    }
+_OWNERS = """
+WITH asked AS (
+    SELECT * FROM {assignments} WHERE {condition} AND broker_name = $broker AND queue_id = $queue_id
+), reported AS (
+    SELECT cluster, consumer_group, client_id, arg_max(strategy, changed_at) AS strategy
+    FROM {memberships} WHERE strategy IS NOT NULL AND client_id IN (SELECT planned_owner FROM asked) GROUP BY ALL
+), moment AS (
+    SELECT * FROM {alerts} WHERE state <> 'RESOLVED'
+), incident AS (
+    SELECT effect.* REPLACE (coalesce(cause.advice, effect.advice) AS advice)
+    FROM moment AS effect LEFT JOIN moment AS cause
+        ON cause.incident_id = effect.inhibited_by AND cause.cluster = effect.cluster
+    WHERE effect.topic = $topic AND list_contains(effect.queues, $queue)
 )
-"""An answer for one group.
+SELECT DISTINCT ON (asked.cluster, asked.consumer_group)
+    asked.cluster, asked.consumer_group, asked.topic, $queue AS queue, $at::TIMESTAMPTZ AS at, asked.planned_owner,
+    reported.strategy,
+    list_filter(coalesce(asked.observed_owners, []), lambda client: client <> '') AS observed_owners,
+    asked.verdict, asked.since, asked.completeness,
+    incident.incident_id, incident.started_at AS incident_since, incident.kind, incident.cause, incident.advice,
+    asked.verdict_reason, $newest::TIMESTAMPTZ AS newest_row_at, $is_stale AS is_stale
+FROM asked
+LEFT JOIN reported ON reported.cluster = asked.cluster AND reported.consumer_group = asked.consumer_group
+    AND reported.client_id = asked.planned_owner
+LEFT JOIN incident ON asked.verdict NOT IN ('OK', 'NOT_JUDGED') AND incident.cluster = asked.cluster
+    AND incident.consumer_group = asked.consumer_group
+ORDER BY asked.cluster, asked.consumer_group, incident.state = 'FIRING' DESC, incident.kind = 'starved_queue' DESC,
+    incident.started_at
+"""
+"""An answer for each group.
 
 strategy        the planned owner's, if it reported one
 since           since when the verdict is certain
-incident_id     the open incident that lists the queue; its trouble began at `incident_since`
+incident_id     the open incident that lists the queue, a firing one first; its trouble began at `incident_since`
 advice          of the incident, or of the one that inhibits it
 verdict_reason  why the verdict is UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason)
 newest_row_at   the newest row of any table; `is_stale`: newer data is missing
 """
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 
 
 class UnknownQueueError(ValueError):
@@ -123,75 +126,41 @@ def owner(
     at_ms = wall_ms() if options.at_ms is None else options.at_ms
     try:
         history = open_history(options, ASSIGNMENTS, *LIVE_TABLES)
-        rows = read_owners(history, Queue(topic, broker_name, int(number), group, cluster), at_ms)
         freshness = read_freshness(history, at_ms, options.stale_ms)
+        found = read_owners(history, Queue(topic, broker_name, int(number), group, cluster), freshness)
     except (WarehouseError, UnknownQueueError) as error:
         fail(str(error))
-    if options.format == "table":
-        stale = describe_stale(freshness)
-        for row in rows:
-            line = _describe(row)
+    stale = describe_stale(freshness)
+
+    def show(rows: Records) -> None:
+        for line in map(_describe, rows):
             say(f"{line.removesuffix('.')}; {stale}" if stale else line)
-        return
-    newest = None if freshness.newest_ms is None else to_time(freshness.newest_ms)
-    age = {"newest_row_at": newest, "is_stale": freshness.is_stale}
-    found = [{name: (row | age).get(name) for name in SCHEMA.names} for row in rows]
-    print_records(found if options.format == "parquet" else [plain(row) for row in found], options.format, SCHEMA)
+
+    print_answer(found.to_reader(), options.format, show, "")
 
 
-def read_owners(history: History, queue: Queue, at_ms: int) -> list[Row]:
+def read_owners(history: History, queue: Queue, moment: Freshness) -> pa.Table:
     """Return the answers at that time, by cluster and group. Raises UnknownQueueError if there is none."""
     condition, params = queue.condition()
-    rows = history.rows(
-        f"SELECT * FROM {history.newest(ASSIGNMENTS, at_ms)} WHERE {condition} AND broker_name = $broker "
-        "AND queue_id = $queue_id ORDER BY cluster, consumer_group",
-        params | {"broker": queue.broker_name, "queue_id": queue.queue_id},
+    sql = _OWNERS.format(
+        condition=condition,
+        assignments=history.newest(ASSIGNMENTS, moment.at_ms),
+        memberships=history.between(MEMBERSHIPS, None, moment.at_ms),
+        alerts=history.newest(ALERTS, moment.at_ms),
     )
-    if not rows:
-        raise UnknownQueueError(_what_is_known(history, queue, at_ms))
-    for row in rows:
-        row["queue"], row["at"] = queue.name, to_time(at_ms)
-        row["strategy"] = _strategy(history, row, at_ms)
-        row["observed_owners"] = list(filter(None, row["observed_owners"] or ()))
-        if row["verdict"] not in FINE:
-            row.update(_incident(history, row, at_ms))
-    return rows
-
-
-def _strategy(history: History, row: Row, at_ms: int) -> str | None:
-    if row["planned_owner"] is None:
-        return None
-    reported = history.rows(
-        f"SELECT arg_max(strategy, changed_at) AS strategy FROM {history.between(MEMBERSHIPS, None, at_ms)} "
-        "WHERE cluster = $cluster AND consumer_group = $group AND client_id = $client AND strategy IS NOT NULL",
-        {"cluster": row["cluster"], "group": row["consumer_group"], "client": row["planned_owner"]},
-    )
-    strategy: str | None = reported[0]["strategy"]
-    return strategy
-
-
-def _incident(history: History, row: Row, at_ms: int) -> Row:
-    """Return columns of the open incident that lists the queue, a firing one first, with the advice of its cause."""
-    rows = history.rows(
-        f"WITH moment AS (SELECT * FROM {history.newest(ALERTS, at_ms)} WHERE cluster = $cluster) "
-        "SELECT effect.incident_id, effect.kind, effect.cause, coalesce(cause.advice, effect.advice) AS advice, "
-        "effect.started_at AS incident_since "
-        "FROM moment AS effect LEFT JOIN moment AS cause ON cause.incident_id = effect.inhibited_by "
-        "AND cause.state <> 'RESOLVED' "
-        "WHERE effect.state <> 'RESOLVED' AND effect.consumer_group = $group AND effect.topic = $topic "
-        "AND list_contains(effect.queues, $queue) "
-        "ORDER BY effect.state = 'FIRING' DESC, effect.kind = 'starved_queue' DESC, effect.started_at LIMIT 1",
-        {"cluster": row["cluster"], "group": row["consumer_group"], "topic": row["topic"], "queue": row["queue"]},
-    )
-    return rows[0] if rows else {}
+    place = {"broker": queue.broker_name, "queue_id": queue.queue_id, "queue": queue.name, "at": to_time(moment.at_ms)}
+    newest = None if moment.newest_ms is None else to_time(moment.newest_ms)
+    found = history.query(sql, {**params, **place, "newest": newest, "is_stale": moment.is_stale})
+    if not found.num_rows:
+        raise UnknownQueueError(_what_is_known(history, queue, moment.at_ms))
+    return found
 
 
 def _describe(row: Row) -> str:
-    """Return the answer as one line."""
     planned = (row["planned_owner"] or "none") + (f" ({row['strategy']})" if row["strategy"] else "")
     completeness = "" if row["completeness"] is None else f" (completeness {row['completeness']:.0%})"
     reason, why = row["verdict_reason"], ""
-    if row.get("incident_id"):
+    if row["incident_id"]:
         cause = f" ({row['cause']})" if row["cause"] and row["cause"] != row["kind"] else ""
         since = "not consumed since" if row["kind"] == "starved_queue" else "since"
         why = (

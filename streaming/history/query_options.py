@@ -147,5 +147,4 @@ def check_format(format_: str, formats: Sequence[Format] = FORMATS) -> Format:
 
 
 def is_terminal() -> bool:
-    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()

@@ -9,13 +9,12 @@ from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, M
 from streaming.history.query_options import GLOB, Broker, Cluster, Group, Topic
 from streaming.history.table_question import Named, Question, States, any_of, command_of, equals
 from streaming.store.alerts import present_alert
-from streaming.terminal.printing import Layout, Records, print_alerts, print_table, styled_state, time_columns
+from streaming.terminal.printing import Layout, Records, print_table, show_alerts, styled_state, time_columns
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.self_kinds import SELF_FACTS
 
 
 def _option(text: str, metavar: str = GLOB) -> Any:
-    """Return the type of an option that one command has."""
     return Annotated[str | None, typer.Option(help=text, metavar=metavar)]
 
 
@@ -51,19 +50,19 @@ alerts = command_of(
 
         Example: balancewatch alerts rules starved_queue --cluster prod --group billing
         """,
-        filters={
+        states=States(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
+        names={
             "kind": Named(
                 _option("Only these kinds: starved_queue,duplicate_client_id or 'broker_*'.", "KIND"),
                 equals("kind"),
                 KINDS,
             ),
-            "state": States(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": TOPIC,
             "broker": Named(Broker, any_of(BROKERS_OF_ALERT)),
         },
-        show=lambda rows: print_alerts([present_alert(row) for row in rows], "table"),
+        show=lambda rows: show_alerts([present_alert(row) for row in rows]),
         present=present_alert,
         nothing="No alert matches.",
         has_commands=True,
@@ -81,12 +80,12 @@ faults = command_of(
 
         Example: balancewatch faults --broker broker-b --since 2h --format csv
         """,
-        filters={
-            "state": States(
-                "Only this state: available or unavailable.",
-                "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
-                ("AVAILABLE", "UNAVAILABLE"),
-            ),
+        states=States(
+            "Only this state: available or unavailable.",
+            "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
+            ("AVAILABLE", "UNAVAILABLE"),
+        ),
+        names={
             "cluster": CLUSTER,
             "broker": Named(Broker, equals("broker_name")),
             "client": Named(_option("Only the producer with this ClientId, or a glob."), equals("client_id")),
@@ -124,8 +123,8 @@ assignments = command_of(
         Example: balancewatch assignments --since 2h --topic 'orders*' --broker broker-a --format parquet >
         moves.parquet
         """,
-        filters={
-            "state": States(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
+        states=States(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
+        names={
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": TOPIC,
@@ -164,14 +163,14 @@ members = command_of(
 
         Example: balancewatch members --since 2h --client '10.0.0.5@*' --format json
         """,
-        filters={
-            "state": States(
-                f"Only these changes, with commas: {', '.join(CHANGES)}. Default with --current or --at: "
-                f"{','.join(MEMBERS)}.",
-                "change",
-                CHANGES,
-                of_moment=MEMBERS,
-            ),
+        states=States(
+            f"Only these changes, with commas: {', '.join(CHANGES)}. Default with --current or --at: "
+            f"{','.join(MEMBERS)}.",
+            "change",
+            CHANGES,
+            of_moment=MEMBERS,
+        ),
+        names={
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": Named(
@@ -210,8 +209,8 @@ deliveries = command_of(
 
         Example: balancewatch deliveries --incident 'c87a8d8867cd0128-*' --format json
         """,
-        filters={
-            "state": States(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
+        states=States(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
+        names={
             "incident": Named(_option("Only this incident, or a glob."), equals("incident_id")),
             "receiver": Named(_option("Only this receiver, or a glob."), equals("receiver")),
             "cluster": CLUSTER,

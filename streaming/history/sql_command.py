@@ -16,7 +16,7 @@ from streaming.history.query_options import FirstLimit, Format, FormatName, pars
 from streaming.history.sql_process import print_apart
 from streaming.store.light_arrow import load_arrow
 from streaming.terminal.command import fail
-from streaming.terminal.printing import print_records
+from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import note
@@ -90,7 +90,7 @@ def _read(query: str | None, file: Path | None) -> str | None:
 def _list_views(format_: Format) -> None:
     """Print each table with its columns, and each view; other formats have a row for each column."""
     if format_ != "table":
-        print_records(list(_columns()), format_)
+        print_rows(list(_columns()), format_)
         return
     console = VisibleConsole()
     for table in TABLES.values():

@@ -33,7 +33,7 @@ main()
 
 def print_apart(*, seconds: float, **request: Any) -> str:
     """Print the answer to stdout and return a note. Raises WarehouseError. See sql_worker.answer for the arguments."""
-    command, pipe = [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())], subprocess.PIPE
+    command, pipe = [sys.executable, "-P", "-c", _PROGRAM], subprocess.PIPE
     environment = _environment(is_in_bucket=is_store(request["warehouse"]))
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:  # noqa: S603  # our own command line
         try:
@@ -59,15 +59,18 @@ def _talk(process: subprocess.Popen[bytes], request: dict[str, Any]) -> tuple[by
     """Return the worker's last words and exit code; pass on its output as it comes."""
     asked, printed, words = (cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout, process.stderr))
     with suppress(BrokenPipeError):  # a worker that ended at once says why
-        asked.write(json.dumps(request).encode())
-        asked.close()
+        asked.write(json.dumps(request).encode() + b"\n")
+        asked.flush()
     with suppress(AttributeError, OSError):  # Linux only, and limited for users
         fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     out = bytes_out()
     while chunk := os.read(printed.fileno(), CHUNK_BYTES):
         out.write(chunk)
         out.flush()
-    return words.read(), process.wait()
+    said = words.read()
+    with suppress(BrokenPipeError):
+        asked.close()
+    return said, process.wait()
 
 
 def _environment(*, is_in_bucket: bool) -> dict[str, str]:

@@ -1,16 +1,16 @@
 """The process that answers one query of `balancewatch sql`, so that any query can be ended.
 
-Its argument is the id of the process that started it. It reads the arguments of `answer` as JSON from stdin, prints the
-answer to stdout, and then one JSON object to stderr: {"note": ...}, {"error": ...} or {}. DuckDB's own output is
-dropped. At the deadline SIGALRM ends it.
+It reads the arguments of `answer` as a line of JSON from stdin, prints the answer to stdout, and then one JSON object
+to stderr: {"note": ...}, {"error": ...} or {}. DuckDB's own output is dropped. At the deadline SIGALRM ends it, and the
+end of stdin, which its parent holds open, before.
 """
 
-import ctypes
 import json
 import os
 import resource
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TextIO
 
@@ -25,14 +25,13 @@ TRIES = 3
 """Tries to read the tables while compaction deletes their files."""
 
 MOST_CHARACTERS = 4_000
-_SIGNAL_WHEN_PARENT_ENDS = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    end_with_parent(int(sys.argv[1]))
     words = _take_stderr()
-    request = json.load(sys.stdin)
+    request = json.loads(sys.stdin.readline())
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
     try:
         note = answer(**request)
         sys.stdout.flush()
@@ -65,12 +64,9 @@ def answer(*, sql: str, warehouse: str, format_: str, limit: int | None, seconds
     return f"only the first {count(limit or 0, 'row')}; --limit 0 prints all" * found.is_cut
 
 
-def end_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent ends (Linux only); exit now if that has ended."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SIGNAL_WHEN_PARENT_ENDS, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+def _end_with_stdin() -> None:
+    sys.stdin.read()
+    os._exit(1)
 
 
 def limit_memory(more_bytes: int) -> None:

@@ -64,17 +64,13 @@ class States:
     values: tuple[str, ...]
     of_moment: tuple[str, ...] = ()
 
-    @property
-    def option(self) -> Any:
-        return typer.Option(help=self.help, metavar="STATE")
-
 
 @dataclass(frozen=True)
 class Question:
     """A command that prints the rows of a table.
 
     help      the command's help, its examples last
-    filters   options by name, in the order of the help; `state` and `cluster` are required
+    names     the options for names, in the order of the help; `cluster` is required
     show      prints rows for people; `nothing` is the sentence without a row
     present   converts a row for JSON and CSV; None keeps the columns
     wrap      SQL around the rows, `{rows}`
@@ -84,22 +80,14 @@ class Question:
 
     table: Table
     help: str
-    filters: Mapping[str, Named | States]
+    states: States
+    names: Mapping[str, Named]
     show: Callable[[Records], None]
     nothing: str
     present: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     wrap: str = "SELECT * FROM {rows}"
     beside: tuple[Table, ...] = ()
     has_commands: bool = False
-
-    @property
-    def states(self) -> States:
-        (found,) = (one for one in self.filters.values() if isinstance(one, States))
-        return found
-
-    @property
-    def named(self) -> dict[str, Named]:
-        return {name: one for name, one in self.filters.items() if isinstance(one, Named)}
 
 
 def select(history: History, question: Question, options: QueryOptions) -> Found:
@@ -136,7 +124,7 @@ def sql_of(history: History, question: Question, options: QueryOptions) -> tuple
 
 
 def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str, dict[str, Any]]]:
-    of = {name: named.condition for name, named in question.named.items()}
+    of = {name: named.condition for name, named in question.names.items()}
     for name, value in options.names.items():
         if isinstance(value, str):
             yield of[name](f"{{}} {'GLOB' if is_glob(value) else '='} ${name}"), {name: value}
@@ -169,7 +157,7 @@ def command_of(question: Question) -> Callable[..., None]:
         states = question.states
         if state is None and states.of_moment and (current or at is not None):
             state = ",".join(states.of_moment)
-        for name, named in question.named.items():
+        for name, named in question.names.items():
             if named.values and given[name] is not None:
                 given[name] = choose(f"--{name}", given[name], named.values)
         run_query(
@@ -177,8 +165,8 @@ def command_of(question: Question) -> Callable[..., None]:
         )
 
     filters = {
-        name: Annotated[str | None, one.option] if isinstance(one, States) else one.option
-        for name, one in question.filters.items()
+        "state": Annotated[str | None, typer.Option(help=question.states.help, metavar="STATE")],
+        **{name: one.option for name, one in question.names.items()},
     }
     options = {
         **({"context": typer.Context} if question.has_commands else {}),

@@ -1,36 +1,161 @@
 """The quality part of `run`: a thread that validates samples of the messages that the query has just read.
 
 The query only notes that a batch is done. The thread reads the position of the query from its checkpoint, takes a
-sample of those messages from Kafka, and writes `quality` and, if needed, `data_quality`.
+sample of those messages from Kafka, and writes `quality` and, if needed, `data_quality`: a topic whose events
+repeatedly fail their expectations.
+
+A validation fails if a critical expectation fails for more than `alert_share` of the rows; the contract counts all
+messages since the last validation, not only the sample. It passes below half of that share. `alert_validations`
+consecutive failures open the alert, as many passes resolve it. A topic has one alert.
 """
 
-import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 from kafka.errors import KafkaError
 
-from conf.settings import Settings
+from conf.location import Location
+from conf.settings import Quality, Settings
+from schemas.expectations import Severity
+from schemas.suites import CONTRACT
 from schemas.tables import ALERTS, QUALITY
-from streaming.quality.inspection import Inspection
-from streaming.quality.quality_alert import QualityAlerts, QuarantineShare, read_open_topics
+from streaming.quality.inspection import MOST_OFFSETS, Inspection, Outcome
 from streaming.queries import balance
 from streaming.queries.checkpoint import Position, checkpoint_of, read_beginning, read_position
+from streaming.queries.rows import Row
 from streaming.queries.written_batch import WrittenBatch
+from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts, read_open
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows, arrow_table
 from streaming.warehouse.writer import Writer
+from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS, OWN_CLUSTER
+
+_ADVICE = {
+    "queue": "Check that a collector publishes the routes of the cluster, and that its name is unique.",
+    "ahead_ms": "Correct the clock (NTP) of the machine that publishes these events, or of the agent.",
+}
+
+
+@dataclass
+class _Topic:
+    """`streak` counts consecutive validations that would open or resolve the alert."""
+
+    streak: int = 0
+    event_ms: int = 0
+
+
+class QualityAlerts:
+    """Open data_quality alerts, and the streaks of all topics."""
+
+    def __init__(self, quality: Quality, alerts: SelfAlerts | None = None) -> None:
+        self._quality = quality
+        self._alerts = alerts or SelfAlerts()
+        self._topics = {known.alert.labels["topic"]: _Topic(event_ms=known.changed_ms) for known in self._alerts}
+
+    def judge(self, topic: str, outcomes: Sequence[Outcome], now_ms: int) -> list[Row]:
+        """Return the row to write after a validation, if any; times in epoch ms."""
+        state = self._topics.setdefault(topic, _Topic())
+        state.event_ms = now_ms
+        failed = [one for one in outcomes if not one.is_success and one.expectation.severity is Severity.CRITICAL]
+        worst = max((one.share for one in failed), default=0.0)
+        share = self._quality.alert_share
+        known = self._alerts.find(topic=topic)
+        would_change = worst > share if known is None else worst <= share / 2
+        state.streak = state.streak + 1 if would_change else 0
+        if state.streak >= self._quality.alert_validations:
+            if known is not None:
+                return [self._end(known, now_ms)]
+            state.streak = 0
+            return [self._note(self._alerts.open(describe(topic, failed), now_ms))]
+        failing = {f"{one.suite} {one.expectation.name}" for one in failed}
+        if known is not None and worst > share and failing - set(_described(known.alert)):
+            return [self._note(self._alerts.update(known, describe(topic, failed), now_ms))]
+        return []
+
+    def rest(self, topic: str, now_ms: int) -> list[Row]:
+        """Return the row to write for a topic without new messages, if any."""
+        known = self._alerts.find(topic=topic)
+        if known is None or now_ms - self._topics[topic].event_ms < LIMITS.topic_quiet_ms:
+            return []
+        return [self._end(known, now_ms)]
+
+    def end_all(self, now_ms: int) -> list[Row]:
+        """Return rows that resolve all open alerts."""
+        return [self._end(known, now_ms) for known in self._alerts]
+
+    def _end(self, known: OpenAlert, now_ms: int) -> Row:
+        self._topics[known.alert.labels["topic"]].streak = 0
+        return self._note(self._alerts.resolve(known, now_ms))
+
+    def _note(self, row: Row) -> Row:
+        self._alerts.note_row(row)
+        return row
+
+
+def describe(topic: str, failed: Sequence[Outcome]) -> SelfAlert:
+    """Return the alert of a topic, the worst expectation first."""
+    worst_first = sorted(failed, key=lambda one: -one.share)
+    reported = [
+        f"{one.unexpected:,} of {one.evaluated:,} fail: {one.expectation}"
+        + (f" (found {', '.join(map(str, one.observed))})" if one.observed else "")
+        for one in worst_first[:3]
+    ]
+    more = f"; {len(failed) - 3} more expectations fail" if len(failed) > 3 else ""
+    return SelfAlert(
+        DATA_QUALITY,
+        "error",
+        DATA_QUALITY,
+        {"cluster": OWN_CLUSTER, "topic": topic, "suite": topic},
+        f"Events of {topic} fail their data expectations, so verdicts that depend on them may be wrong. "
+        f"{'; '.join(reported)}{more}.",
+        _ADVICE.get(worst_first[0].expectation.column)
+        or f"Fix the agent that publishes these events; `balancewatch quarantine --topic {topic}` lists the reasons.",
+        {
+            "failed": [
+                {
+                    "expectation": one.expectation.name,
+                    "suite": one.suite,
+                    "description": str(one.expectation),
+                    "evaluated": one.evaluated,
+                    "unexpected": one.unexpected,
+                    "sample_offsets": list(one.sample_offsets[:MOST_OFFSETS]),
+                }
+                for one in worst_first
+            ]
+        },
+    )
+
+
+def _described(alert: SelfAlert) -> list[str]:
+    return [f"{one['suite']} {one['expectation']}" for one in alert.evidence.get("failed", ())]
+
+
+def read_open_topics(warehouse: Location) -> SelfAlerts:
+    """Return the alerts that an earlier `run` left open."""
+
+    def check(alert: SelfAlert) -> None:
+        """Raise ValueError unless the labels name a topic and the evidence lists what failed."""
+        if not isinstance(alert.labels["topic"], str):
+            raise ValueError("labels lack a topic")
+        _described(alert)
+
+    return read_open(warehouse, DATA_QUALITY, check)
+
 
 APP_ID = "balancewatch-quality"
 
 MOST_BATCHES = 1_000
 """Limit on batches that are counted separately; older batches are kept as a sum."""
+
+POLL_SECONDS = 1.0
+"""Interval at which the thread compares the number of batches."""
 
 OnAlerts = Callable[[list[dict[str, Any]]], None]
 
@@ -58,8 +183,11 @@ class ReadProgress:
             oldest, next_, *_ = sorted(self._quarantined)
             self._quarantined[next_] += self._quarantined.pop(oldest)
 
-    def since_last(self, topic: str, position: Position) -> QuarantineShare:
-        """Return the counts of the batches that are done at this position. A recreated partition counts from 0."""
+    def since_last(self, topic: str, position: Position) -> Outcome:
+        """Return how many messages of the batches that are done at this position keep their contract.
+
+        A recreated partition counts from 0.
+        """
         if self._ends is None:
             self._ends = read_beginning(self._checkpoint)
         read = 0
@@ -67,7 +195,8 @@ class ReadProgress:
             if place[0] == topic:
                 begin = self._ends.get(place, 0)
                 read += end - begin if end >= begin else end
-        return QuarantineShare(read, sum(self._quarantined[batch_id][topic] for batch_id in self._done(position)))
+        quarantined = sum(self._quarantined[batch_id][topic] for batch_id in self._done(position))
+        return Outcome(topic, CONTRACT, not quarantined, read, quarantined)
 
     def settle(self, topics: Iterable[str], position: Position) -> None:
         """Forget the counts of these topics up to this position, whose outcomes are written."""
@@ -94,9 +223,9 @@ class Inspector:
         self._inspection = Inspection(settings, past_ms=past_ms)
         self._alerts = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse))
         self._progress = ReadProgress(self._checkpoint)
-        self._changed = threading.Condition()
+        self._noting = threading.Lock()
         self._batches = 0
-        self._is_due = self._is_stopping = False
+        self._stopping = threading.Event()
         self._written_ms = 0
         self._thread = threading.Thread(target=self._work, name="quality", daemon=True)
 
@@ -108,42 +237,28 @@ class Inspector:
 
     def stop(self) -> None:
         """Interrupt a validation, and wait for the thread, ten seconds at most."""
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify()
+        self._stopping.set()
         self._inspection.stop()
         self._thread.join(timeout=10)
 
     def on_batch(self, batch: WrittenBatch) -> None:
         """Note a batch; every few batches lead to a look."""
-        with self._changed:
+        with self._noting:
             self._progress.note(batch.batch_id, batch.rows)
             self._batches += 1
-            if self._batches % self._settings.quality.every_batches == 0:
-                self._is_due = True
-                self._changed.notify()
 
     def _work(self) -> None:
-        began = -math.inf
-        while self._wait_until_due(began + self._settings.quality.pause_seconds):
-            began = time.monotonic()
+        quality, seen, earliest = self._settings.quality, 0, 0.0
+        while not self._stopping.wait(POLL_SECONDS):
+            if self._batches - seen < quality.every_batches or time.monotonic() < earliest:
+                continue
+            seen, earliest = self._batches, time.monotonic() + quality.pause_seconds
             try:
                 self.look(wall_ms())
             except Exception as error:  # the query continues in any case
                 _warn(error)
                 self._forget()
         self._inspection.close()
-
-    def _wait_until_due(self, earliest: float) -> bool:
-        """Return True when a look is due, `earliest` on the monotonic clock; False when the thread has to end."""
-        with self._changed:
-            while not self._is_stopping:
-                wait = earliest - time.monotonic() if self._is_due else None
-                if wait is not None and wait <= 0:
-                    self._is_due = False
-                    return True
-                self._changed.wait(wait)
-            return False
 
     def _forget(self) -> None:
         """Reconnect, and read the open alerts from the table: a row may not have been written."""
@@ -161,16 +276,16 @@ class Inspector:
             return
         quality, alerts, validated = [], [], []
         for topic in balance.TOPICS:
-            with self._changed:
-                kept = self._progress.since_last(topic, position)
-            if kept.read <= 0:
+            with self._noting:
+                contract = self._progress.since_last(topic, position)
+            if contract.evaluated <= 0:
                 alerts += self._alerts.rest(topic, now_ms)
                 continue
             ends = {partition: offset for (of, partition), offset in position.wanted.items() if of == topic}
             try:
                 inspected = self._inspection.look(topic, ends)
             except Exception as error:  # other topics continue in any case
-                if self._is_stopping:
+                if self._stopping.is_set():
                     break
                 _warn(error, topic=topic)
                 self._inspection.close()
@@ -178,11 +293,15 @@ class Inspector:
                     break  # each of the others would wait as long for Kafka
                 continue
             quality += inspected.rows(balance.NAME, now_ms)
-            alerts += self._alerts.judge(topic, inspected.outcomes, kept, now_ms)
+            others = [one for one in inspected.outcomes if one.expectation is not CONTRACT]
+            for one in inspected.outcomes:
+                if one.expectation is CONTRACT:  # its examples are in the sample
+                    contract = replace(contract, observed=one.observed, sample_offsets=one.sample_offsets)
+            alerts += self._alerts.judge(topic, [contract, *others], now_ms)
             validated.append(topic)
         self._inspection.end_look()
         self._write(quality, alerts, now_ms)
-        with self._changed:
+        with self._noting:
             self._progress.settle(validated, position)
 
     def _write(self, quality: list[dict[str, Any]], alerts: list[dict[str, Any]], now_ms: int) -> None:

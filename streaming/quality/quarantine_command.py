@@ -1,15 +1,26 @@
-"""`balancewatch quarantine`: list, show and replay messages that broke their contract."""
+"""`balancewatch quarantine`: list, show and replay messages that broke their contract.
+
+A replay changes messages by `--set`, validates them by today's contract, and publishes them again. It is at least once:
+it publishes a message, waits for Kafka's confirmation, and then records it in the table `repairs`. A replay that ends
+in between leaves the message WAITING, and the next one publishes it again.
+"""
 
 import getpass
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from conf.location import Location
 from conf.settings import Settings
+from schemas.contract import MAX_BYTES, MAX_DEPTH
+from schemas.decode import decode
+from schemas.events import EVENTS, ROUTES, key_of
 from schemas.tables import QUARANTINE, REPAIRS
 from streaming.history.query_options import (
     GLOB,
@@ -22,31 +33,217 @@ from streaming.history.query_options import (
     is_terminal,
     parse_options,
 )
-from streaming.history.table_question import is_glob, print_notes
-from streaming.quality.quarantine import (
-    REPLAYED,
-    STATES,
-    WAITING,
-    ChangeError,
-    QuarantineFilter,
-    Ready,
-    list_quarantined,
-    open_quarantine,
-    parse_sets,
-    place_text,
-    prepare,
-    read_quarantined,
-    validate,
-)
-from streaming.quality.quarantine import replay as publish_again
+from streaming.history.table_question import is_glob, print_notes, read_newest
+from streaming.kafka_io.publisher import Publisher
+from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
-from streaming.terminal.printing import Layout, print_answer, print_rows, print_table, time_columns
+from streaming.terminal.printing import Layout, print_answer, print_table, time_columns
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import bytes_out, say
+from streaming.text.result import records_of
 from streaming.text.times import both_times, time_text, to_ms, wall_ms
-from streaming.text.visible_text import visible
+from streaming.warehouse.appender import Appender
+from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.warehouse_error import WarehouseError
+
+WAITING, REPLAYED = "WAITING", "REPLAYED"
+STATES = (WAITING, REPLAYED)
+"""State of a message: not published again, or published again."""
+
+AT_A_TIME = 1_000
+"""Messages between two entries in the table; a replay that ends early repeats at most these."""
+
+ROUTE_MS = 60_000
+"""Maximum age of a route that is published again: Kafka would keep an older one as the newest of its key."""
+
+_STEP = re.compile(r"[^.\[\]]+|\[\d{1,6}\]")
+_PATH = re.compile(r"[^.\[\]]+(?:\[\d{1,6}\])*(?:\.[^.\[\]]+(?:\[\d{1,6}\])*)*", re.ASCII)
+
+_FOUND = """
+WITH replays AS (
+    SELECT topic, "partition", "offset", ingest_time, max(replayed_partition) AS replayed_partition,
+        max(replayed_offset) AS replayed_offset
+    FROM repairs WHERE action = 'REPLAYED' AND ($at_ms IS NULL OR epoch_ms(changed_at) <= $at_ms)
+    GROUP BY topic, "partition", "offset", ingest_time
+), found AS (
+    SELECT q.topic, q."partition", q."offset", q.ingest_time, if(r.topic IS NULL, 'WAITING', 'REPLAYED') AS state,
+        q.reasons, coalesce(octet_length(q.raw), 0) AS bytes, r.replayed_partition, r.replayed_offset, q.raw
+    FROM quarantine q LEFT JOIN replays r
+        ON q.topic = r.topic AND q."partition" = r."partition" AND q."offset" = r."offset"
+            AND q.ingest_time = r.ingest_time
+    WHERE ($topic IS NULL OR q.topic = $topic OR q.topic GLOB $topic)
+        AND ($partition IS NULL OR q."partition" = $partition)
+        AND ($offset IS NULL OR q."offset" = $offset)
+        AND ($at_ms IS NULL OR epoch_ms(q.ingest_time) <= $at_ms)
+        AND ($since_ms IS NULL OR epoch_ms(q.ingest_time) >= $since_ms)
+        AND ($until_ms IS NULL OR epoch_ms(q.ingest_time) <= $until_ms)
+        AND ($reason IS NULL OR len(list_filter(q.reasons, lambda said: said = $reason OR said GLOB $reason)) > 0)
+)
+SELECT {columns} FROM found WHERE len($states) = 0 OR list_contains($states, state)
+"""
+"""A message is a place and a time, because offsets restart in a recreated topic."""
+
+ORDER = ("ingest_time", "topic", "partition", "offset")
+
+
+class ChangeError(ValueError):
+    """The change is impossible. The message says what to do instead."""
+
+
+@dataclass(frozen=True)
+class QuarantineFilter:
+    """None means any. `topic` and `reason` are globs, times are epoch ms of Kafka timestamps, `states` are of STATES.
+
+    With `at_ms` messages and states are those of that time.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    reason: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    states: list[str] = field(default_factory=list)
+    at_ms: int | None = None
+
+
+def read_quarantined(warehouse: Location, wanted: QuarantineFilter, most: int) -> list[dict[str, Any]]:
+    """Return the newest `most` messages with their bytes, oldest first. Leaves with 1 for unreadable tables."""
+    try:
+        history = History(warehouse, [QUARANTINE, REPAIRS])
+        found = read_newest(history, _FOUND.format(columns="*"), vars(wanted), ORDER, most)
+        return [row for batch in found.rows for row in records_of(batch)]
+    except WarehouseError as error:
+        fail(str(error))
+
+
+def place_text(row: Mapping[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}@{row['offset']}"
+
+
+def validate(topic: str, value: bytes | None, now_ms: int) -> tuple[Any, list[str]]:
+    """Return the event, or every reason for which today's contract rejects it."""
+    if topic not in EVENTS:
+        return None, [f"unknown topic: {topic}"]
+    return decode(topic, value, now_ms)
+
+
+def parse_sets(texts: Sequence[str]) -> dict[str, Any]:
+    """Parse `field=value`; a value that is not JSON is text. Raises ChangeError."""
+    found = {}
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip():
+            raise ChangeError(f"--set {text[:100]!r}: give FIELD=VALUE, such as queue_id=3")
+        try:
+            found[path.strip()] = json.loads(value)
+        except (ValueError, RecursionError):
+            found[path.strip()] = value
+    return found
+
+
+def set_fields(raw: bytes | None, sets: Mapping[str, Any]) -> bytes | None:
+    """Return the message with these fields; `a.b` is in an object, `a[0]` in a list. Raises ChangeError."""
+    if not sets:
+        return raw
+    try:
+        event = json.loads(raw.decode()) if raw is not None and len(raw) <= MAX_BYTES else None
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict):
+        raise ChangeError("the message is not a JSON object, so it has no fields to set")
+    for path, value in sets.items():
+        container, key = _find(event, path)
+        if isinstance(container, list) and key == len(container):
+            container.append(value)
+        else:
+            container[key] = value
+    try:
+        return msgspec.json.encode(event)
+    except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
+        raise ChangeError(f"the changed event cannot be written as JSON: {error}") from None
+
+
+def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
+    """Return the container that has the path's last key, and the key."""
+    steps = _STEP.findall(path)
+    if len(steps) > MAX_DEPTH or len(path) > 1_000 or not _PATH.fullmatch(path):
+        raise ChangeError(f"field {path[:100]!r} is invalid; write a, a.b or a[0].b")
+    *keys, last = [int(step[1:-1]) if step.startswith("[") else step for step in steps]
+    node: Any = event
+    try:
+        for key in keys:
+            node = node[key]
+    except (KeyError, IndexError, TypeError):
+        node = None
+    fits = isinstance(node, list) and isinstance(last, int) and last <= len(node)
+    if not fits and not (isinstance(node, dict) and isinstance(last, str)):
+        raise ChangeError(f"field {path[:100]!r} does not exist")
+    return node, last
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A message that today's contract accepts: the quarantined row, the value to publish, and its event."""
+
+    row: Mapping[str, Any]
+    value: bytes
+    event: Any
+
+
+def prepare(row: Mapping[str, Any], sets: Mapping[str, Any], now_ms: int) -> tuple[Ready | None, str]:
+    """Return the message to publish, or why it is left out."""
+    if row["state"] == REPLAYED:
+        return None, "already replayed"
+    try:
+        value = set_fields(row["raw"], sets)
+    except ChangeError as error:
+        return None, str(error)
+    event, reasons = validate(row["topic"], value, now_ms)
+    if reasons or value is None:
+        return None, f"rejected by today's contract: {'; '.join(reasons)}"
+    if row["topic"] == ROUTES and now_ms - event.event_time_ms > ROUTE_MS:
+        return None, "too old: a newer route exists, and Kafka would keep this old one as the newest of its key"
+    return Ready(row, value, event), ""
+
+
+def publish_again(settings: Settings, messages: Sequence[Ready], owner: str) -> Iterator[int]:
+    """Publish the messages, and yield after each part how many Kafka has. Raises PublishError."""
+    with Publisher(settings.kafka) as publisher:
+        for start in range(0, len(messages), AT_A_TIME):
+            futures = []
+            try:
+                for message in messages[start : start + AT_A_TIME]:
+                    key = key_of(message.row["topic"], msgspec.structs.asdict(message.event))
+                    futures.append((message, publisher.publish_raw(message.row["topic"], key, message.value)))
+                publisher.flush()
+            finally:
+                confirmed = [(message, future.value) for message, future in futures if future.succeeded()]
+                _record(settings.paths.warehouse, confirmed, owner)
+            yield len(confirmed)
+
+
+def _record(warehouse: Location, confirmed: Sequence[tuple[Ready, Any]], owner: str) -> None:
+    now_ms = wall_ms()
+    rows = [
+        {
+            **{name: message.row[name] for name in ("topic", "partition", "offset")},
+            "ingest_time": to_ms(message.row["ingest_time"]),
+            "changed_at": now_ms,
+            "action": REPLAYED,
+            "value": message.value,
+            "owner": owner,
+            "replayed_partition": landed.partition,
+            "replayed_offset": landed.offset,
+        }
+        for message, landed in confirmed
+    ]
+    if rows:
+        path = table_path(warehouse, REPAIRS.name)
+        Appender(path, open_table(warehouse, REPAIRS)).append(arrow_table(rows, REPAIRS, now_ms))
+
 
 quarantine = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
@@ -57,7 +254,6 @@ SHOWN = 20
 """Messages listed by a replay; the others are counted."""
 
 MOST_CHARACTERS = 20_000
-MOST_HEX_BYTES = 1_024
 
 Reason = Annotated[
     str | None,
@@ -122,8 +318,8 @@ def listed(
         "state": lambda row: row["state"],
     }
     try:
-        history = open_quarantine(asked.warehouse)
-        found = list_quarantined(history, wanted, asked.limit)
+        history = History(asked.warehouse, [QUARANTINE, REPAIRS])
+        found = read_newest(history, _FOUND.format(columns="* EXCLUDE (raw)"), vars(wanted), ORDER, asked.limit)
         nothing = "No quarantined message matches."
         print_answer(found.rows, asked.format, lambda rows: print_table(rows, layout), nothing)
     except WarehouseError as error:
@@ -146,7 +342,7 @@ def show(
     Example: balancewatch quarantine show rocketmq.pulls 0 1742 --raw > event.json
     """
     warehouse_ = load(paths={"warehouse": warehouse}).paths.warehouse
-    rows = _read(warehouse_, QuarantineFilter(topic, partition, offset), 1)
+    rows = read_quarantined(warehouse_, QuarantineFilter(topic, partition, offset), 1)
     if not rows:
         fail(f"{topic}-{partition}@{offset} is not in quarantine; `balancewatch quarantine` lists the messages")
     if not raw:
@@ -182,7 +378,8 @@ def replay(
     """Publish messages to their topic again, after changes by --set, if today's contract accepts them.
 
     Each is published at least once: if a replay ends before it recorded a message, the next one publishes it again.
-    Replayed messages and old routes, which would hide newer ones, are left out. Exit code 1: nothing was published.
+    Replayed messages and old routes, which would hide newer ones, are left out. Events of other topics matter for two
+    minutes, sends for half an hour: older ones change no verdict. Exit code 1: nothing was published.
 
     Example: balancewatch quarantine replay rocketmq.pulls 0 1742 --set queue_id=3
 
@@ -199,7 +396,7 @@ def replay(
         sets = parse_sets(set_ or ())
     except ChangeError as error:
         fail(str(error), code=2)
-    rows = _read(settings.paths.warehouse, wanted, MOST_AT_ONCE + 1)
+    rows = read_quarantined(settings.paths.warehouse, wanted, MOST_AT_ONCE + 1)
     if not rows:
         fail("no quarantined message matches")
     if len(rows) > MOST_AT_ONCE:
@@ -242,14 +439,6 @@ def _glob(reason: str | None) -> str | None:
     return reason if reason is None or ":" in reason or is_glob(reason) else f"{reason}*"
 
 
-def _read(warehouse: Location, wanted: QuarantineFilter, most: int) -> list[dict[str, Any]]:
-    """Return the newest matching messages. Leaves with 1 where the tables cannot be read."""
-    try:
-        return read_quarantined(open_quarantine(warehouse), wanted, most)
-    except WarehouseError as error:
-        fail(str(error))
-
-
 def _user_name() -> str:
     try:
         return getpass.getuser()
@@ -268,16 +457,12 @@ def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list
             left[reason] += 1
         else:
             ready.append(message)
-    lines = [
-        {
-            "message": place_text(message.row),
-            "event time": time_text(message.event.event_time_ms),
-            "note": f"too late to have an effect: {late}" if (late := message.late_reason(now_ms)) else "",
+    if ready:
+        layout: Layout = {
+            "message": lambda row: place_text(row["row"]),
+            "event time": lambda row: time_text(row["event"].event_time_ms),
         }
-        for message in ready[:SHOWN]
-    ]
-    if lines:
-        print_rows(lines, "table", "")
+        print_table([vars(message) for message in ready[:SHOWN]], layout)
     if len(ready) > SHOWN:
         say(f"… and {len(ready) - SHOWN:,} more")
     for reason, number in left.most_common(SHOWN):
@@ -297,7 +482,6 @@ def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> None:
 
 
 def _print_message(row: Mapping[str, Any]) -> None:
-    """Print the message, its state, and why it was rejected."""
     say(f"{place_text(row)}, {both_times(to_ms(row['ingest_time']))}, {row['state']}")
     say(f"rejected for: {'; '.join(row['reasons'])}")
     _, reasons = validate(row["topic"], row["raw"], wall_ms())
@@ -311,23 +495,12 @@ def _print_message(row: Mapping[str, Any]) -> None:
 
 
 def _content(value: bytes | None) -> str:
+    """Return JSON with indents, other bytes as text, in which those that are no UTF-8 are escaped."""
     if value is None:
         return "no value"
     try:
-        text = visible(json.dumps(json.loads(value.decode()), indent=2, ensure_ascii=False))
+        text = json.dumps(json.loads(value.decode()), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
-        left = len(value) - MOST_HEX_BYTES
-        rest = f"\n… and {left:,} bytes more; --raw prints all" if left > 0 else ""
-        return f"{len(value):,} bytes, not JSON:\n{_hex(value[:MOST_HEX_BYTES])}{rest}"
+        text = f"{len(value):,} bytes, not JSON:\n{value.decode('utf-8', 'backslashreplace')}"
     left = len(text) - MOST_CHARACTERS
     return text if left <= 0 else f"{text[:MOST_CHARACTERS]}\n… and {left:,} characters more; --raw prints all"
-
-
-def _hex(value: bytes) -> str:
-    """Return lines of offset, sixteen bytes, and their ASCII characters."""
-    lines = []
-    for start in range(0, len(value), 16):
-        part = value[start : start + 16]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
-        lines.append(f"{start:08x}  {part.hex(' '):<47}  {letters}")
-    return "\n".join(lines)

@@ -1,43 +1,395 @@
-"""`balancewatch replay`: backtest rules on recorded events."""
+"""`balancewatch replay`: recorded events by the query's code under other rules, and the pages it would send.
+
+Events come in the order of arrival, in slices: from Kafka by time, or from a file of JSON lines. Kafka's partitions are
+merged by record timestamp, so a clock event never overtakes an earlier event. A slice ends between two timestamps.
+"""
 
 import json
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import typer
-from rich.progress import Progress
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+from rich.text import Text
 
-from streaming.history.query_options import check_format
+from conf.location import Location
+from conf.settings import Kafka
+from schemas.events import EVENTS
+from schemas.tables import ALERT_DELIVERIES, ALERTS
+from streaming.history.query_options import TIME, check_format, moment
+from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.queries.rulebook import rulebook
-from streaming.replay.recorded import RecordedError, last_event_ms, read_events, read_kafka
-from streaming.replay.replay import (
-    MOST_TRANSITIONS,
-    WARM_UP_MS,
-    Asked,
-    Replayed,
-    compare,
-    print_outcomes,
-    read_pages,
-    report,
-)
-from streaming.replay.replay import replay as work_through
+from streaming.replay.stream import Enveloper, Event, Message, Stream
+from streaming.store.alerts import present_alert
+from streaming.system.known_error import BalancewatchError
 from streaming.terminal.command import fail, load, needs_kafka
-from streaming.terminal.printing import print_alerts
+from streaming.terminal.printing import print_rows, print_table, show_alerts
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
-from streaming.text.output import note
-from streaming.text.time_text import parse_moment
-from streaming.text.times import iso, time_text, wall_ms
-from streaming.warehouse.warehouse_error import WarehouseError
+from streaming.text.output import note, say, write_csv, write_json
+from streaming.text.times import iso, time_text, to_ms, wall_ms
+from streaming.warehouse.readable_rows import open_written, read_files, read_table, whole
+from streaming.warehouse.warehouse_error import NotWrittenError, WarehouseError
+from udfs.alerts.kinds import KIND_FACTS
+from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 
-SHOW_AFTER_SECONDS = 2.0
+Item = TypeVar("Item")
 
-TIME, FILE = "TIME", "FILE"
+AT_MOST = 10_000
+"""Messages of a slice, plus those with the timestamp of its last one."""
+
+PATIENCE_SECONDS = 30.0
+
+LONGEST_LINE = 16 << 20
+
+
+class RecordedError(BalancewatchError):
+    """The events cannot be read. The message says where reading failed."""
+
+
+def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[list[Message]]:
+    """Yield the messages of the five topics with record timestamps in [from, to).
+
+    Raises KafkaUnreachableError, or RecordedError where Kafka stops answering.
+    """
+    with ExitStack() as consumers:
+
+        def open_one() -> KafkaConsumer:
+            return consumers.enter_context(closing(open_consumer(kafka)))
+
+        try:
+            partitions = list(_open_partitions(open_one, from_ms, to_ms))
+        except KafkaError as error:
+            raise KafkaUnreachableError(
+                f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: no broker answers ({type(error).__name__})"
+            ) from None
+        try:
+            yield from _slices(merge(*partitions, key=itemgetter(0)))
+        except KafkaError as error:
+            raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
+
+
+def _open_partitions(open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms: int) -> Iterator["_Partition"]:
+    asking = open_one()
+    spans = read_spans(asking, EVENTS)
+    if not spans:
+        raise RecordedError("Kafka has none of the topics rocketmq.*; does `collect` run?")
+    places = [TopicPartition(*place) for place in spans]
+    begins = asking.offsets_for_times(dict.fromkeys(places, from_ms))
+    for place in places:
+        found, end = begins.get(place), spans[place.topic, place.partition].end
+        if found and found.offset < end:
+            yield _Partition(open_one(), place, found.offset, end, to_ms)
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """One partition with its consumer, so that none is fetched faster than it is merged.
+
+    Timestamps of its messages never decrease.
+    """
+
+    consumer: KafkaConsumer
+    place: TopicPartition
+    begin: int
+    end: int
+    to_ms: int
+
+    def __iter__(self) -> Iterator[tuple[int, Message]]:
+        self.consumer.assign([self.place])
+        self.consumer.seek(self.place, self.begin)
+        newest_ms, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+        while self.consumer.position(self.place) < self.end:
+            for record in self.consumer.poll(timeout_ms=500).get(self.place, ()):
+                if record.offset >= self.end or record.timestamp >= self.to_ms:
+                    return
+                newest_ms = max(newest_ms, record.timestamp)
+                where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+                yield newest_ms, {**where, "ingest_time_ms": record.timestamp, "value": record.value}
+                deadline = time.monotonic() + PATIENCE_SECONDS
+            if time.monotonic() > deadline:
+                raise RecordedError(
+                    f"Kafka returned no message of {self.place.topic}, partition {self.place.partition}, for "
+                    f"{PATIENCE_SECONDS:g} s, although it has some up to offset {self.end}"
+                )
+
+
+def _slices(messages: Iterable[tuple[int, Item]]) -> Iterator[list[Item]]:
+    part: list[Item] = []
+    last_ms = 0
+    for time_ms, message in messages:
+        if len(part) >= AT_MOST and time_ms > last_ms:
+            yield part
+            part = []
+        part.append(message)
+        last_ms = time_ms
+    yield part
+
+
+def read_events(path: Path) -> Iterator[list[Message]]:
+    """Yield the events of a file, a line each: `{"topic": ..., "event": {...}}`, in the order of their times.
+
+    Raises RecordedError with the number of the first invalid line.
+    """
+    enveloper = Enveloper()
+    yield from map(
+        enveloper.messages, _slices((event["event_time_ms"], (topic, event)) for topic, event in _lines(path))
+    )
+
+
+def last_event_ms(path: Path) -> int:
+    """Return the latest event time of a file, 0 without events. Raises RecordedError as `read_events`."""
+    return max((event["event_time_ms"] for _, event in _lines(path)), default=0)
+
+
+def _lines(path: Path) -> Iterator[Event]:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
+                yield _event_of(path, number, line)
+    except OSError as error:
+        raise RecordedError(f"--events {path}: {error.strerror}") from None
+
+
+def _event_of(path: Path, number: int, line: bytes) -> Event:
+    try:
+        record = json.loads(line)
+        topic, event = record["topic"], record["event"]
+        if topic in EVENTS and isinstance(event["event_time_ms"], int):
+            return topic, event
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise RecordedError(
+        f'--events {path}: line {number} is not {{"topic": "rocketmq.pulls", "event": {{"event_time_ms": ...}}}} with '
+        f"one of the topics {', '.join(EVENTS)}"
+    )
+
+
+@dataclass
+class Page:
+    """One incident. Times are epoch ms of event time; `paged_ms` is None while it has not paged."""
+
+    alert_id: str
+    incident_id: str
+    kind: str
+    severity: str
+    cluster: str
+    consumer_group: str | None
+    topic: str | None
+    summary: str
+    started_ms: int
+    paged_ms: int | None = None
+    ended_ms: int | None = None
+
+    def overlaps(self, other: "Page") -> bool:
+        """Return whether both are about the same subject at overlapping times."""
+        is_before_end = other.ended_ms is None or self.started_ms <= other.ended_ms
+        is_after_start = self.ended_ms is None or other.started_ms <= self.ended_ms
+        return self.alert_id == other.alert_id and is_before_end and is_after_start
+
+
+SUBJECT = ("alert_id", "incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
+COLUMNS = (*SUBJECT, "state", "inhibited_by", "started_at")
+"""Columns of the alerts table that a page is made of."""
+
+
+class Pages:
+    """Incidents built from rows of the alerts table, oldest first. Resolved ones that never paged are dropped."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Page] = {}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        page = self._known.get(row["incident_id"])
+        if page is None:
+            page = Page(**{name: row[name] for name in SUBJECT}, started_ms=row["started_at"])
+            self._known[page.incident_id] = page
+        if row["state"] == "RESOLVED":
+            page.ended_ms = row["changed_at"]
+            if page.paged_ms is None:
+                del self._known[page.incident_id]
+        elif row["state"] == "FIRING" and page.paged_ms is None:
+            page.severity, page.summary = row["severity"], row["summary"]
+            if row["inhibited_by"] is None and row["severity"] != "info":
+                page.paged_ms = row["changed_at"]
+
+    def paged(self) -> list[Page]:
+        """Return the incidents that paged, in order of their page."""
+        paged = [page for page in self._known.values() if page.paged_ms is not None]
+        return sorted(paged, key=lambda page: (page.paged_ms, page.incident_id))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The span [from, to) in epoch ms, and a filter on alerts; None means all."""
+
+    from_ms: int
+    to_ms: int
+    cluster: str | None = None
+    consumer_group: str | None = None
+
+    def is_for(self, row: Mapping[str, Any]) -> bool:
+        if self.cluster is None and row["cluster"] == CANARY_CLUSTER:
+            return False
+        return self.cluster in (None, row["cluster"]) and self.consumer_group in (None, row["consumer_group"])
+
+
+def read_pages(warehouse: Location, asked: Asked) -> list[Page]:
+    """Return the pages sent until the end of the span, from alerts and the delivery log. Raises NotWrittenError.
+
+    The relay's alerts about its receivers are no pages, and neither is an incident that the log has as not notified
+    (silence, limit, no route). Damaged files are skipped, which DuckDB cannot.
+    """
+    keep_contract = whole(ALERTS)
+
+    def read(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {**keep_contract(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
+
+    of_rules = pc.field("kind").isin(sorted(KIND_FACTS))
+    pages = Pages()
+    for row in read_table(warehouse, ALERTS, of_rules, (*COLUMNS, "changed_at", "batch_id"), read=read):
+        if row["changed_at"] < asked.to_ms and asked.is_for(row):
+            pages.add(row)
+    unreported = _read_unreported(warehouse)
+    return [page for page in pages.paged() if page.incident_id not in unreported]
+
+
+def _read_unreported(warehouse: Location) -> set[str]:
+    """Return the incidents of the delivery log that no receiver was notified of."""
+    try:
+        table = open_written(warehouse, ALERT_DELIVERIES)
+    except NotWrittenError:
+        return set()
+    rows = read_files(ALERT_DELIVERIES, table, ("incident_id", "outcome"))
+    is_notified = pc.is_in(rows["outcome"], pa.array(["PENDING", "DELIVERED", "RETRYING", "REFUSED"]))
+    return set(rows["incident_id"].to_pylist()) - set(rows.filter(is_notified)["incident_id"].to_pylist())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A page of one run or both: `replayed` under the rules under test, `notified` under those in force at the time."""
+
+    outcome: Literal["same", "new", "gone"]
+    page: Page
+    replayed_ms: int | None
+    notified_ms: int | None
+
+
+def compare(replayed: Sequence[Page], notified: Sequence[Page], from_ms: int, to_ms_: int) -> list[Outcome]:
+    """Return the pages of [from, to), oldest first; pages of overlapping incidents are the same."""
+    outcomes, left = [], list(notified)
+    for page in replayed:
+        match = next((other for other in left if other.overlaps(page)), None)
+        if match is None:
+            outcomes.append(Outcome("new", page, page.paged_ms, None))
+        else:
+            left.remove(match)
+            outcomes.append(Outcome("same", page, page.paged_ms, match.paged_ms))
+    outcomes += [Outcome("gone", page, None, page.paged_ms) for page in left]
+    listed = [
+        outcome
+        for outcome in outcomes
+        if any(at_ms is not None and from_ms <= at_ms < to_ms_ for at_ms in (outcome.replayed_ms, outcome.notified_ms))
+    ]
+    return sorted(listed, key=lambda outcome: (outcome.page.paged_ms, outcome.page.incident_id))
+
+
+def count(outcomes: Iterable[Outcome]) -> dict[str, int]:
+    counts: Counter[str] = Counter(outcome.outcome for outcome in outcomes)
+    return {name: counts[name] for name in MEANINGS}
+
+
+MEANINGS = {"same": "sent, unchanged", "new": "was not sent", "gone": "was sent, would not be"}
+STYLES = {"new": "bold red", "gone": "yellow", "same": "green"}
+
+WARM_UP_MS = 900_000
+"""Length of the warm-up before the span. Heartbeats and routes come every 30 s, and the second longest hold, a client's
+expired pulls and the settling after them, takes 4 minutes."""
+
+MOST_TRANSITIONS = 100_000
+
+
+@dataclass
+class Replayed:
+    """The result. `transitions` are the alert rows of the span, `messages` the number of events with the warm-up."""
+
+    pages: list[Page] = field(default_factory=list)
+    transitions: list[dict[str, Any]] = field(default_factory=list)
+    messages: int = 0
+    first_ms: int | None = None
+
+
+def work_through(slices: Iterable[list[Message]], rulebook: Rulebook, asked: Asked) -> Replayed:
+    """Process the slices. Memory holds a slice, the state, and the transitions of the span."""
+    stream, pages, replayed = Stream(rulebook), Pages(), Replayed()
+    for messages in slices:
+        if messages and replayed.first_ms is None:
+            replayed.first_ms = messages[0]["ingest_time_ms"]
+        replayed.messages += len(messages)
+        alerts = stream.work_through(messages).get("alerts", [])
+        for row in sorted(filter(asked.is_for, alerts), key=lambda row: row["changed_at"]):
+            pages.add(row)
+            if asked.from_ms <= row["changed_at"] < asked.to_ms and len(replayed.transitions) < MOST_TRANSITIONS:
+                replayed.transitions.append(row)
+    replayed.pages = pages.paged()
+    return replayed
+
+
+def print_outcomes(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked, format_: str) -> None:
+    """Print the result as table, json or csv; csv has only the pages. Times are ISO 8601."""
+    pages = [_row(one) for one in outcomes]
+    since, until, counts = iso(asked.from_ms), iso(asked.to_ms), count(outcomes)
+    if format_ == "json":
+        write_json({"since": since, "until": until, "events": replayed.messages, "counts": counts, "pages": pages})
+    elif format_ == "csv":
+        write_csv(list(pages[0]) if pages else ["outcome"], pages)
+    else:
+        numbers = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+        say(f"{since} to {until}, {replayed.messages} events including warm-up: {numbers}.")
+        if pages:
+            print_table(pages, {"page": _head, "time and summary": _times_and_summary})
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    page = outcome.page
+    return {
+        "outcome": outcome.outcome,
+        "kind": page.kind,
+        "severity": page.severity,
+        "cluster": page.cluster,
+        "consumer_group": page.consumer_group,
+        "topic": page.topic,
+        "alert_id": page.alert_id,
+        "replayed_at": None if outcome.replayed_ms is None else iso(outcome.replayed_ms),
+        "sent_at": None if outcome.notified_ms is None else iso(outcome.notified_ms),
+        "started_at": iso(page.started_ms),
+        "summary": page.summary,
+    }
+
+
+def _head(row: Mapping[str, Any]) -> Text:
+    outcome = Text(row["outcome"], style=STYLES[row["outcome"]])
+    return Text("\n").join([outcome, Text(row["kind"]), Text(row["severity"])])
+
+
+def _times_and_summary(row: Mapping[str, Any]) -> str:
+    parts = [("replayed", row["replayed_at"]), ("sent", row["sent_at"])]
+    times = ", ".join(f"{name} {at[:19].replace('T', ' ')} UTC" for name, at in parts if at)
+    return f"{times} ({MEANINGS[row['outcome']]})\n{row['summary']}"
+
+
+FILE = "FILE"
 
 
 def replay(
@@ -87,21 +439,17 @@ def replay(
     )
     try:
         now_ms = wall_ms() if events is None else last_event_ms(events) + 1
-        asked = Asked(
-            parse_moment(since, now_ms), now_ms if until is None else parse_moment(until, now_ms), cluster, group
-        )
     except RecordedError as error:
         fail(str(error))
-    except ValueError as error:
-        fail(f"--since or --until {error}", code=2)
+    until_ms = moment("--until", until, now_ms)
+    asked = Asked(moment("--since", since, now_ms) or 0, now_ms if until_ms is None else until_ms, cluster, group)
     if asked.from_ms >= asked.to_ms:
         end = until or ("now" if events is None else f"the last event, {time_text(now_ms)}")
         fail(f"--since {since} is not before --until {end}", code=2)
     if events is None:
         needs_kafka(settings)
     try:
-        notified = read_pages(settings.paths.warehouse, asked.to_ms, cluster, group)
-        incomparable = None
+        notified, incomparable = read_pages(settings.paths.warehouse, asked), None
     except WarehouseError as error:
         notified, incomparable = [], f"no pages to compare with: {error}"
     try:
@@ -110,31 +458,17 @@ def replay(
             if events is None
             else read_events(events)
         )
-        with _progress() as on_progress:
-            replayed = work_through(slices, rulebook(settings), asked, on_progress)
+        with VisibleConsole(stderr=True).status("replaying events"):
+            replayed = work_through(slices, rulebook(settings), asked)
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:
-        print_alerts([_transition(row) for row in replayed.transitions], form)  # type: ignore[arg-type]  # not Parquet
+        print_rows([present_alert(row) for row in replayed.transitions], form, "No alert matches.", show_alerts)
     else:
         outcomes = compare(replayed.pages, notified, asked.from_ms, asked.to_ms)
-        print_outcomes(report(outcomes, replayed, asked), form)
+        print_outcomes(outcomes, replayed, asked, form)
     for line in _notes(replayed, asked, incomparable):
         note(line)
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    """Show a progress bar on a terminal after SHOW_AFTER_SECONDS."""
-    began = time.monotonic()
-    with Progress(console=VisibleConsole(stderr=True), transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("replaying events", total=1.0, visible=False)
-
-        def show(share: float) -> None:
-            is_long = sys.stderr.isatty() and time.monotonic() - began > SHOW_AFTER_SECONDS
-            progress.update(task, completed=share, visible=is_long, refresh=is_long)
-
-        yield show
 
 
 def _notes(replayed: Replayed, asked: Asked, incomparable: str | None) -> Iterator[str]:
@@ -146,8 +480,3 @@ def _notes(replayed: Replayed, asked: Asked, incomparable: str | None) -> Iterat
         yield f"only the first {MOST_TRANSITIONS} transitions are listed; give a shorter span"
     if incomparable:
         yield incomparable
-
-
-def _transition(row: dict[str, Any]) -> dict[str, Any]:
-    times = {name: iso(row[name]) for name in ("started_at", "fired_at", "changed_at") if row.get(name)}
-    return {**row, **times, "evidence": json.loads(row["evidence"])}

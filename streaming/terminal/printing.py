@@ -20,7 +20,7 @@ from streaming.text.output import bytes_out, say, write_csv, write_json_text
 from streaming.text.result import records_of
 from streaming.text.times import iso, to_ms, to_time
 
-Format = Literal["table", "json", "csv"]
+Format = Literal["table", "json", "csv", "parquet"]
 
 STATE_STYLES = {
     "FIRING": "bold red",
@@ -89,12 +89,10 @@ def print_table(rows: Records, layout: Layout) -> None:
 
 
 def print_columns(rows: Records) -> None:
-    """Print all columns under their names."""
     print_table([plain(row) for row in rows], {name: _cell_of(name) for name in rows[0]})
 
 
 def styled_state(state: str) -> Text:
-    """Return the state in its colour."""
     return Text(state, style=STATE_STYLES.get(state, ""))
 
 
@@ -173,41 +171,37 @@ def _print_parquet(found: pa.RecordBatchReader) -> int:
     return count
 
 
-def print_alerts(alerts: Records, format_: Format) -> None:
-    """Print alerts to stdout: a table for people, all columns for machines."""
-    if format_ != "table":
-        print_records(alerts, format_)
-    elif alerts:
-        _print_alert_table(alerts)
-    else:
-        say("No alert matches.")
+def print_rows(
+    rows: Records,
+    format_: Format,
+    nothing: str = "",
+    show: Callable[[Records], None] | None = None,
+    schema: pa.Schema | None = None,
+) -> None:
+    """Print rows with the same columns as a table, JSON, CSV or Parquet, which has the schema's types.
 
-
-def print_rows(rows: Records, format_: Format, nothing: str) -> None:
-    """Print rows with the same columns: a table, or the sentence `nothing` without a row, for people."""
-    if format_ != "table":
-        print_records(rows, format_)
-    elif rows:
-        print_table(rows, {name.replace("_", " "): _cell_of(name) for name in rows[0]})
-    else:
+    `show` prints the table; by default it has all columns. `nothing` is the sentence without a row.
+    """
+    if format_ == "json":
+        _print_json(rows)
+    elif format_ == "parquet":
+        _print_parquet(pa.Table.from_pylist([dict(row) for row in rows], schema).to_reader())
+    elif format_ == "csv":
+        write_csv(list(rows[0]) if rows else [], map(_cells, rows))
+    elif not rows:
         say(nothing)
+    elif show is not None:
+        show(rows)
+    else:
+        print_table(rows, {name.replace("_", " "): _cell_of(name) for name in rows[0]})
 
 
 def _cell_of(name: str) -> Callable[[Row], str]:
     return lambda row: _cell(row[name])
 
 
-def print_records(rows: Records, format_: str, schema: pa.Schema | None = None) -> None:
-    """Print rows with the same columns as JSON, CSV or Parquet; Parquet has the schema's types."""
-    if format_ == "json":
-        _print_json(rows)
-    elif format_ == "parquet":
-        _print_parquet(pa.Table.from_pylist([dict(row) for row in rows], schema).to_reader())
-    else:
-        write_csv(list(rows[0]) if rows else [], map(_cells, rows))
-
-
-def _print_alert_table(alerts: Records) -> None:
+def show_alerts(alerts: Records) -> None:
+    """Print a table of alerts, as `present_alert` makes them, with the fix of those that fire."""
     table = Table(show_lines=True)
     table.add_column("alert")
     table.add_column("incident, what, why, and what to do")

@@ -21,6 +21,7 @@ from rich.table import Table
 from schemas.tables import ALERTS, ASSIGNMENTS
 from streaming.history.incident_story import read_story
 from streaming.history.owner_command import Queue, read_owners
+from streaming.store.freshness import Freshness
 from streaming.store.store import History
 from streaming.warehouse.tables import table_path
 from tests.bench.figures import Spread, spread_of
@@ -93,7 +94,7 @@ def _asked_open(warehouse: Path) -> list[Question]:
         "all queues now, every column": lambda: history.query("SELECT * FROM assignments_now"),
         "one group's queues now": lambda: history.query(ONE_GROUP),
         "the last hour's changes": lambda: _ask_since(history, since_ms),
-        "owner of a queue then": lambda: read_owners(history, queue, since_ms),
+        "owner of a queue then": lambda: read_owners(history, queue, Freshness(since_ms, None, 0)),
         "an incident's story": lambda: read_story(history, incident["incident_id"]),
     }
     return _questions(warehouse, asked, _floor(warehouse, ASSIGNMENTS.name) + _floor(warehouse, ALERTS.name))

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from streaming.quality import quality_alert
+from schemas.suites import CONTRACT
+from streaming.quality import inspector
+from streaming.quality.inspection import Outcome
 from streaming.relay import own_alerts
 from streaming.relay.tables import OperatorInput
 from streaming.self_monitoring import data_loss
@@ -70,7 +72,7 @@ def written(tmp_path: Path, row: dict[str, Any]) -> str:
 
 
 ALERTS = (
-    quality_alert.describe("rocketmq.pulls", [], quality_alert.QuarantineShare(100, 50)),
+    inspector.describe("rocketmq.pulls", [Outcome("rocketmq.pulls", CONTRACT, False, 100, 50)]),
     data_loss._alert(
         "groups",
         data_loss.Position("id", 0, True, {}, {}),

@@ -10,13 +10,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from conf.settings import Settings
-from streaming.manual.metrics_page import page
 from streaming.metrics.batches import PHASES
 from streaming.metrics.names import METRICS, Histogram
 from streaming.metrics.tables import VERDICTS
 from streaming.relay.outbox import Outcome
 from streaming.relay.receivers.posting import Verdict
 from tests.conf.promql import names_in
+from tests.manual.metrics_page import page
 from tests.offenders import assert_none
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS

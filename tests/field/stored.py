@@ -10,7 +10,7 @@ from typing import Any
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.queries.rulebook import rulebook
-from streaming.replay.recorded import AT_MOST, Slice, read_kafka
+from streaming.replay.replay_command import AT_MOST, read_kafka
 from streaming.replay.stream import Message, Stream
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import WarehouseError
@@ -26,17 +26,17 @@ RULES_FILE = "rules.toml"
 """Present where the session's clocks were faster than production's."""
 
 
-def read_events(bootstrap_servers: str) -> Iterator[Slice]:
+def read_events(bootstrap_servers: str) -> Iterator[list[Message]]:
     """All that Kafka holds of the five topics, in the order that it took them."""
     yield from read_kafka(Settings.load(kafka={"bootstrap_servers": bootstrap_servers}).kafka, 0, 2**53)
 
 
-def keep_events(folder: Path, slices: Iterable[Slice]) -> int:
+def keep_events(folder: Path, slices: Iterable[list[Message]]) -> int:
     """Write every message to EVENTS_FILE, a line each; return how many there are."""
     kept = 0
     with gzip.open(folder / EVENTS_FILE, "wt", compresslevel=3) as file:
         for part in slices:
-            for message in part.messages:
+            for message in part:
                 file.write(json.dumps({**message, "value": message["value"].decode(errors="replace")}) + "\n")
                 kept += 1
     return kept

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from streaming.replay.recorded import Slice
 from streaming.replay.stream import Enveloper, Stream
 from tests.field import stored
 from tests.field.stored import EVENTS_FILE, RULES_FILE, keep_events, replayed_rows
@@ -24,7 +23,7 @@ def test_kept_events_are_judged_again_by_the_session_s_own_rules(
     messages = Enveloper().messages(run("twins", seed=5, duration_ms=6 * MINUTE)[1])
     alerts = Stream(Rulebook(default_rules())).work_through(messages)["alerts"]
     half = len(messages) // 2
-    assert keep_events(tmp_path, [Slice(messages[:half], 0.5), Slice(messages[half:], 1.0)]) == len(messages)
+    assert keep_events(tmp_path, [messages[:half], messages[half:]]) == len(messages)
     monkeypatch.setattr(stored, "AT_MOST", 500)
     assert replayed_rows(tmp_path) == sorted(alerts, key=lambda row: row["changed_at"])
     assert any(_is_page_of_twins(row) for row in alerts)

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from streaming.history.incident_story import UnknownIncidentError, find_incident, newest_incident, read_story
-from streaming.history.story import MOST_SHOWN, REASONS
+from streaming.history.incident_story import (
+    MOST_SHOWN,
+    REASONS,
+    newest_incident,
+    read_story,
+)
+from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.store.store import History
 from tests.history.warehouse_stage import START_MS, Row, alert, assignment, delivery, member, rows_of, run, write
 from tests.queries.logs import one_batch

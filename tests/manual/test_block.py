@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.manual.block import PageError, fill_blocks, markdown_table
+from tests.manual.block import PageError, fill_blocks, markdown_table
 
 PAGE = (
     "# Head\n\n<!-- generated: one -->\nold\n<!-- end: one -->\n\n"

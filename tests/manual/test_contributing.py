@@ -64,8 +64,8 @@ def test_a_column_is_added_by_the_steps_of_its_recipe(tmp_path: Path) -> None:
 
     insert(tmp_path / "schemas" / "tables.py", ")\n\nMEMBERSHIPS", f"    {column}\n", "ASSIGNMENTS = _table(")
     insert(tmp_path / "streaming" / "queries" / "rows.py", "    }\n", f"        {value}\n", "def assignment_row")
-    assert "schemas/README.md" in run("-m", "streaming.manual", "--check", code=1)
-    run("-m", "streaming.manual")
+    assert "schemas/README.md" in run("-m", "tests.manual", "--check", code=1)
+    run("-m", "tests.manual")
     assert "`share_of_queues`" in (tmp_path / "schemas" / "README.md").read_text()
     shares = run("-c", PLAY)
     assert re.fullmatch(r"\[\d+(, \d+)*\]\n", shares), shares

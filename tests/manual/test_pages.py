@@ -7,9 +7,9 @@ from typing import Any
 
 from conf.settings import DEFAULTS
 from streaming.cli import COMMANDS
-from streaming.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
-from streaming.manual.runbook_facts import findings_table
-from streaming.manual.tables import commands_table, read_keys
+from tests.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
+from tests.manual.runbook_facts import findings_table
+from tests.manual.tables import commands_table, read_keys
 from tests.markdown import blocks_of, commands_of
 from tests.offenders import assert_none
 from udfs.alerts.runbook import CAUSES

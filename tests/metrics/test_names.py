@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.manual.metrics_page import PAGE, page
 from streaming.metrics import names
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.names import METRICS, Counter, Histogram, Metric
 from streaming.metrics.tables import GAUGES, TableMetrics
+from tests.manual.metrics_page import PAGE, page
 from tests.offenders import assert_none
 
 CLIENTS_OWN = ("process_", "python_gc_")
@@ -81,7 +81,7 @@ def test_calls_in_the_code_give_each_metric_its_labels() -> None:
 
 
 def test_the_page_of_the_metrics_is_current() -> None:
-    """`python -m streaming.manual.metrics_page` writes it; the rules' runbooks link to its headings."""
+    """`make docs` writes it; the rules' runbooks link to its headings."""
     headings = {line.removeprefix("### ") for line in page().splitlines() if line.startswith("### ")}
     assert headings == {metric.name for metric in METRICS}
     assert PAGE.read_text() == page()

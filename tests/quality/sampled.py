@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from schemas.events import EVENTS, ROUTES
-from streaming.quality.reading import Readings, Routes, UsualRates, read
-from streaming.quality.sample import Message, Sample
+from streaming.quality.inspection import Message, Readings, Routes, Sample, UsualRates, read
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import simulate

@@ -9,8 +9,7 @@ import pytest
 from schemas.events import EVENTS, PULLS, ROUTES
 from schemas.expectations import Between, InSet, Suite, holds
 from schemas.suites import SUITES, suites_of
-from streaming.quality.inspection import Outcome, _with_examples
-from streaming.quality.reading import Row
+from streaming.quality.inspection import Outcome, Row, _with_examples
 from streaming.quality.validator import Counts, Validator
 from tests.quality.sampled import log_of, message, reading_of, samples_of
 from tests.schemas.samples import GOOD

@@ -13,8 +13,7 @@ from schemas.suites import BEHIND_MS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.quality import inspection as module
-from streaming.quality.inspection import Inspection, QualityError
-from streaming.quality.sample import Bounds, Sample
+from streaming.quality.inspection import Bounds, Inspection, QualityError, Sample
 from tests.conftest import settings_for
 from tests.quality.sampled import log_of, reading_of, samples_of
 from tests.schemas.samples import GOOD
@@ -86,8 +85,8 @@ def test_an_unexpected_value_is_reported_with_its_place_and_the_process_ends() -
     outcomes = inspection.validate(PULLS, reading_of(PULLS, samples_of(PULLS)))
     process = inspection._process
     inspection.end_look()
-    outcome = next(outcome for outcome in outcomes if outcome.expectation.column == "queue_id")
-    assert (outcome.observed, len(outcome.sample_offsets)) == ((-1,), 1)
+    outcome = next(outcome for outcome in outcomes if outcome.expectation.column == "contract_queue_id")
+    assert outcome.observed == ("unknown_queue",)
     assert outcome.sample_offsets[0].startswith(f"{PULLS}-0@")
     assert process is not None
     assert process.returncode is not None
@@ -121,8 +120,7 @@ def test_run_does_not_import_great_expectations() -> None:
     """Its import takes 230 MB in the process that holds the tables."""
     program = (
         "import sys; import streaming.service.run_command; from conf.settings import Settings; "
-        "from streaming.quality.inspection import Inspection; from streaming.quality.reading import *; "
-        "from streaming.quality.sample import Sample; from schemas.events import ROUTES; "
+        "from streaming.quality.inspection import *; from schemas.events import ROUTES; "
         "inspection = Inspection(Settings.load()); "
         "assert inspection.validate(ROUTES, read(Sample(ROUTES, ()), Routes(), UsualRates())); inspection.close(); "
         "print('great_expectations' in sys.modules)"

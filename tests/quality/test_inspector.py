@@ -12,12 +12,10 @@ import pytest
 from conf.settings import Settings
 from schemas.events import PULLS, SEND_LATENCIES
 from schemas.expectations import holds
-from schemas.suites import SUITES
+from schemas.suites import CONTRACT, SUITES
 from streaming.quality import inspector as module
-from streaming.quality.inspection import Inspected, Outcome
+from streaming.quality.inspection import Inspected, Outcome, Sample
 from streaming.quality.inspector import Inspector, end_open
-from streaming.quality.quality_alert import QuarantineShare
-from streaming.quality.sample import Sample
 from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
 from streaming.store.alerts import Filter, read_alerts
@@ -107,6 +105,11 @@ def note_batch(inspector: Inspector, place: Place, quarantined: int = 0) -> None
     inspector.on_batch(WrittenBatch(balance.NAME, place.batch_id, rows))
 
 
+@pytest.fixture(autouse=True)
+def _polls_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
@@ -190,17 +193,18 @@ def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:
         place.read_up_to(SEND_LATENCIES, 1_000 * number)
         note_batch(inspector, place, 30)
         inspector.look(START_MS + number * MINUTE)
-    assert "Quarantined: 30 of the last 1,000 messages." in place.reported[0]["summary"]
+    assert "30 of 1,000 fail: contract is kept" in place.reported[0]["summary"]
 
 
-def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[QuarantineShare]:
+def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Return the messages read and quarantined that each validation passes to the alerts."""
-    reported: list[QuarantineShare] = []
+    reported: list[tuple[int, int]] = []
     judge = inspector._alerts.judge
 
-    def note(topic: str, outcomes: Any, kept: QuarantineShare, now_ms: int) -> Any:
-        reported.append(kept)
-        return judge(topic, outcomes, kept, now_ms)
+    def note(topic: str, outcomes: Any, now_ms: int) -> Any:
+        (contract,) = (one for one in outcomes if one.expectation is CONTRACT)
+        reported.append((contract.evaluated, contract.unexpected))
+        return judge(topic, outcomes, now_ms)
 
     monkeypatch.setattr(inspector._alerts, "judge", note)
     return reported
@@ -252,7 +256,7 @@ def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.Monk
         place.fake.failure = ValueError("cannot be") if number == 1 else None
         with suppress(OSError):
             inspector.look(START_MS + number * MINUTE)
-    assert kept == [QuarantineShare(200, 60), QuarantineShare(300, 90), QuarantineShare(100, 30)]
+    assert kept == [(200, 60), (300, 90), (100, 30)]
 
 
 def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +265,7 @@ def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: py
     kept = judged(place, inspector, monkeypatch)
     place.read_up_to(SEND_LATENCIES, 1_000_050, first=1_000_000)
     inspector.look(START_MS)
-    assert kept == [QuarantineShare(50, 0)]
+    assert kept == [(50, 0)]
 
 
 def test_a_recreated_topic_counts_from_its_beginning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +275,7 @@ def test_a_recreated_topic_counts_from_its_beginning(place: Place, monkeypatch: 
         place.read_up_to(SEND_LATENCIES, offset)
         note_batch(inspector, place, 10)
         inspector.look(START_MS)
-    assert kept == [QuarantineShare(1_000, 10), QuarantineShare(40, 10), QuarantineShare(50, 10)]
+    assert kept == [(1_000, 10), (40, 10), (50, 10)]
 
 
 def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +289,7 @@ def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch:
     inspector.look(START_MS)
     (place.settings.paths.checkpoints / "balance/commits" / str(place.batch_id)).write_text("v1\n{}")
     inspector.look(START_MS + MINUTE)
-    assert kept == [QuarantineShare(10, 0), QuarantineShare(1_000, 20)]
+    assert kept == [(10, 0), (1_000, 20)]
 
 
 def test_old_uncounted_batches_are_kept_as_a_sum(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +301,7 @@ def test_old_uncounted_batches_are_kept_as_a_sum(place: Place, monkeypatch: pyte
         note_batch(inspector, place, 1)
     assert len(inspector._progress._quarantined) == 3
     inspector.look(START_MS)
-    assert kept == [QuarantineShare(200, 20)]
+    assert kept == [(200, 20)]
 
 
 def test_a_run_that_validates_nothing_resolves_open_alerts(place: Place) -> None:

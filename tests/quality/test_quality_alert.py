@@ -9,9 +9,10 @@ import pytest
 from conf.settings import Settings
 from schemas.events import PULLS
 from schemas.expectations import Between, InSet, Severity
+from schemas.suites import CONTRACT
 from schemas.tables import ALERTS
 from streaming.quality.inspection import Outcome
-from streaming.quality.quality_alert import QualityAlerts, QuarantineShare, read_open_topics
+from streaming.quality.inspector import QualityAlerts, read_open_topics
 from streaming.relay.notice import read_transition
 from streaming.store.alerts import Filter, read_alerts
 from streaming.warehouse.rows import arrow_table
@@ -25,7 +26,12 @@ QUALITY = Settings.load().quality
 KNOWN = InSet(column="queue", values=("known",), mostly=0.95, why="")
 SLOW = Between(column="behind_ms", maximum=5, why="", severity=Severity.WARNING)
 
-ALL = QuarantineShare(1_000, 0)
+
+def contract(quarantined: int) -> Outcome:
+    return Outcome(PULLS, CONTRACT, not quarantined, 1_000, quarantined)
+
+
+ALL = contract(0)
 
 
 def outcome(unexpected: int, expectation: InSet | Between = KNOWN) -> Outcome:
@@ -40,11 +46,9 @@ class Looks:
     def __init__(self, alerts: QualityAlerts | None = None, start_ms: int = START_MS) -> None:
         self.alerts, self.now_ms = alerts or QualityAlerts(QUALITY), start_ms
 
-    def see(
-        self, unexpected: int, kept: QuarantineShare = ALL, expectation: InSet | Between = KNOWN
-    ) -> list[dict[str, Any]]:
+    def see(self, unexpected: int, kept: Outcome = ALL, expectation: InSet | Between = KNOWN) -> list[dict[str, Any]]:
         self.now_ms += MINUTE
-        return self.alerts.judge(PULLS, [outcome(unexpected, expectation)], kept, self.now_ms)
+        return self.alerts.judge(PULLS, [kept, outcome(unexpected, expectation)], self.now_ms)
 
 
 def states(looks: Looks, seen: list[int]) -> list[str]:
@@ -75,20 +79,20 @@ def test_a_warning_opens_nothing() -> None:
 @pytest.mark.parametrize(("quarantined", "opens"), [(9, False), (11, True)])
 def test_the_share_of_quarantined_messages_counts_too(quarantined: int, opens: bool) -> None:
     looks = Looks()
-    rows = [row for _ in range(3) for row in looks.see(0, QuarantineShare(1_000, quarantined))]
+    rows = [row for _ in range(3) for row in looks.see(0, contract(quarantined))]
     assert bool(rows) is opens
     if opens:
-        assert "Quarantined: 11 of the last 1,000 messages." in rows[0]["summary"]
+        assert "11 of 1,000 fail: contract is kept." in rows[0]["summary"]
         assert rows[0]["advice"].endswith("`balancewatch quarantine --topic rocketmq.pulls` lists the reasons.")
 
 
 def test_between_half_the_threshold_and_the_threshold_nothing_changes() -> None:
     """Hysteresis: 0.8 % is no reason to open it, and none to end it."""
     looks = Looks()
-    assert not [row for _ in range(9) for row in looks.see(0, QuarantineShare(1_000, 8))]
-    assert [row["state"] for _ in range(3) for row in looks.see(0, QuarantineShare(1_000, 20))] == ["FIRING"]
-    assert not [row for _ in range(9) for row in looks.see(0, QuarantineShare(1_000, 8))]
-    assert [row["state"] for _ in range(3) for row in looks.see(0, QuarantineShare(1_000, 4))] == ["RESOLVED"]
+    assert not [row for _ in range(9) for row in looks.see(0, contract(8))]
+    assert [row["state"] for _ in range(3) for row in looks.see(0, contract(20))] == ["FIRING"]
+    assert not [row for _ in range(9) for row in looks.see(0, contract(8))]
+    assert [row["state"] for _ in range(3) for row in looks.see(0, contract(4))] == ["RESOLVED"]
 
 
 def test_its_row_says_what_where_and_what_to_do_and_the_relay_can_read_it() -> None:
@@ -113,7 +117,7 @@ def test_another_failing_expectation_is_reported_in_the_same_incident() -> None:
     opened = next(row for _ in range(3) for row in looks.see(200))
     other = InSet(column="contract", values=("kept",), why="")
     looks.now_ms += MINUTE
-    again = looks.alerts.judge(PULLS, [outcome(200), outcome(300, other)], ALL, looks.now_ms)
+    again = looks.alerts.judge(PULLS, [ALL, outcome(200), outcome(300, other)], looks.now_ms)
     assert [(row["state"], row["incident_id"]) for row in again] == [("FIRING", opened["incident_id"])]
     assert "contract is kept" in again[0]["summary"]
     assert looks.see(200) == []

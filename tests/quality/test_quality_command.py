@@ -124,10 +124,9 @@ def test_pages_of_a_warehouse_that_cannot_be_read_are_not_written(folder: str, t
 
 
 @pytest.mark.xdist_group("great_expectations")
-def test_pages_of_a_warehouse_older_than_quality_have_the_expectations(tmp_path: Path) -> None:
-    DeltalakeWriter(tmp_path / "old")
-    shutil.rmtree(tmp_path / "old" / "quality")
-    result = call("docs", "--warehouse", str(tmp_path / "old"), "--out", str(tmp_path / "out"))
+def test_before_the_first_validation_the_pages_have_the_expectations(tmp_path: Path) -> None:
+    DeltalakeWriter(tmp_path / "new")
+    result = call("docs", "--warehouse", str(tmp_path / "new"), "--out", str(tmp_path / "out"))
     assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
     assert (tmp_path / "out" / "index.html").is_file()
 

@@ -10,8 +10,8 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from schemas.events import PULLS
-from streaming.quality import sample
-from streaming.quality.sample import WINDOW_MS, Bounds, read_sample
+from streaming.quality import inspection as sample
+from streaming.quality.inspection import WINDOW_MS, Bounds, read_sample
 
 NOW_MS = time.time_ns() // 1_000_000
 YEAR_MS = 365 * 86_400_000

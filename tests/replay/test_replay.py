@@ -13,9 +13,19 @@ from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.relay.outbox import Record
-from streaming.replay import recorded
-from streaming.replay.recorded import RecordedError, Slice, read_events, read_kafka
-from streaming.replay.replay import Asked, Page, Pages, compare, count, read_pages, replay
+from streaming.replay import replay_command
+from streaming.replay.replay_command import (
+    Asked,
+    Page,
+    Pages,
+    RecordedError,
+    compare,
+    count,
+    read_events,
+    read_kafka,
+    read_pages,
+)
+from streaming.replay.replay_command import work_through as replay
 from streaming.replay.stream import Stream
 from streaming.simulator.play import play
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -25,6 +35,12 @@ from tests.simulator.modelled import MINUTE, START, Events, run
 from udfs.alerts.rulebook import Override, Rulebook
 
 EVERYTHING = Asked(START, START + 60 * MINUTE)
+
+
+def until(to_ms: int) -> Asked:
+    return Asked(START, to_ms)
+
+
 LATE = {"kinds": {"*": {"pending_ms": 3_600_000}}}
 
 
@@ -56,12 +72,12 @@ def test_what_the_relay_says_of_its_receivers_is_no_page_of_the_rules(warehouse:
     times = {"started_at": START, "changed_at": START}
     own = {**row, **times, "kind": "delivery_failed", "severity": "error", "state": "FIRING", "evidence": "{}"}
     append_rows(DeltalakeWriter(tmp_path), {"alerts": [own]}, "app", 0)
-    assert read_pages(tmp_path, START + MINUTE, None, None) == []
+    assert read_pages(tmp_path, until(START + MINUTE)) == []
 
 
 def alerts_of(night: Path, rulebook: Rulebook | None = None) -> list[dict[str, Any]]:
     stream = Stream(rulebook or Rulebook(default_rules()))
-    return [row for part in read_events(night) for row in stream.work_through(part.messages).get("alerts", [])]
+    return [row for part in read_events(night) for row in stream.work_through(part).get("alerts", [])]
 
 
 def pages_of(night: Path, rulebook: Rulebook | None = None, asked: Asked = EVERYTHING) -> list[Page]:
@@ -172,7 +188,7 @@ def test_an_override_changes_the_pages_of_its_groups_only(night: Path) -> None:
 
 def test_small_slices_give_the_same_alerts(night: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = alerts_of(night)
-    monkeypatch.setattr(recorded, "AT_MOST", 100)
+    monkeypatch.setattr(replay_command, "AT_MOST", 100)
     assert len(list(read_events(night))) > 5
     assert sorted(map(str, alerts_of(night))) == sorted(map(str, whole))
 
@@ -242,7 +258,7 @@ def test_a_line_that_is_no_event_is_reported_by_its_number(tmp_path: Path, line:
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        (["--since", "soon"], "--since or --until 'soon' is not a time"),
+        (["--since", "soon"], "--since 'soon' is not a time"),
         (["--since", "1h", "--until", "2h"], "--since 1h is not before --until 2h"),
         (["--format", "xml"], "--format 'xml': choose table, json or csv"),
         (["--rules", "/nowhere.toml"], "rules.file = '/nowhere.toml': "),
@@ -270,11 +286,10 @@ def test_what_kafka_holds_gives_the_pages_that_the_events_give(
     began_ms = int(time.time() * 1000)  # what other tests left in Kafka is older
     with Publisher(settings.kafka) as publisher:
         play(events, publisher, speed=None, stop=threading.Event())
-    monkeypatch.setattr(recorded, "AT_MOST", 500)
-    slices: list[Slice] = list(read_kafka(settings.kafka, began_ms, 2**53))
-    messages = [message for part in slices for message in part.messages]
+    monkeypatch.setattr(replay_command, "AT_MOST", 500)
+    slices: list[list[Any]] = list(read_kafka(settings.kafka, began_ms, 2**53))
+    messages = [message for part in slices for message in part]
     assert len(slices) > 2
-    assert [part.share for part in slices] == sorted(part.share for part in slices)
     assert [one["ingest_time_ms"] for one in messages] == sorted(one["ingest_time_ms"] for one in messages)
     assert len({(one["topic"], one["partition"], one["offset"]) for one in messages}) == len(messages) == len(events)
     cluster = events[0][1]["cluster"]
@@ -282,31 +297,33 @@ def test_what_kafka_holds_gives_the_pages_that_the_events_give(
     replayed = replay(slices, Rulebook(default_rules()), asked)
     assert [(one.kind, one.paged_ms) for one in replayed.pages] == [(one.kind, one.paged_ms) for one in pages_of(night)]
     middle = messages[len(messages) // 2]["ingest_time_ms"]
-    later = [one for part in read_kafka(settings.kafka, middle, 2**53) for one in part.messages]
-    earlier = [one for part in read_kafka(settings.kafka, began_ms, middle) for one in part.messages]
+    later = [one for part in read_kafka(settings.kafka, middle, 2**53) for one in part]
+    earlier = [one for part in read_kafka(settings.kafka, began_ms, middle) for one in part]
     assert len(earlier) + len(later) == len(messages)
 
 
 def test_pages_are_read_from_the_table_up_to_the_end_of_the_span(warehouse: Path) -> None:
-    (reported,) = read_pages(warehouse, START + 60 * MINUTE, None, None)
+    (reported,) = read_pages(warehouse, until(START + 60 * MINUTE))
     assert reported.ended_ms is not None
     assert reported.paged_ms is not None
-    (still_open,) = read_pages(warehouse, reported.paged_ms + 1, reported.cluster, reported.consumer_group)
+    (still_open,) = read_pages(
+        warehouse, Asked(START, reported.paged_ms + 1, reported.cluster, reported.consumer_group)
+    )
     assert still_open.ended_ms is None
-    assert read_pages(warehouse, reported.paged_ms, None, None) == []
+    assert read_pages(warehouse, until(reported.paged_ms)) == []
 
 
 def test_what_nobody_was_reported_is_no_page_that_was_sent(night: Path, tmp_path: Path) -> None:
     alerts = alerts_of(night)
     append_rows(DeltalakeWriter(tmp_path), {"alerts": alerts}, "app", 0)
-    (reported,) = read_pages(tmp_path, START + 60 * MINUTE, None, None)
+    (reported,) = read_pages(tmp_path, until(START + 60 * MINUTE))
     fields: tuple[Any, ...] = (reported.incident_id, "k", reported.kind, "firing")
     silenced = Record(*fields, "SILENCED", START, START).row()
     append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [silenced]}, "app", 1)
-    assert read_pages(tmp_path, START + 60 * MINUTE, None, None) == []
+    assert read_pages(tmp_path, until(START + 60 * MINUTE)) == []
     due = Record(*fields, "PENDING", START, START, "pager").row()
     append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [due]}, "app", 2)
-    assert len(read_pages(tmp_path, START + 60 * MINUTE, None, None)) == 1
+    assert len(read_pages(tmp_path, until(START + 60 * MINUTE))) == 1
 
 
 def test_the_canary_is_listed_only_where_its_cluster_is_asked_for() -> None:

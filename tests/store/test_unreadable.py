@@ -16,8 +16,8 @@ from streaming.board.pages.quality import read_failing
 from streaming.board.web.tables import Tables
 from streaming.cli import app
 from streaming.history.incident_story import read_story
-from streaming.quality.quality_alert import QualityAlerts, read_open_topics
-from streaming.replay.replay import read_pages
+from streaming.quality.inspector import QualityAlerts, read_open_topics
+from streaming.replay.replay_command import Asked, read_pages
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import read_open
 from streaming.store.alerts import Filter, read_alerts
@@ -192,4 +192,4 @@ def test_run_starts_and_a_replay_compares_beside_a_file_that_is_damaged(warehous
     (file,) = set(DeltaTable(table_path(warehouse, table.name)).file_uris()) - before
     Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
     assert open_in(warehouse) == ("assignments", "t")
-    assert [page.incident_id for page in read_pages(warehouse, START_MS + 1, None, None)] == [f"m-{START_MS}"]
+    assert [page.incident_id for page in read_pages(warehouse, Asked(0, START_MS + 1))] == [f"m-{START_MS}"]

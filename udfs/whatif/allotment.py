@@ -105,7 +105,6 @@ def _refuse_without_options(group: Group, methods: Iterable[Method]) -> None:
 
 
 def _shares(group: Group, clients: Sequence[Client], method: Method) -> dict[str, list[MessageQueue]]:
-    """Return the queues of each ClientId."""
     rooms = {client.client_id: client.room for client in reversed(clients)}
     strategy, client_version = method
     return allocate_all(

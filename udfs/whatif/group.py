@@ -32,7 +32,6 @@ class Client:
         return self.topics is None or topic in self.topics
 
     def names(self) -> tuple[str, ...]:
-        """Return ClientId, address and host."""
         addr = self.client_addr
         return (self.client_id, addr, addr.rpartition(":")[0]) if addr else (self.client_id,)
 

@@ -13,8 +13,16 @@ from streaming.board.known import extent_of
 from streaming.board.page import Page, View
 from streaming.board.url import AskedError
 from streaming.board.words import STATE_SHAPES
-from streaming.history.incident_story import UnknownIncidentError, find_incident, read_story
-from streaming.history.story import CoveringSilence, Delivery, IncidentStory, QueueChange, Related, Step
+from streaming.history.incident_story import (
+    CoveringSilence,
+    Delivery,
+    IncidentStory,
+    QueueChange,
+    Related,
+    Step,
+    read_story,
+)
+from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.text.times import SECOND, clock, span
 from udfs.alerts.pattern import incident_matchers
 from udfs.alerts.prose import count, name_queues

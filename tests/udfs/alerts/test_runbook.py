@@ -8,7 +8,7 @@ import pytest
 
 from conf.settings import Settings
 from streaming.collector.rocketmq_jvm import RocketMQJvm
-from streaming.quality import quality_alert
+from streaming.quality import inspector
 from streaming.relay import own_alerts
 from streaming.self_monitoring import data_loss
 from tests.offenders import assert_none
@@ -79,7 +79,7 @@ def test_the_causes_are_those_that_the_rules_give() -> None:
     assert CAUSES["cluster_name_conflict"] == (cluster_findings.TWO_CLUSTERS,)
     assert set(CAUSES["clock_skew"]) == {cluster_findings.CLOCK_AHEAD, cluster_findings.CLOCK_OUT_OF_STEP}
     assert set(CAUSES["delivery_failed"]) == own_alerts._TROUBLES.keys()
-    assert {data_loss.DATA_LOSS, quality_alert.DATA_QUALITY} <= CAUSES.keys()
+    assert {data_loss.DATA_LOSS, inspector.DATA_QUALITY} <= CAUSES.keys()
 
 
 def test_an_address_leads_to_the_kind_and_to_its_cause() -> None:

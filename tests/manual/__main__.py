@@ -1,12 +1,14 @@
-"""`python -m streaming.manual`: rewrite the generated parts of each page; with --check, only list the stale pages."""
+"""`python -m tests.manual`: rewrite the generated parts of each page; with --check, only list the stale pages."""
 
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from streaming.manual.block import fill_blocks
-from streaming.manual.runbook_facts import facts_block, findings_table, page_of
-from streaming.manual.tables import (
+from streaming.text.output import say
+from tests.manual.block import fill_blocks
+from tests.manual.metrics_page import PAGE, page
+from tests.manual.runbook_facts import facts_block, findings_table, page_of
+from tests.manual.tables import (
     columns_tables,
     commands_table,
     fields_tables,
@@ -16,7 +18,6 @@ from streaming.manual.tables import (
     topics_table,
     views_table,
 )
-from streaming.text.output import say
 from udfs.alerts.runbook import CAUSES
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,7 @@ def stale_pages() -> dict[Path, str]:
     for kind in CAUSES:
         found[page_of(kind)] = text = page_of(kind).read_text()
         fresh[page_of(kind)] = fill_blocks(text, {"facts": facts_block(kind)})
+    found[PAGE], fresh[PAGE] = PAGE.read_text(), page()
     return {path: text for path, text in fresh.items() if text != found[path]}
 
 

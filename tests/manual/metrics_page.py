@@ -1,23 +1,19 @@
-"""`python -m streaming.manual.metrics_page`: write streaming/metrics/README.md from the list of metrics.
+"""The page streaming/metrics/README.md, from the list of metrics. The Prometheus rules link to its headings."""
 
-The Prometheus rules link to its headings. With --check it only reports whether the page is up to date.
-"""
-
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from streaming.manual.block import markdown_table
 from streaming.metrics.names import HEALTH, METRICS, VERDICTS, Counter, Histogram, Metric
+from tests.manual.block import markdown_table
 
-PAGE = Path(__file__).parents[1] / "metrics" / "README.md"
+PAGE = Path(__file__).parents[2] / "streaming" / "metrics" / "README.md"
 
 OPENING = """\
 # Metrics
 
 The Prometheus metrics of `run` and `relay`, for operators: the `runbook` links of the Prometheus rules lead here.
-`python -m streaming.manual.metrics_page` writes this page from `streaming/metrics/names.py`. `/metrics` also has the
-Python client's `process_*` and `python_gc_*`.
+`make docs` writes this page from `streaming/metrics/names.py`. `/metrics` also has the Python client's `process_*` and
+`python_gc_*`.
 
 A counter starts at 0 with each process. A gauge without labels is NaN until it is set. The canary's cluster is in no
 verdict metric. If `relay` runs as a separate process, it exports the delivery and canary metrics, and `run` the others.
@@ -48,14 +44,3 @@ def _sections(metrics: tuple[Metric, ...]) -> Iterator[str]:
 
 def _labels(metric: Metric) -> str:
     return ", ".join(f"`{label}`" for label in metric.labels)
-
-
-def main() -> None:
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(page())
-    elif PAGE.read_text() != page():
-        sys.exit(f"error: {PAGE.name} of the metrics is stale; run `python -m streaming.manual.metrics_page`")
-
-
-if __name__ == "__main__":
-    main()

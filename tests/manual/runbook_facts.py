@@ -1,16 +1,13 @@
-"""The facts block of each runbook, and the README's table of findings, from the rules' facts.
-
-The bounds in the table are those of tests/score/bounds.py, read as a file: the product imports no test.
-"""
+"""The facts block of each runbook, and the README's table of findings, from the rules' facts."""
 
 import re
-import runpy
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from streaming.manual.block import markdown_table
 from streaming.text.times import span_text
+from tests.manual.block import markdown_table
+from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.self_kinds import KEY, LIMITS, SELF_FACTS
 
@@ -68,9 +65,8 @@ def _own_facts(kind: str) -> str:
 
 def findings_table() -> str:
     """Return each kind with its severity, meaning and bound; the kinds about the monitoring itself share a row."""
-    bounds = runpy.run_path(str(ROOT / "tests" / "score" / "bounds.py"))
-    of_starved = bounds["BOUNDS_MS"].values()
-    bound_of = {kind: span_text(bound_ms) for kind, bound_ms in bounds["BOUNDS_OF_KIND_MS"].items()}
+    of_starved = BOUNDS_MS.values()
+    bound_of = {kind: span_text(bound_ms) for kind, bound_ms in BOUNDS_OF_KIND_MS.items()}
     bound_of["starved_queue"] = f"{span_text(min(of_starved))} to {span_text(max(of_starved))}"
     rows = [
         (link(kind), ", ".join(facts.severities), first_sentence(kind), bound_of.get(kind, ""))

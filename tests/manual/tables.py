@@ -16,7 +16,7 @@ from schemas.fields import NEVER
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from streaming.cli import GROUPS, Place, app
-from streaming.manual.block import markdown_table
+from tests.manual.block import markdown_table
 
 
 def commands_table() -> str:
