@@ -7,7 +7,7 @@ from streaming.service.service import Service
 
 
 def wait_until_idle(service: Service, seconds: float = 120.0) -> None:
-    """Return when the query has read all messages, or after `seconds`. Meanwhile its batches are not followed by rests."""
+    """Return when the query has read all messages, or after `seconds`. Meanwhile it does not rest after a batch."""
     running = service.running
     resting, running.sink._rest = running.sink._rest, Rest(0.0)
     thread = threading.Thread(target=running.query.processAllAvailable, daemon=True)

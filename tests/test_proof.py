@@ -18,7 +18,8 @@ import pytest
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.store.alerts import Filter, WarehouseError, read_alerts
+from streaming.store.alerts import Filter, read_alerts
+from streaming.warehouse.warehouse_error import WarehouseError
 from tests.conftest import settings_for
 from tests.freezing import end
 from tests.rocketmq import SCALED, RocketMQ

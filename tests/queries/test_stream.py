@@ -262,6 +262,9 @@ def test_a_rest_delays_neither_rows_nor_the_end(
     assert time.monotonic() - ending < REST_S / 2
 
 
+TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health")
+
+
 def rows_after(settings: Settings, spark: SparkSession) -> dict[str, list[str]]:
     """What `run --available-now` has written, by table, in no order; whose batch it was does not matter."""
     with Service(settings, available_now=True, spark=spark) as service:
