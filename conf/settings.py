@@ -254,5 +254,4 @@ class Settings(Section):
         return type(self).load(**self._flags)
 
     def files(self) -> list[Path]:
-        """Return the files of the settings, present or not."""
         return [*settings_files(), *([Path(self.rules.file).expanduser()] if self.rules.file else [])]

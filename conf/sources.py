@@ -42,7 +42,6 @@ def spot_at(model: type[BaseModel], path: KeyPath) -> Spot | None:
 
 
 def names_of(model: type[BaseModel]) -> list[str]:
-    """Return the keys of a section, as TOML writes them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -127,7 +126,6 @@ class Sources:
     named: frozenset[str]
 
     def merged(self) -> dict[str, Any]:
-        """Return the merged keys."""
         merged: dict[str, Any] = {}
         for layer in self.layers:
             merged = merge(merged, layer.keys)
@@ -176,7 +174,6 @@ def merge(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def variable_of(key: str) -> str:
-    """Return the variable that sets `section.key`."""
     return PREFIX + key.upper().replace(".", "__")
 
 

@@ -52,7 +52,6 @@ class Publisher:
         return self.publish_raw(topic, key_of(topic, event), _encode(event))
 
     def publish_raw(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
-        """Publish bytes as they are."""
         try:
             future = self._producer.send(topic, key=key, value=value)
         except KafkaError as error:

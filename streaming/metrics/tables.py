@@ -154,7 +154,6 @@ class TableMetrics(Collector):
         self._clocks_ms: dict[str, int] = {}
 
     def begin(self, warehouse: Location) -> None:
-        """Answer from these tables from now on."""
         self._readers = tuple(TableReader(warehouse, table) for table in QUERIES)
 
     def note_clock(self, cluster: str, newest_ms: int) -> None:
@@ -175,7 +174,6 @@ class TableMetrics(Collector):
         return [_family(gauge) for gauge in GAUGES]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the families of the newest answers."""
         families = {gauge: _family(gauge) for gauge in GAUGES}
         with self._lock:
             self._read()
@@ -236,7 +234,6 @@ class TableMetrics(Collector):
 
 
 def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subject, Figures]:
-    """Return the figures of each group with an open queue or a member."""
     queues = {(row["cluster"], row["consumer_group"]): row for row in assignments}
     members = {(row["cluster"], row["consumer_group"]): row for row in memberships}
     groups: dict[Subject, Figures] = {}

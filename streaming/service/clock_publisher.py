@@ -108,7 +108,6 @@ class CollectorClocks:
         return cluster in self._clocks and self._clocks[cluster].is_live
 
     def forget(self, cluster: str) -> None:
-        """Drop the clock of a forgotten cluster."""
         self._clocks.pop(cluster, None)
 
     def lag_ms(self, cluster: str) -> int:

@@ -113,7 +113,6 @@ class Service:
     def _start_query_and_threads(
         self, parts: contextlib.ExitStack, listeners: Sequence[BatchListener], past_ms: int, *, has_canary: bool
     ) -> None:
-        """Start the query and then the threads that use its batches."""
         settings, instruments, lasts = self._settings, self._instruments, not self._available_now
         losses = DataLoss(settings, self._writer, self._on_alerts)
         for loss in losses.look(balance.NAME, wall_ms()):

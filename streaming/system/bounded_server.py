@@ -143,7 +143,6 @@ class BoundedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the program."""
         yield
 
     async def on_tick(self, counter: int) -> bool:

@@ -153,7 +153,6 @@ class FileLock:
             log.warning("file locks unsupported, continuing without", folder=str(self._path.parent))
 
     def take(self) -> None:
-        """Write this process's name into the file."""
         assert self._number is not None  # noqa: S101  # look() has opened it
         with contextlib.suppress(OSError):  # another user's file
             os.ftruncate(self._number, os.pwrite(self._number, json.dumps(self._words).encode(), 0))
@@ -262,7 +261,6 @@ class BucketLock:
 
 
 def described(words: Words) -> str:
-    """Return the name of a holder for a sentence."""
     if "pid" not in words:
         return "another process"
     given = {name: str(words.get(name, "?"))[:100] for name in ("command", "pid", "host", "since")}

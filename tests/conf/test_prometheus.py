@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from conf.settings import Settings
 from streaming.manual.metrics_page import page
-from streaming.metrics.batches import PHASES
+from streaming.metrics.liveness import PHASES
 from streaming.metrics.names import METRICS, Histogram
 from streaming.metrics.tables import VERDICTS
 from streaming.relay.outbox import Outcome

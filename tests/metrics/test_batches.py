@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.metrics.batches import count_rows, export_progress
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.liveness import MOST_PAUSES, Liveness
+from streaming.metrics.instruments import count_rows
+from streaming.metrics.liveness import MOST_PAUSES, Liveness, export_progress
 from tests.metrics.samples import samples, value
 
 SAMPLE: dict[str, Any] = json.loads((Path(__file__).parent / "progress.json").read_text())
