@@ -28,7 +28,7 @@ from streaming.terminal.printing import STATE_STYLES
 from streaming.text.console import VisibleConsole
 from streaming.text.output import warn
 from streaming.text.times import to_time, wall_ms
-from streaming.warehouse.occupancy import Wish, occupying, occupying_all, work_folders
+from streaming.warehouse.occupancy import occupying, work_folders
 
 PAST_SECONDS = 900
 """Length of the simulated past, which is played `speed` times as fast; afterwards the simulation is live."""
@@ -85,9 +85,9 @@ def _run(
 ) -> None:
     """Run until `stop` is set or `seconds` after the query started. It overwrites an earlier demo in `folder`.
 
-    Before it deletes or starts anything, it checks that no other demo and no `run` uses the folder, that Java and the
-    jars are there, and that the board can listen on a free loopback port (without a token unless the environment has
-    one). Raises DemoFolderError, JarsError, OccupiedError.
+    Before it deletes anything, it checks that no other demo uses the folder, that Java and the jars are there, that the
+    board can listen on a free loopback port (without a token unless the environment has one), and that the tables are
+    not in use. Raises DemoFolderError, JarsError, OccupiedError.
     """
     printer = AlertPrinter()
     with folder, contextlib.ExitStack() as parts:
@@ -238,7 +238,7 @@ class DemoFolder:
         """
         folders = {f"--data-dir, {name}": self.path / name for name in TABLES}
         present = {key: folder for key, folder in folders.items() if folder.is_dir() and not folder.is_symlink()}
-        with occupying_all([Wish("run", "demo", present), Wish("relay", "demo", present)]):
+        with occupying(("run", "relay"), "demo", present):
             try:
                 for path in (self.path / name for name in MADE):
                     if path.is_symlink() or path.is_file():
