@@ -112,7 +112,6 @@ field: jars ## a real RocketMQ with injected faults, against its clients' logs (
 
 docs: $(VENV)/.ready ## rewrite the generated tables of the pages
 	@$(BIN)/python -m streaming.manual
-	@$(BIN)/python -m streaming.manual.metrics_page
 
 pictures: $(VENV)/.ready ## pictures of every page of the board, light, dark and phone, in .bench/pictures
 	@$(BIN)/python -m tests.board.pictures $(ARGS)
