@@ -203,9 +203,8 @@ class TableMetrics(Collector):
         groups, brokers = _groups(rows["assignments"], rows["memberships"]), _brokers(rows["broker_health"])
         full = {cluster for cluster, _ in (*groups, *brokers)}
         full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
-        named = {*sorted(full)[:MOST_CLUSTERS]}
         empty = {row["cluster"] for table in ("assignments", "alerts") for row in rows[table]} - full
-        shown = {*named, *sorted(empty)[: MOST_CLUSTERS - len(named)]}
+        named = {*[*sorted(full), *sorted(empty)][:MOST_CLUSTERS]}
         urgent_first = sorted(groups, key=lambda subject: (not _is_starved(groups[subject]), subject))
         folded = {"clusters": len(full - named)}
         for kind, figures, subjects in (("groups", groups, urgent_first), ("brokers", brokers, sorted(brokers))):
@@ -217,9 +216,9 @@ class TableMetrics(Collector):
             yield FOLDED, (kind,), count
         sizes = Counter({row["cluster"]: 0 for row in rows["assignments"]})
         sizes.update(cluster for cluster, _ in groups)
-        yield from ((GROUPS, (cluster,), sizes[cluster]) for cluster in sizes.keys() & shown)
-        yield from _incidents(rows["alerts"], shown)
-        yield from self._event_time_lags(rows["assignments"], named)
+        yield from ((GROUPS, (cluster,), sizes[cluster]) for cluster in sizes.keys() & named)
+        yield from _incidents(rows["alerts"], named)
+        yield from self._event_time_lags(rows["assignments"], named & full)
 
     def _event_time_lags(self, assignments: Sequence[Row], clusters: Collection[str]) -> Iterator[Sample]:
         """Yield the age of each cluster's clock, or of its newest verdict before the first clock event."""
@@ -271,12 +270,13 @@ def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Co
     yield from ((gauge, labels, value) for (gauge, labels), value in sums.items())
 
 
-def _incidents(rows: Sequence[Row], shown: Collection[str]) -> Iterator[Sample]:
+def _incidents(rows: Sequence[Row], named: Collection[str]) -> Iterator[Sample]:
     """Yield the open incidents by their labels; 0 for labels that past incidents had."""
     counts: Counter[tuple[str, ...]] = Counter()
     for row in rows:
-        cluster = row["cluster"] if row["cluster"] in shown else OTHER
-        if row["cluster"] in shown or row["incidents"]:
+        is_named = row["cluster"] in named
+        if is_named or row["incidents"]:
+            cluster = row["cluster"] if is_named else OTHER
             is_inhibited = "true" if row["is_inhibited"] else "false"
             counts[cluster, row["kind"], row["severity"], row["state"], is_inhibited] += row["incidents"]
     yield from ((INCIDENTS, labels, count) for labels, count in counts.items())
