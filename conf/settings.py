@@ -19,11 +19,21 @@ from pydantic import (
 
 from conf.board import Board
 from conf.location import Location
-from conf.metrics import Metrics
 from conf.mutes import Mute
 from conf.oncall import Canary, OnCall
 from conf.rules import Rules
-from conf.section import NO_BOOL, Section, SettingsError, invalid, not_below, one_of, zero_or
+from conf.section import (
+    NO_BOOL,
+    Port,
+    Section,
+    Served,
+    SettingsError,
+    VariableOrNone,
+    invalid,
+    not_below,
+    one_of,
+    zero_or,
+)
 from conf.sources import DEFAULTS, Layer, Sources, read_rules_file, read_sources, sentences, settings_files
 
 
@@ -181,6 +191,17 @@ class Collector(Section):
     tls_certificate: Annotated[str, Field(max_length=4_096)]
     tls_key: Annotated[str, Field(max_length=4_096)]
     tls_key_password: SecretStr
+
+
+class Metrics(Served):
+    enabled: bool
+    relay_port: Port
+    health_port: Port
+    relay_health_port: Port
+    token_env: VariableOrNone
+    max_groups: Annotated[int, Field(ge=1, le=100_000)]
+    unready_after_seconds: Annotated[float, Field(ge=15, le=86_400)]
+    unhealthy_after_seconds: Annotated[float, Field(ge=30, le=86_400), not_below("unready_after_seconds")]
 
 
 class Log(Section):

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from conf.metrics import Metrics
 from conf.oncall import read_secret
 from conf.section import SettingsError
+from conf.settings import Metrics
 from streaming.metrics.exporter import TEXT
 from streaming.system.bounded_server import BoundedServer, Bounds, listen
 from streaming.text.visible_text import visible_label
