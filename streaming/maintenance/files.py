@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote
 
 import obstore
@@ -112,19 +111,12 @@ _OF_DELTA = re.compile(
 """Names that Delta's writers give; other files in a table's folder are left alone."""
 
 
-class Stock(NamedTuple):
-    """Rows of a table at one version, and the bytes of each of its files."""
-
-    rows: int
-    sizes: tuple[int, ...]
-
-
-def take_stock(handle: DeltaTable) -> Stock:
-    """Return rows and files of the version that the handle has read; from the log if its writers counted their rows."""
+def take_stock(handle: DeltaTable) -> tuple[int, list[int]]:
+    """Return the rows of the handle's version, counted by the log if its writers did, and the bytes of each file."""
     adds = handle.get_add_actions(flatten=True)
     rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None]
     counted = sum(rows) if None not in rows else int(handle.to_pyarrow_dataset().count_rows())
-    return Stock(counted, tuple(adds["size_bytes"].to_pylist()))
+    return counted, adds["size_bytes"].to_pylist()
 
 
 def compact(handle: DeltaTable, size: int, most_retries: int | None = None) -> tuple[int, int]:
