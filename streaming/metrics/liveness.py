@@ -218,8 +218,6 @@ def listen(spark: SparkSession, liveness: Liveness) -> None:
 
 
 Progress = Mapping[str, Any]
-Offsets = Mapping[str, Mapping[str, int]]
-"""Topic to partition to offset."""
 
 PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution")
 """Phases of Spark's MicroBatchExecution. A phase that another release adds is not exported."""
@@ -269,8 +267,8 @@ def has_run(progress: Progress) -> bool:
 
 def _lag_by_topic(source: Mapping[str, Any]) -> Iterator[tuple[str, list[int]]]:
     """Yield each topic with the messages per partition that the batch left in Kafka."""
-    end, latest = _offsets(source, "endOffset"), _offsets(source, "latestOffset")
-    for topic, partitions in latest.items():
+    end = source.get("endOffset") or {}
+    for topic, partitions in (source.get("latestOffset") or {}).items():
         read = end.get(topic, {})
         yield topic, [max(0, offset - read.get(partition, 0)) for partition, offset in partitions.items()]
 
@@ -280,7 +278,7 @@ def _read_by_topic(source: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
     The first batch of a checkpoint has no start offsets: unless these were 0, all messages count as "other".
     """
-    start, end = _offsets(source, "startOffset"), _offsets(source, "endOffset")
+    start, end = (source.get(name) or {} for name in ("startOffset", "endOffset"))
     taken = {
         topic: sum(max(0, offset - start.get(topic, {}).get(partition, 0)) for partition, offset in partitions.items())
         for topic, partitions in end.items()
@@ -288,10 +286,3 @@ def _read_by_topic(source: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     is_reported = bool(start) or sum(taken.values()) == source["numInputRows"]
     if taken:
         yield from taken.items() if is_reported else [(OTHER, source["numInputRows"])]
-
-
-def _offsets(source: Mapping[str, Any], name: str) -> Offsets:
-    """Return the Kafka offsets; none for another source, such as a Delta table."""
-    found = source.get(name)
-    is_kafka = isinstance(found, dict) and all(isinstance(partitions, dict) for partitions in found.values())
-    return found if isinstance(found, dict) and is_kafka else {}

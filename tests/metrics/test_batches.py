@@ -76,15 +76,6 @@ def test_a_query_without_messages_reports_only_its_lag() -> None:
     assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
 
 
-def test_a_source_that_is_not_kafka_has_no_lag() -> None:
-    """The relay's query reads a Delta table, whose offsets are of another kind."""
-    delta = {"startOffset": {"reservoirVersion": 3}, "endOffset": {"reservoirVersion": 4}, "latestOffset": None}
-    exporter = exported(SAMPLE | {"name": "relay", "stateOperators": [], "sources": [SAMPLE["sources"][0] | delta]})
-    assert samples(exporter, "balancewatch_kafka_lag_messages") == {}
-    assert samples(exporter, "balancewatch_messages_total") == {}
-    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="relay", phase="addBatch") == 1
-
-
 def batch(batch_id: int, **durations: int) -> dict[str, Any]:
     return SAMPLE | {"batchId": batch_id, "durationMs": {"addBatch": 4_400, "triggerExecution": 4_500} | durations}
 
