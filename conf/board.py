@@ -6,18 +6,14 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from conf.section import Section, Variable, invalid, is_loopback
+from conf.section import Served, Variable, invalid
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 USUAL_PORT = 8050
 _NAME = re.compile(r"[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]")
 
 
-class Board(Section):
-    """All of `[board]`."""
-
-    host: Annotated[str, Field(min_length=1, max_length=255)]
-    port: Annotated[int, Field(ge=0, le=65_535)]
+class Board(Served):
     refresh_seconds: Annotated[float, Field(ge=1, le=3_600)]
     stale_seconds: Annotated[float, Field(ge=10, le=86_400)]
     threads: Annotated[int, Field(ge=1, le=64)]
@@ -51,8 +47,3 @@ class Board(Section):
         """Return the board's URL on this machine; with port 0, the default port."""
         host = "127.0.0.1" if self.host in WILDCARDS else f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port or USUAL_PORT}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return is_loopback(self.host)

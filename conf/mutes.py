@@ -8,18 +8,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.oncall import Label, Pattern
-from conf.section import Section, invalid
+from conf.oncall import Label
+from conf.section import Pattern, Section, invalid, one_of
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """In the order of `date.weekday()`."""
-
-
-def _is_a_day(day: str) -> str:
-    if day not in DAYS:
-        near = get_close_matches(day.lower(), DAYS, 1, cutoff=0.5)
-        raise invalid(f"give one of {', '.join(DAYS)}{f'; did you mean {near[0]}?' if near else ''}")
-    return day
 
 
 def _is_a_zone(name: str) -> str:
@@ -54,7 +47,7 @@ class Mute(Section):
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     match: dict[Label, Pattern | tuple[Pattern, ...]]
-    days: tuple[Annotated[str, AfterValidator(_is_a_day)], ...] = Field(default=DAYS, min_length=1)
+    days: tuple[Annotated[str, one_of(DAYS)], ...] = Field(default=DAYS, min_length=1)
     from_: TimeOfDay = Field(alias="from")
     to: TimeOfDay
     time_zone: Annotated[str, Field(max_length=100), AfterValidator(_is_a_zone)] = "UTC"

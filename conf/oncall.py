@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Seconds, Section, SettingsError, Variable, invalid, must_match
+from conf.section import Pattern, Seconds, Section, SettingsError, Variable, invalid, must_match, not_below, zero_or
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
@@ -25,7 +25,6 @@ Name = Annotated[
 CANARY = "canary"
 """The internal receiver of the canary's simulated twins."""
 
-Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 Url = Annotated[str, Field(max_length=2_000)]
 
 Label = Literal["kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause"]
@@ -78,25 +77,18 @@ class Route(Section):
 class Canary(Section):
     """The simulated twin that tests the path from Kafka to a receiver. `interval_seconds` 0 injects none."""
 
-    interval_seconds: Annotated[float, Field(ge=0, le=86_400)]
+    interval_seconds: Annotated[
+        float, Field(ge=0, le=86_400), zero_or(1, "give 0 to inject none, or a number from 1 to 86400")
+    ]
     slo_seconds: Seconds
-
-    @field_validator("interval_seconds")
-    @classmethod
-    def _is_none_or_a_pause(cls, seconds: float) -> float:
-        if 0 < seconds < 1:
-            raise invalid("give 0 to inject none, or a number from 1 to 86400")
-        return seconds
 
 
 class OnCall(Section):
-    """All of `[oncall]`."""
-
     enabled: bool
     resend_seconds: Annotated[float, Field(ge=1, le=86_400)]
     resolved_resend_seconds: Annotated[float, Field(ge=1, le=604_800)]
     backoff_min_seconds: Pause
-    backoff_max_seconds: Pause
+    backoff_max_seconds: Annotated[Pause, not_below("backoff_min_seconds")]
     auth_retry_seconds: Pause
     delivery_failed_after_seconds: Pause
     digest_seconds: Annotated[float, Field(ge=0, le=600)]
@@ -108,13 +100,6 @@ class OnCall(Section):
     runbook_base_url: Annotated[str, Field(max_length=500)]
     receivers: tuple[Receiver, ...] = Field(min_length=1, max_length=100)
     routes: tuple[Route, ...] = Field(min_length=1, max_length=500)
-
-    @field_validator("backoff_max_seconds")
-    @classmethod
-    def _is_not_below_the_least(cls, most: float, known: ValidationInfo) -> float:
-        if most < known.data.get("backoff_min_seconds", 0):
-            raise invalid(f"must not be below backoff_min_seconds = {known.data['backoff_min_seconds']:g}")
-        return most
 
     @field_validator("board_url", "runbook_base_url")
     @classmethod

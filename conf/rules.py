@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Milliseconds, Section, invalid
+from conf.section import Milliseconds, Pattern, Section, invalid
 
 Hold = Annotated[int, Field(ge=0, le=604_800_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
-Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 
 Kind = Literal[
     "*",

@@ -1,6 +1,8 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
 import re
+from collections.abc import Collection
+from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Annotated, Any, get_args
 
@@ -10,6 +12,9 @@ from pydantic_core.core_schema import ValidationInfo
 
 Milliseconds = Annotated[int, Field(gt=0, le=604_800_000)]
 Seconds = Annotated[float, Field(gt=0, le=604_800)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+Pattern = Annotated[str, Field(min_length=1, max_length=255)]
+"""A glob."""
 
 _DURATION = re.compile(r"(\d{1,12}) ?(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -45,6 +50,40 @@ def must_match(pattern: str, allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def one_of(names: Collection[str]) -> AfterValidator:
+    """Return a validator of text; its error has all names, and the nearest."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            near = get_close_matches(name.lower(), names, 1, cutoff=0.5)
+            raise invalid(f"give one of {', '.join(names)}{f'; did you mean {near[0]}?' if near else ''}")
+        return name
+
+    return AfterValidator(check)
+
+
+def zero_or(least: float, allowed: str) -> AfterValidator:
+    """Return a validator of a number that is 0, or at least `least`."""
+
+    def check(number: float) -> float:
+        if 0 < number < least:
+            raise invalid(allowed)
+        return number
+
+    return AfterValidator(check)
+
+
+def not_below(key: str, why: str = "") -> AfterValidator:
+    """Return a validator of a number that is at least the one of an earlier key of the section."""
+
+    def check(number: float, known: ValidationInfo) -> float:
+        if number < (least := known.data.get(key, number)):
+            raise invalid(f"must not be below {key} = {least:g}{why}")
+        return number
+
+    return AfterValidator(check)
+
+
 _VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE_HAS = "give the name of an environment variable: letters, digits and _, not beginning with a digit"
 Variable = Annotated[str, must_match(_VARIABLE, _VARIABLE_HAS)]
@@ -76,9 +115,16 @@ def _takes_number(annotation: Any) -> bool:
     return annotation in (int, float) or any(map(_takes_number, get_args(annotation)[:2]))
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a server at this host."""
-    try:
-        return host.lower() == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+class Served(Section):
+    """A section with the address of an HTTP server."""
+
+    host: Annotated[str, Field(min_length=1, max_length=255)]
+    port: Port
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return self.host.lower() == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False

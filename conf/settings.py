@@ -15,24 +15,29 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     ValidationError,
-    field_validator,
 )
-from pydantic_core.core_schema import ValidationInfo
 
 from conf.board import Board
 from conf.location import Location
-from conf.metrics import Metrics
 from conf.mutes import Mute
 from conf.oncall import Canary, OnCall
-from conf.refusal import sentences
 from conf.rules import Rules
-from conf.section import NO_BOOL, Section, SettingsError, invalid
-from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, settings_files
+from conf.section import (
+    NO_BOOL,
+    Port,
+    Section,
+    Served,
+    SettingsError,
+    VariableOrNone,
+    invalid,
+    not_below,
+    one_of,
+    zero_or,
+)
+from conf.sources import DEFAULTS, Layer, Sources, read_rules_file, read_sources, sentences, settings_files
 
 
 class Quality(Section):
-    """All of `[quality]`."""
-
     every_batches: Annotated[int, Field(ge=0, le=1_000_000)]
     pause_seconds: Annotated[float, Field(ge=1, le=86_400)]
     sample_messages: Annotated[int, Field(ge=1, le=100_000)]
@@ -68,15 +73,7 @@ class Maintain(Section):
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
     beside_seconds: Annotated[float, Field(ge=0, le=86_400), NO_BOOL]
     reader_hours: Hours
-    vacuum_hours: Hours
-
-    @field_validator("vacuum_hours")
-    @classmethod
-    def _is_not_under_a_readers(cls, hours: int, known: ValidationInfo) -> int:
-        needed = known.data.get("reader_hours", 0)
-        if hours < needed:
-            raise invalid(f"must not be below reader_hours = {needed}, for which readers need the files")
-        return hours
+    vacuum_hours: Annotated[Hours, not_below("reader_hours", ", for which readers need the files")]
 
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -114,8 +111,6 @@ FolderOrStore = Annotated[Path | str, PlainValidator(_location)]
 
 
 class Paths(Section):
-    """All of `[paths]`."""
-
     warehouse: FolderOrStore
     checkpoints: Folder
     jars: Folder
@@ -148,22 +143,9 @@ def _bytes(memory: str) -> int:
     return int(memory[:-1]) * _UNITS[memory[-1].lower()]
 
 
-def _is_a_topic(name: str) -> str:
-    if name not in TOPICS:
-        raise invalid(f"give one of {', '.join(TOPICS)}")
-    return name
-
-
-def _is_long_enough(seconds: float) -> float:
-    """Refuse a lease below 2 s, which is renewed four times in its length."""
-    if 0 < seconds < 2:
-        raise invalid("must be 0, or 2 and more")
-    return seconds
-
-
 class Kafka(Section):
     bootstrap_servers: Annotated[str, Field(max_length=10_000)]
-    partitions: dict[Annotated[str, AfterValidator(_is_a_topic)], Annotated[Count, NO_BOOL]]
+    partitions: dict[Annotated[str, one_of(TOPICS)], Annotated[Count, NO_BOOL]]
     replication_factor: Annotated[int, Field(ge=1, le=100)]
     retention_hours: Annotated[int, Field(ge=1, le=87_600)]
     options: dict[str, str] = Field(repr=False)  # may hold a password
@@ -200,7 +182,7 @@ class Collector(Section):
     probe_topic: RocketMQName
     timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
     requests_per_second: Annotated[int, Field(ge=10, le=1_000_000)]
-    lease_seconds: Annotated[float, AfterValidator(_is_long_enough), Field(ge=0, le=600)]
+    lease_seconds: Annotated[float, zero_or(2, "must be 0, or 2 and more"), Field(ge=0, le=600)]
     jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr
     acl_secret_key: SecretStr
@@ -209,6 +191,17 @@ class Collector(Section):
     tls_certificate: Annotated[str, Field(max_length=4_096)]
     tls_key: Annotated[str, Field(max_length=4_096)]
     tls_key_password: SecretStr
+
+
+class Metrics(Served):
+    enabled: bool
+    relay_port: Port
+    health_port: Port
+    relay_health_port: Port
+    token_env: VariableOrNone
+    max_groups: Annotated[int, Field(ge=1, le=100_000)]
+    unready_after_seconds: Annotated[float, Field(ge=15, le=86_400)]
+    unhealthy_after_seconds: Annotated[float, Field(ge=30, le=86_400), not_below("unready_after_seconds")]
 
 
 class Log(Section):
@@ -250,6 +243,7 @@ class Settings(Section):
             file = Path(settings.rules.file).expanduser()
             keys = read_rules_file(file)
             try:
+                cls._of(Sources((*sources.layers, Layer({"rules": keys})), sources.named))  # numbers its own overrides
                 settings = cls._of(sources := sources.with_rules(keys))
             except SettingsError as error:
                 raise SettingsError(f"rules.file = {str(file)!r}: {error}") from None
@@ -281,5 +275,4 @@ class Settings(Section):
         return type(self).load(**self._flags)
 
     def files(self) -> list[Path]:
-        """Return the files of the settings, present or not."""
         return [*settings_files(), *([Path(self.rules.file).expanduser()] if self.rules.file else [])]

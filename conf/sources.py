@@ -1,6 +1,7 @@
 """Where settings come from, the later winning: balancewatch.toml, conf/*.toml, BALANCEWATCH_CONFIG, variables, flags.
 
 A variable that begins with BALANCEWATCH_ must be a setting or be named by one (`..._env`): typing errors are found.
+Error messages name key, value, what is allowed, and where it was set; never a secret.
 """
 
 import json
@@ -9,11 +10,12 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from conf.section import SettingsError
@@ -40,7 +42,6 @@ def spot_at(model: type[BaseModel], path: KeyPath) -> Spot | None:
 
 
 def names_of(model: type[BaseModel]) -> list[str]:
-    """Return the keys of a section, as TOML writes them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -97,8 +98,6 @@ class Layer:
 
     keys: Mapping[str, Any]
     place: str = ""
-    overrides_before: int = 0
-    """Number of the [[rules.overrides]] that earlier layers set."""
 
     @property
     def is_variable(self) -> bool:
@@ -127,7 +126,6 @@ class Sources:
     named: frozenset[str]
 
     def merged(self) -> dict[str, Any]:
-        """Return the merged keys."""
         merged: dict[str, Any] = {}
         for layer in self.layers:
             merged = merge(merged, layer.keys)
@@ -135,11 +133,8 @@ class Sources:
 
     def with_rules(self, keys: Mapping[str, Any]) -> "Sources":
         """Return the sources with the keys of a rules file, whose overrides come after all others."""
-        before = self.merged()["rules"]["overrides"]
-        own = keys.get("overrides", [])
-        if isinstance(own, list):
-            keys = {**keys, "overrides": [*before, *own]}
-        return Sources((*self.layers, Layer({"rules": keys}, overrides_before=len(before))), self.named)
+        overrides = [*self.merged()["rules"]["overrides"], *keys.get("overrides", [])]
+        return Sources((*self.layers, Layer({"rules": {**keys, "overrides": overrides}})), self.named)
 
     def layer_of(self, path: KeyPath) -> Layer:
         """Return the strongest of the layers that have most of the path."""
@@ -179,7 +174,6 @@ def merge(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def variable_of(key: str) -> str:
-    """Return the variable that sets `section.key`."""
     return PREFIX + key.upper().replace(".", "__")
 
 
@@ -296,3 +290,140 @@ def is_too_deep(value: Any) -> bool:
         containers = [item for item in level if isinstance(item, Mapping | list)]
         level = [item for outer in containers for item in (outer.values() if isinstance(outer, Mapping) else outer)]
     return any(isinstance(item, Mapping | list) for item in level)
+
+
+_HIDDEN = re.compile(r"secret|access_key|password|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
+"""Keys whose values may be a secret: no message shows them."""
+
+MOST_SHOWN = 200
+"""Characters of a value in a message."""
+
+_WITHOUT_VALUE = ("address", "missing", "model_type", "model_attributes_type")
+_NUMBER = re.compile(r"number|finite_number|(int|float)_.+|(greater|less)_than(_equal)?")
+_DURATIONS = ', or a duration such as "45s", "2m" or "1h"'
+_PLAIN = re.compile(r"[\w.*\-]{1,100}", re.ASCII)
+
+
+def sentences(error: ValidationError, model: type[BaseModel], sources: Sources) -> str:
+    """Return one sentence per setting. Errors of a list that follow from errors of its entries are left out."""
+    details: list[dict[str, Any]] = [dict(detail) for detail in error.errors()]
+    errors = [(tuple(part for part in detail["loc"] if part != "[key]"), detail) for detail in details]
+    paths = [path for path, _ in errors]
+    return "; ".join(
+        sentence
+        for path, detail in errors
+        if not any(len(other) > len(path) and other[: len(path)] == path for other in paths)
+        for sentence in (
+            _unknown(path, model, sources)
+            if detail["type"] == "extra_forbidden"
+            else [_sentence(path, detail, model, sources)]
+        )
+    )
+
+
+def _sentence(path: KeyPath, error: dict[str, Any], model: type[BaseModel], sources: Sources) -> str:
+    layer = sources.layer_of(path)
+    if error["type"] != "missing":
+        path = path[: layer.reach(path)] or path  # without the types that a value was tried as
+    key = _key(path)
+    is_shown = not _HIDDEN.search(key) and error["type"] not in _WITHOUT_VALUE
+    value = f" = {_shown(error['input'])}" if is_shown else ""
+    said = str(error["msg"])
+    if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(spot_at(model, path))):
+        said = f"{allowed}{_DURATIONS}" if str(path[-1]).endswith("_ms") else allowed
+    return f"{key}{value}: {said[:1].lower()}{said[1:]}{_where(layer) or _where_its_other_is(path, said, sources)}"
+
+
+def _unknown(path: KeyPath, model: type[BaseModel], sources: Sources) -> Iterator[str]:
+    """Yield a sentence for each file or variable that sets the key."""
+    for layer in sources.layers_with(path):
+        leaf = _to_the_leaf(path, layer)
+        yield f"{_key(leaf)} is not a setting; {_nearest(leaf, model, sources, layer)}{_where(layer)}"
+
+
+def _key(path: KeyPath) -> str:
+    """Return the key as `section.key[0]`, without control characters."""
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{part if _PLAIN.fullmatch(part) else repr(part[:100])}"
+        for part in path
+    )
+    return "".join(parts).removeprefix(".")
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        return "(too long to show)"
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _allowed(spot: Spot | None) -> str:
+    """Return `give an integer from 1 to 64`; empty for a setting without bounds."""
+    if spot is None or spot.type not in (int, float):
+        return ""
+    found = {name: getattr(one, name) for one in spot.bounds for name in ("ge", "gt", "le", "lt") if hasattr(one, name)}
+    kind = "an integer" if spot.type is int else "a number"
+    match found:
+        case {"ge": least, "le": most}:
+            return f"give {kind} from {_figure(least)} to {_figure(most)}"
+        case {"gt": under, "le": most}:
+            return f"give {kind} above {_figure(under)}, at most {_figure(most)}"
+        case {"ge": least, "lt": over}:
+            return f"give {kind} from {_figure(least)}, below {_figure(over)}"
+    return ""
+
+
+def _figure(number: float) -> str:
+    return f"{number:g}" if isinstance(number, float) else str(number)
+
+
+def _where(layer: Layer) -> str:
+    """Return where the value was set, without control characters; empty for flags and defaults."""
+    if layer.place in ("", str(DEFAULTS)):
+        return ""
+    return f" (set by {layer.place if layer.place.isprintable() else repr(layer.place)})"
+
+
+def _where_its_other_is(path: KeyPath, said: str, sources: Sources) -> str:
+    """Return where the other key that the sentence names was set, if the invalid value is a default."""
+    if sources.layer_of(path).place == "":
+        return ""
+    for word in re.findall(r"\w+", said):
+        for layer in sources.layers_with((*path[:-1], word)):
+            return _where(layer).replace("(set", f"({word} is set")
+    return ""
+
+
+def _to_the_leaf(path: KeyPath, layer: Layer) -> KeyPath:
+    """Return the path, extended by the only key of an unknown section."""
+    value: Any = layer.keys
+    for part in path:
+        value = value[part]
+    while isinstance(value, dict) and len(value) == 1 and len(path) < 2:
+        part, value = next(iter(value.items()))
+        path = (*path, part)
+    return path
+
+
+def _nearest(path: KeyPath, model: type[BaseModel], sources: Sources, layer: Layer) -> str:
+    """Return a hint: the nearest key as the layer would write it, or the keys that exist."""
+    parent = spot_at(model, path[:-1])
+    siblings = names_of(parent.type) if parent is not None and is_section(parent.type) else []
+    near = get_close_matches(str(path[-1]), siblings, 1) if len(path) > 1 else []
+    meant = _key((*path[:-1], near[0])) if near else _near_of_all(path, model, sources)
+    if meant:
+        return f"did you mean {variable_of(meant) if layer.is_variable else meant}?"
+    if siblings and len(path) > 1:
+        return f"{_key(path[:-1])} has {', '.join(siblings)}"
+    return f"there are {', '.join(names_of(model))}"
+
+
+def _near_of_all(path: KeyPath, model: type[BaseModel], sources: Sources) -> str:
+    """Return the same key in another section, or the nearest spelling of a section or variable."""
+    known = [*names_of(model), *all_names(model)]
+    known += [key_of(name) for name in sources.named if name.startswith(PREFIX)]
+    elsewhere = [key for key in known if key.rpartition(".")[2] == path[-1]]
+    wanted = ".".join(map(str, path))
+    near = get_close_matches(wanted, elsewhere, 1, cutoff=0) or get_close_matches(wanted, known, 1, cutoff=0.7)
+    return near[0] if near else ""

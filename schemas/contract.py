@@ -3,21 +3,7 @@
 The streams decode with msgspec, which is fast and stops at the first error; refused messages come here. A test checks
 that both accept the same messages.
 
-Reasons are `code` or `code: field`; the codes are an interface:
-
-    not_json        not a UTF-8 JSON object (also NaN, lone surrogates, nesting over 32 levels)
-    too_large       over 1 MiB
-    missing_field   a required field is absent or null
-    wrong_type      a field of another type, or a number outside its type's range
-    negative_value  below the field's minimum
-    over_maximum    above the field's maximum, or the sum of a list's numbers is too large
-    empty_name      an empty name
-    too_long        a text with too many characters
-    too_many        a list with too many elements; a message with more than 50,000 braces and brackets
-    unknown_queue   an impossible queue number: below 0, or at least the most that a topic may have
-    time_ahead      event_time_ms more than a day after Kafka's timestamp; for a clock event a minute
-    time_before     event_time_ms before 2012: a clock that was never set
-    more_reasons    there are more than 20; the number of the others
+Reasons are `code` or `code: field`; the codes are an interface.
 """
 
 import json
@@ -36,21 +22,21 @@ MAX_REASONS = 20
 MAX_NODES = 50_000
 """Braces and brackets in a message."""
 
-CODES = (
-    "not_json",
-    "too_large",
-    "missing_field",
-    "wrong_type",
-    "negative_value",
-    "over_maximum",
-    "empty_name",
-    "too_long",
-    "too_many",
-    "unknown_queue",
-    "time_ahead",
-    "time_before",
-    "more_reasons",
-)
+CODES = {
+    "not_json": "not a UTF-8 JSON object (also NaN, lone surrogates, nesting over 32 levels)",
+    "too_large": "over 1 MiB",
+    "missing_field": "a required field is absent or null",
+    "wrong_type": "a field of another type, or a number outside its type's range",
+    "negative_value": "below the field's minimum",
+    "over_maximum": "above the field's maximum, or the sum of a list's numbers is too large",
+    "empty_name": "an empty name",
+    "too_long": "a text with too many characters",
+    "too_many": "a list with too many elements; a message with more than 50,000 braces and brackets",
+    "unknown_queue": "an impossible queue number: below 0, or at least the most that a topic may have",
+    "time_ahead": "event_time_ms more than a day after Kafka's timestamp; for a clock event a minute",
+    "time_before": "event_time_ms before 2012: a clock that was never set",
+    "more_reasons": "there are more than 20; the number of the others",
+}
 
 
 def find_reasons(value: bytes | None, schema: T.StructType, ingest_time_ms: int) -> list[str]:

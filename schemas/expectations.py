@@ -98,7 +98,6 @@ class Suite:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns of its expectations, in their order."""
         return tuple(dict.fromkeys(one.column for one in self.expectations))
 
     @cached_property

@@ -142,20 +142,13 @@ def _read_word(words: _Words) -> tuple[Integers, Integers]:
 
 
 class Sends(NamedTuple):
-    """Messages by columns, a row each.
+    """Messages by columns, a row each."""
 
-    events         what stands for the texts and flags of some of the rows; their numbers do not count
-    which          the place in `events` of a row's; -1 for a bad message
-    latency_ms
-    event_time_ms
-    bad            row and reasons of each bad message, in their order
-    """
-
-    events: list[Any]
-    which: Integers
+    events: list[Any]  # the texts and flags of some of the rows; their numbers do not count
+    which: Integers  # the place in `events` of a row's; -1 for a bad message
     latency_ms: Integers
     event_time_ms: Integers
-    bad: list[tuple[int, list[str]]]
+    bad: list[tuple[int, list[str]]]  # row and reasons of each bad message, in their order
 
 
 class _Shape(NamedTuple):

@@ -50,7 +50,6 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its columns."""
         return tuple(column.name for column in self.columns)
 
 

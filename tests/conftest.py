@@ -21,9 +21,10 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from schemas.events import EVENTS
-from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.engine import Stream
+from tests.scratch_kafka import scratch_kafka
 from tests.twins_log import Log, Story, publish, story, twins_log
 
 pytest_plugins = ["tests.local_zone", "tests.rocketmq"]

@@ -14,7 +14,8 @@ import pytest
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.store.alerts import Filter, WarehouseError, read_alerts
+from streaming.store.alerts import Filter, read_alerts
+from streaming.warehouse.warehouse_error import WarehouseError
 from tests.conftest import settings_for
 from tests.rocketmq import SCALED, RocketMQ
 from tests.rocketmq_clocks import Clocks

@@ -20,7 +20,7 @@ from streaming.relay.receivers import make_routes, names_of
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.silences import Mute, make_mutes
 from streaming.relay.tables import OperatorInput
-from streaming.store.alerts import Filter, UnknownIncidentError, WarehouseError, find_incident, read_alerts
+from streaming.store.alerts import Filter, UnknownIncidentError, find_incident, read_alerts
 from streaming.store.store import History
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
@@ -28,6 +28,7 @@ from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
 from streaming.text.suggestions import closest
 from streaming.text.times import span_text, time_text, wall_ms
+from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import ALERTS_LIMITED, SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS, KindFacts
 from udfs.alerts.pattern import describe_matchers, is_match

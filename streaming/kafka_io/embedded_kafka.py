@@ -3,12 +3,9 @@
 Production names its brokers in `kafka.bootstrap_servers`.
 """
 
-import contextlib
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from streaming.spark.jars import class_path, java
@@ -134,17 +131,6 @@ class EmbeddedKafka:
             if time.monotonic() > deadline:
                 raise EmbeddedKafkaError(f"Kafka did not answer within {READY_SECONDS:.0f} s; see {self.log}")
             time.sleep(0.05)
-
-
-@contextlib.contextmanager
-def scratch_kafka(jars: Path) -> Iterator[EmbeddedKafka]:
-    """Yield an embedded Kafka on a free port; its data is deleted at the end."""
-    with tempfile.TemporaryDirectory(prefix="balancewatch-kafka-", ignore_cleanup_errors=True) as data_dir:
-        kafka = EmbeddedKafka(jars, Path(data_dir))
-        try:
-            yield kafka
-        finally:
-            kafka.stop()
 
 
 def _answers(port: int) -> bool:

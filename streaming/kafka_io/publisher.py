@@ -65,7 +65,6 @@ class Publisher:
         return self.publish_raw(topic, key, value)
 
     def publish_raw(self, topic: str, key: bytes | None, value: bytes | None) -> Any:
-        """Publish bytes as they are."""
         try:
             future = self._producer.send(topic, key=key, value=value)
         except KafkaError as error:

@@ -55,7 +55,6 @@ class JvmLines:
 
 
 def say_lines(text: bytes, *, is_ending: bool = False) -> None:
-    """Log the output of a process."""
     for event in read_events([line.decode("utf-8", "replace") for line in text.splitlines()]):
         level = _LEVELS.get(str(event.pop("level", "")), "warning")
         getattr(log, "debug" if is_ending else level)(event.pop("event"), **event)

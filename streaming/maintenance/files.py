@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote
 
 import obstore
@@ -29,9 +28,6 @@ from streaming.warehouse.tables import catch_up, whole
 CHECKPOINT_AFTER = 20
 """Commits since the last checkpoint that are worth a new one."""
 
-LOG_RETENTION_HOURS = 30 * 24
-"""Delta's own delta.logRetentionDuration: no commit that a checkpoint has stays longer, whatever hangs on it."""
-
 _NUMBERED = re.compile(rf"{LOG}/(\d{{20}})\.[^/]+")
 _CHECKPOINT = re.compile(rf"{LOG}/(\d{{20}})\.checkpoint\.parquet")
 _COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
@@ -41,29 +37,19 @@ class EmptyCommitError(BalancewatchError):
     """A commit of a table's log was lost. The message names its file."""
 
 
-def shorten_log(handle: DeltaTable, table: str, before: Sequence[Found], keep_hours: int, *, dry_run: bool) -> int:
-    """Make a checkpoint where one is due, and delete the files before it that are past a retention.
+def shorten_log(handle: DeltaTable, table: str, log: Sequence[Found], keep_hours: int, *, dry_run: bool) -> int:
+    """Make a checkpoint where one is due, and delete the expired files of the log; see `drop_expired`.
 
-    `before` is the log as it was a moment ago. The number of its files that are deleted; with `dry_run`, at the most
-    would be. See `drop_expired` for `keep_hours`.
+    `log` is the log as it was a moment ago. Return the number of deleted files; with `dry_run`, at the most would be.
     """
     catch_up(handle)
-    is_due = int(handle.version()) - _checkpointed(table, before) >= CHECKPOINT_AFTER
-    past = time.time() - LOG_RETENTION_HOURS * 3600
+    version = int(handle.version())
+    is_due = version - _checkpointed(table, log) >= CHECKPOINT_AFTER
     if dry_run:
-        upto = int(handle.version()) if is_due else _checkpointed(table, before)
-        over = {found.path for found in before if found.at < past and _version(found) < upto}
-        return len(over | {found.path for found in _expired(before, keep_hours)})
+        return len(_expired(log, keep_hours, version if is_due else -1))
     if is_due:
         make_checkpoint(handle, table)
-    is_past = any(found.at < past for found in before)
-    if is_past:
-        handle.cleanup_metadata()
-    if not is_due and not is_past and not _expired(before, keep_hours):
-        return 0
-    drop_expired(table, keep_hours)
-    left = {found.path for found in log_files(table)}
-    return sum(found.path not in left for found in before)
+    return drop_expired(table, keep_hours) if is_due or _expired(log, keep_hours) else 0
 
 
 def make_checkpoint(handle: DeltaTable, table: str) -> None:
@@ -73,24 +59,24 @@ def make_checkpoint(handle: DeltaTable, table: str) -> None:
     sync_table(table, since)
 
 
-def drop_expired(table: str, keep_hours: int) -> None:
+def drop_expired(table: str, keep_hours: int) -> int:
     """Delete the log before the newest checkpoint from which each version of the last `keep_hours` can still be read.
 
-    A reader that follows the log commit by commit and is less than that behind misses no commit.
+    A reader that follows the log commit by commit and is less than that behind misses no commit. Return the number of
+    deleted files.
     """
     expired = [found.path for found in _expired(log_files(table), keep_hours)]
     if expired:
         obstore.delete(store_of(table), expired)
+    return len(expired)
 
 
-def _expired(numbered: Sequence[Found], keep_hours: int) -> list[Found]:
+def _expired(numbered: Sequence[Found], keep_hours: int, next_checkpoint: int = -1) -> list[Found]:
     past = time.time() - keep_hours * 3600
     old = [_version(found) for found in numbered if found.at < past and _COMMIT.fullmatch(found.path)]
-    newest_old = max(old, default=-1)
-    if newest_old < 0:
-        return []
     checkpoints = [_version(found) for found in numbered if _CHECKPOINT.fullmatch(found.path)]
-    base = max((version for version in checkpoints if version <= newest_old), default=-1)
+    newest_old = max(old, default=-1)
+    base = max((version for version in [*checkpoints, next_checkpoint] if version <= newest_old), default=-1)
     return [found for found in numbered if _version(found) < base]
 
 
@@ -139,19 +125,12 @@ _OF_DELTA = re.compile(
 """Names that Delta's writers give; other files in a table's folder are left alone."""
 
 
-class Stock(NamedTuple):
-    """Rows of a table at one version, and the bytes of each of its files."""
-
-    rows: int
-    sizes: tuple[int, ...]
-
-
-def take_stock(handle: DeltaTable) -> Stock:
-    """Return rows and files of the version that the handle has read; from the log if its writers counted their rows."""
+def take_stock(handle: DeltaTable) -> tuple[int, list[int]]:
+    """Return the rows of the handle's version, counted by the log if its writers did, and the bytes of each file."""
     adds = handle.get_add_actions(flatten=True)
     rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None]
     counted = sum(rows) if None not in rows else int(handle.to_pyarrow_dataset().count_rows())
-    return Stock(counted, tuple(adds["size_bytes"].to_pylist()))
+    return counted, adds["size_bytes"].to_pylist()
 
 
 def compact(handle: DeltaTable, table: str, size: int, most_retries: int | None = None) -> tuple[int, int]:

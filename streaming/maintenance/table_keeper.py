@@ -75,7 +75,6 @@ class TableKeeper:
         return self._thread.is_alive()
 
     def keep(self) -> None:
-        """Every table once."""
         for table in self._tables:
             table.keep()
 

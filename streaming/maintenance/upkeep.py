@@ -21,7 +21,6 @@ from conf.settings import Settings
 from schemas.tables import ALERTS, QUARANTINE, TABLES, Table
 from streaming.maintenance.files import (
     MB,
-    Stock,
     bytes_of,
     compact,
     delete_unused,
@@ -276,16 +275,16 @@ class _Upkeep:
         log = log_files(self._path)
         refuse_empty_commits(self._path, log)
         handle = open_delta(self._path)
-        stock = take_stock(handle)
+        rows, sizes = take_stock(handle)
         report, plan = self.report, self._plan
-        report.rows, report.files, report.bytes = stock.rows, len(stock.sizes), sum(stock.sizes)
+        report.rows, report.files, report.bytes = rows, len(sizes), sum(sizes)
         if plan.does_retention and report.retention_days:
             self._on_step(self._table.name, STEPS[0])
             self._drop_old(handle)
         if plan.does_compaction:
             self._on_step(self._table.name, STEPS[1])
             has_changed = report.rows_dropped and not plan.dry_run
-            self._compact(handle, take_stock(handle) if has_changed else stock)
+            self._compact(handle, take_stock(handle)[1] if has_changed else sizes)
         if plan.does_vacuum:
             self._on_step(self._table.name, STEPS[2])
             self._vacuum(handle)
@@ -321,10 +320,10 @@ class _Upkeep:
     def _days(self, table: Table) -> int:
         return next((days for name, days in self._settings.maintain.retention_days.items() if name == table.name), 0)
 
-    def _compact(self, handle: DeltaTable, stock: Stock) -> None:
+    def _compact(self, handle: DeltaTable, sizes: list[int]) -> None:
         wish, report = self._settings.maintain, self.report
         target = wish.target_file_mb * MB
-        small = [size for size in stock.sizes if size < target]
+        small = [size for size in sizes if size < target]
         if len(small) < wish.min_files:
             return
         if self._plan.dry_run:  # at most: rows that come together are compressed better

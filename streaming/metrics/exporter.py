@@ -37,7 +37,6 @@ class Exporter:
         return self._metrics[metric].labels(**labels) if labels else self._metrics[metric]
 
     def drop(self, metric: Metric, **labels: str) -> None:
-        """Remove a series."""
         self._metrics[metric].remove(*(labels[name] for name in metric.labels))
 
     def text(self) -> bytes:

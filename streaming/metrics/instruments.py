@@ -1,23 +1,48 @@
 """Metrics and health of one process, `run` or `relay`."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import structlog
 from pyspark.sql import SparkSession
 
+from conf.location import Location
+from conf.oncall import CANARY
 from conf.settings import Settings
+from schemas.contract import CODES
+from schemas.events import EVENTS
+from schemas.tables import TABLES
 from streaming.logs.logs import count_lines
-from streaming.metrics.batches import count_rows
-from streaming.metrics.deliveries import Deliveries
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.liveness import Liveness, listen
-from streaming.metrics.names import CANARY_INTERVAL, LOG_LINES, RULES_TAKEN
+from streaming.metrics.names import (
+    ATTEMPT_SECONDS,
+    CANARY_AGE,
+    CANARY_INTERVAL,
+    CANARY_SECONDS,
+    DELIVERY_ATTEMPTS,
+    DELIVERY_DECISIONS,
+    DELIVERY_SECONDS,
+    DUE_NOTICES,
+    LOG_LINES,
+    QUARANTINED,
+    QUARANTINED_MESSAGES,
+    RELAY_RESTARTS,
+    ROWS_WRITTEN,
+    RULES_TAKEN,
+)
 from streaming.metrics.server import Server
-from streaming.metrics.tables import TableMetrics
+from streaming.metrics.tables import OTHER, TableMetrics
 from streaming.queries.events import RUN
 from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.written_batch import WrittenBatch
+from streaming.relay.canary import read_canaries
+from streaming.relay.outbox import EVERYBODY, Record
+from streaming.relay.relay import RelayListener, Reply
+from streaming.warehouse.rows import Rows
+from streaming.warehouse.warehouse_error import WarehouseError
 
 log = structlog.get_logger()
 
@@ -57,14 +82,12 @@ class Instruments:
             self._guard(lambda: self.deliveries.load(self._warehouse))
 
     def on_batch(self, batch: WrittenBatch) -> None:
-        """Count a batch that is in the tables."""
         self._guard(lambda: count_rows(self.exporter, batch.rows))
         for clock in batch.rows.get(CLOCK_HEARD, ()):
             if clock["source"] != RUN:  # the clock events of `run` do not show a silent collector
                 self.tables.note_clock(clock["cluster"], clock["newest_ms"])
 
     def take_rules(self) -> None:
-        """Count a reload of rules or notification settings."""
         self.exporter.series(RULES_TAKEN).inc()
 
     def close(self) -> None:
@@ -91,3 +114,61 @@ def instruments_of(
 ) -> AbstractContextManager[Instruments | None]:
     """Return the instruments of a process that runs until stopped, if metrics are enabled. Raises SettingsError."""
     return Instruments(settings, query, key=key) if settings.metrics.enabled and is_lasting else nullcontext()
+
+
+class Deliveries(RelayListener):
+    """The listener of the metrics. The canary has separate metrics."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self._canary_at = time.time()
+        self._due: set[str] = set()
+
+    def load(self, warehouse: Location) -> None:
+        """Load the time of the newest canary; without one, the age counts from now."""
+        try:
+            known = read_canaries(warehouse, 1)
+        except WarehouseError:
+            known = []
+        self._canary_at = known[-1].delivered_at_ms / 1000 if known else time.time()
+        self._exporter.series(CANARY_AGE).set_function(lambda: time.time() - self._canary_at)
+
+    def answered(self, reply: Reply) -> None:
+        if reply.receiver != CANARY:
+            self._exporter.series(DELIVERY_ATTEMPTS, receiver=reply.receiver, outcome=reply.answer.verdict).inc()
+            self._exporter.series(ATTEMPT_SECONDS, receiver=reply.receiver).observe(reply.latency_ms / 1000)
+
+    def decided(self, records: Sequence[Record], self_alerts: Sequence[Mapping[str, Any]]) -> None:
+        for record in records:
+            seconds = max(0, record.at_ms - record.changed_at_ms) / 1000
+            is_delivered = record.outcome == "DELIVERED"
+            if record.receiver == CANARY:
+                if is_delivered and record.status == "firing":
+                    self._canary_at = record.at_ms / 1000
+                    self._exporter.series(CANARY_SECONDS).observe(seconds)
+                continue
+            self._exporter.series(DELIVERY_DECISIONS, outcome=record.outcome).inc()
+            if is_delivered and record.receiver != EVERYBODY:
+                self._exporter.series(DELIVERY_SECONDS, receiver=record.receiver).observe(seconds)
+
+    def owes(self, due: Mapping[str, int]) -> None:
+        for receiver in self._due - due.keys():
+            self._exporter.drop(DUE_NOTICES, receiver=receiver)
+        self._due = set(due) - {CANARY}
+        for receiver in self._due:
+            self._exporter.series(DUE_NOTICES, receiver=receiver).set(due[receiver])
+
+    def restarted(self) -> None:
+        self._exporter.series(RELAY_RESTARTS).inc()
+
+
+def count_rows(exporter: Exporter, rows: Rows) -> None:
+    """Count a batch's rows by table, and its quarantined messages by topic and reason."""
+    for table, written in rows.items():
+        if written and table in TABLES:
+            exporter.series(ROWS_WRITTEN, table=table).inc(len(written))
+    for row in rows.get("quarantine", ()):
+        topic = row["topic"] if row["topic"] in EVENTS else OTHER
+        exporter.series(QUARANTINED_MESSAGES, topic=topic).inc()
+        for code in {reason.partition(":")[0] for reason in row["reasons"]}:
+            exporter.series(QUARANTINED, topic=topic, reason=code if code in CODES else OTHER).inc()

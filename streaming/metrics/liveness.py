@@ -1,13 +1,13 @@
 """Signs of life of one process: its queries, its JVM and its threads, and the rules of /healthz and /readyz.
 
 Ages are computed at each request, so that they grow while a query or the JVM hangs. Spark's listener bus reports
-progress once per batch, outside the query's thread.
+progress (StreamingQueryProgress, as JSON) once per batch, outside the query's thread.
 """
 
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,25 @@ from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from streaming.metrics.batches import export_progress, has_run
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.names import JVM_AGE, JVM_HEAP, JVM_HEAP_MAX, PART_ALIVE, PROGRESS_AGE, QUERY_STARTS
+from streaming.metrics.names import (
+    JVM_AGE,
+    JVM_HEAP,
+    JVM_HEAP_MAX,
+    LAG,
+    LAG_MAX,
+    MESSAGES,
+    PART_ALIVE,
+    PHASE_SECONDS,
+    PROCESSED,
+    PROGRESS_AGE,
+    QUERY_STARTS,
+    STATE_COMMIT,
+    STATE_FILES,
+    STATE_MEMORY,
+    STATE_ROWS,
+)
+from streaming.metrics.tables import OTHER
 
 ASK_SECONDS = 5.0
 """Interval between two calls of the JVM."""
@@ -90,7 +106,6 @@ class Liveness:
         self._asking.start()
 
     def watch(self, part: str, is_alive: Callable[[], bool]) -> None:
-        """Watch a thread of the service."""
         self._parts[part] = is_alive
         self._exporter.series(PART_ALIVE, part=part).set_function(lambda: float(is_alive()))
 
@@ -195,9 +210,79 @@ class Listener:
 
 
 def listen(spark: SparkSession, liveness: Liveness) -> None:
-    """Report the session's queries to the liveness."""
     gateway: Any = SparkContext._gateway
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark gives it none
     session: Any = spark
     wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
     session._jsparkSession.streams().addListener(wrapper(Listener(liveness)))
+
+
+Progress = Mapping[str, Any]
+
+PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution")
+"""Phases of Spark's MicroBatchExecution. A phase that another release adds is not exported."""
+
+PAUSED_PHASES = ("addBatch", "triggerExecution")
+"""The phases that include the pause after a batch."""
+
+
+def export_progress(exporter: Exporter, progress: Progress, paused_seconds: float = 0.0) -> None:
+    """Export the progress of a batch without the pause after it. Without a batch, only the query's lag is new."""
+    query = progress["name"]
+    for source in progress["sources"]:
+        for topic, messages in _lag_by_topic(source):
+            exporter.series(LAG, query=query, topic=topic).set(sum(messages))
+            exporter.series(LAG_MAX, query=query, topic=topic).set(max(messages))
+    if not has_run(progress):
+        return
+    for source in progress["sources"]:
+        for topic, count in _read_by_topic(source):
+            exporter.series(MESSAGES, query=query, topic=topic).inc(count)
+    durations, paused_ms = progress["durationMs"], round(paused_seconds * 1000)
+    worked = {
+        phase: max(0, durations[phase] - paused_ms) if phase in PAUSED_PHASES else durations[phase]
+        for phase in PHASES
+        if phase in durations
+    }
+    for phase, ms in worked.items():
+        exporter.series(PHASE_SECONDS, query=query, phase=phase).observe(ms / 1000)
+    if progress["numInputRows"]:
+        total_ms, worked_ms = durations.get("triggerExecution", 0), worked.get("triggerExecution", 0)
+        factor = total_ms / worked_ms if worked_ms else 1.0
+        exporter.series(PROCESSED, query=query).set(progress["processedRowsPerSecond"] * factor)
+    operators = progress["stateOperators"]
+    if operators:
+        files = sum(operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for operator in operators)
+        exporter.series(STATE_ROWS, query=query).inc(sum(operator["numRowsUpdated"] for operator in operators))
+        exporter.series(STATE_MEMORY, query=query).set(sum(operator["memoryUsedBytes"] for operator in operators))
+        exporter.series(STATE_FILES, query=query).set(files)
+        committed_ms = sum(operator["commitTimeMs"] for operator in operators)
+        exporter.series(STATE_COMMIT, query=query).observe(committed_ms / 1000)
+
+
+def has_run(progress: Progress) -> bool:
+    """Return whether a batch ran: a query without messages reports progress every ten seconds as well."""
+    return "addBatch" in progress["durationMs"]
+
+
+def _lag_by_topic(source: Mapping[str, Any]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each topic with the messages per partition that the batch left in Kafka."""
+    end = source.get("endOffset") or {}
+    for topic, partitions in (source.get("latestOffset") or {}).items():
+        read = end.get(topic, {})
+        yield topic, [max(0, offset - read.get(partition, 0)) for partition, offset in partitions.items()]
+
+
+def _read_by_topic(source: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield each topic with the number of offsets that the batch read.
+
+    The first batch of a checkpoint has no start offsets: unless these were 0, all messages count as "other".
+    """
+    start, end = (source.get(name) or {} for name in ("startOffset", "endOffset"))
+    taken = {
+        topic: sum(max(0, offset - start.get(topic, {}).get(partition, 0)) for partition, offset in partitions.items())
+        for topic, partitions in end.items()
+    }
+    is_reported = bool(start) or sum(taken.values()) == source["numInputRows"]
+    if taken:
+        yield from taken.items() if is_reported else [(OTHER, source["numInputRows"])]

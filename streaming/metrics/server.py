@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from conf.metrics import Metrics
 from conf.oncall import read_secret
 from conf.section import SettingsError
+from conf.settings import Metrics
 from streaming.metrics.exporter import TEXT
 from streaming.system.bounded_server import BoundedServer, Bounds, listen
 from streaming.text.visible_text import visible_label
@@ -61,47 +61,33 @@ class Server:
                 return _plain("send the token of metrics.token_env as `Authorization: Bearer TOKEN`", 401)
             return Response(visible_label(text().decode()), headers=HEADERS, media_type=TEXT)
 
+        self._host = settings.host
+        self._served: list[tuple[BoundedServer, threading.Thread]] = []
         port, health_key = getattr(settings, key), HEALTH_KEYS[key]
-        self._metrics = _Loop("metrics", {"/metrics": metrics, **checks}, settings.host, port, key, BOUNDS)
-        self.port = self._metrics.port
+        self.port = self._serve("metrics", {"/metrics": metrics, **checks}, key, port, BOUNDS)
         log.info("metrics server started", url=f"http://{settings.host}:{self.port}/metrics")
-        self._health: _Loop | None = None
+        self.health_port: int | None = None
+        """None if its port was taken; /healthz and /readyz then answer only at the metrics port."""
         health_port = getattr(settings, health_key) if port else 0
         try:
-            self._health = _Loop("health", checks, settings.host, health_port, health_key, HEALTH_BOUNDS)
-            log.info("health server started", url=f"http://{settings.host}:{self._health.port}/healthz")
+            self.health_port = self._serve("health", checks, health_key, health_port, HEALTH_BOUNDS)
+            log.info("health server started", url=f"http://{settings.host}:{self.health_port}/healthz")
         except SettingsError as error:
             log.warning("health port unavailable, using the metrics port", error=str(error))
-        self.health_port = self._health.port if self._health else None
-        """None if its port was taken; /healthz and /readyz then answer only at the metrics port."""
         if not settings.is_loopback and not settings.token_env:
             log.warning("metrics exposed without a token", host=settings.host)
 
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End requests in flight and release the ports."""
-        for loop in filter(None, (self._metrics, self._health)):
-            loop.close()
-
-
-class _Loop:
-    """Pages served at a listening socket, in a thread."""
-
-    def __init__(self, name: str, pages: Pages, host: str, port: int, key: str, bounds: Bounds) -> None:
+    def _serve(self, name: str, pages: Pages, key: str, port: int, bounds: Bounds) -> int:
+        """Serve the pages in a thread; return the port. Raises SettingsError."""
         try:
-            listening = listen(host, port)
+            listening = listen(self._host, port)
         except (OSError, TypeError, ValueError) as error:  # the latter two for an impossible name
             reason = (getattr(error, "strerror", None) or str(error)).partition(" (while")[0]
             raise SettingsError(
-                f"metrics.{key} = {port} on metrics.host = {host!r}: {reason}; "
+                f"metrics.{key} = {port} on metrics.host = {self._host!r}: {reason}; "
                 "name another, 0 for a free one, or set metrics.enabled = false"
             ) from None
-        self.port = int(listening.getsockname()[1])
+        bound_port = int(listening.getsockname()[1])
         *first, last = pages
         missing = f"not found; available: {', '.join(first)} and {last}"
         app = Starlette(
@@ -111,14 +97,23 @@ class _Loop:
                 405: lambda *_: _plain("only GET and HEAD are allowed", 405),
             },
         )
-        self._server = BoundedServer(app, bounds)
-        run = {"sockets": [listening]}
-        self.thread = threading.Thread(target=self._server.run, kwargs=run, name=name, daemon=True)
-        self.thread.start()
+        server, sockets = BoundedServer(app, bounds), {"sockets": [listening]}
+        thread = threading.Thread(target=server.run, kwargs=sockets, name=name, daemon=True)
+        thread.start()
+        self._served.append((server, thread))
+        return bound_port
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
-        self._server.should_exit = True
-        self.thread.join(timeout=5)
+        """End requests in flight and release the ports."""
+        for server, thread in self._served:
+            server.should_exit = True
+            thread.join(timeout=5)
 
 
 def _read_token(settings: Metrics) -> str | None:

@@ -1,10 +1,8 @@
 """Metrics of the Delta tables: at a scrape, a collector queries the tables that changed since the last query.
 
-The tables are the memory. Kept here are the newest answers, the names that have series, and each cluster's clock.
+The tables are the memory. Kept here are the newest answers and each cluster's clock.
 """
 
-import hashlib
-import re
 import threading
 import time
 from collections import Counter
@@ -60,10 +58,7 @@ AHEAD_MS = 60_000
 """Limit on the clock skew of a collector; clock events further in the future are ignored here."""
 
 OTHER = "other"
-"""The label value of all names beyond a limit, and of a real name "other"."""
-
-LONGEST = 255
-"""RocketMQ's limit for the length of a group name."""
+"""The label value of all names beyond a limit. A real name "other" is added to them."""
 
 VERDICTS = (OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, UNKNOWN)
 
@@ -71,8 +66,6 @@ GAUGES = (
     QUEUES, MEMBERS, CLIENT_IDS, UNAVAILABLE_PRODUCERS, PRODUCERS, GROUPS, FOLDED, INCIDENTS, EVENT_TIME_GAP, TABLE_AGE
 )  # fmt: skip
 """The gauges of this collector."""
-
-_HARMFUL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _NEWEST = "(changed_at, batch_id)"
 _REAL = f"cluster <> '{CANARY_CLUSTER}'"
@@ -116,14 +109,6 @@ QUERIES = {
 log = structlog.get_logger()
 
 
-def clean(name: str) -> str:
-    """Return the name as a label value. A changed name gets a digest, so that different names stay different."""
-    if len(name) <= LONGEST and not _HARMFUL.search(name):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_HARMFUL.sub('?', name)[: LONGEST - 9]}~{digest}"
-
-
 class TableReader:
     """One table's query: `rows` is the newest answer and `read_at` the time at which it was current."""
 
@@ -156,20 +141,6 @@ class TableReader:
         self._failure, self.read_at = "", began
 
 
-class Names:
-    """Names with series: a named one stays while it is wanted, and the first of the others fill the free places."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._named = limit, frozenset[Any]()
-
-    def choose(self, wanted: Sequence[Any]) -> frozenset[Any]:
-        """Return the names with series, of `wanted` in order of urgency."""
-        kept = [name for name in wanted if name in self._named]
-        others = [name for name in wanted if name not in self._named]
-        self._named = frozenset([*kept, *others][: self._limit])
-        return self._named
-
-
 class TableMetrics(Collector):
     """The gauges of the tables for one registry; nothing before `begin`."""
 
@@ -179,11 +150,10 @@ class TableMetrics(Collector):
         self._reading: threading.Thread | None = None
         self._began_at = -cache_seconds
         self._lock = threading.Lock()
-        self._clusters, self._groups, self._brokers = Names(MOST_CLUSTERS), Names(max_groups), Names(max_groups)
+        self._max_groups = max_groups
         self._clocks_ms: dict[str, int] = {}
 
     def begin(self, warehouse: Location) -> None:
-        """Answer from these tables from now on."""
         self._readers = tuple(TableReader(warehouse, table) for table in QUERIES)
 
     def note_clock(self, cluster: str, newest_ms: int) -> None:
@@ -204,7 +174,6 @@ class TableMetrics(Collector):
         return [_family(gauge) for gauge in GAUGES]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the families of the newest answers."""
         families = {gauge: _family(gauge) for gauge in GAUGES}
         with self._lock:
             self._read()
@@ -218,13 +187,12 @@ class TableMetrics(Collector):
             if time.monotonic() - self._began_at < self._cache_seconds:
                 return
             self._began_at = time.monotonic()
-            self._reading = threading.Thread(target=self._read_all, args=(self._readers,), name="tables", daemon=True)
+            self._reading = threading.Thread(target=self._read_all, name="tables", daemon=True)
             self._reading.start()
             self._reading.join(WAIT_SECONDS)
 
-    @staticmethod
-    def _read_all(readers: Iterable[TableReader]) -> None:
-        for reader in readers:
+    def _read_all(self) -> None:
+        for reader in self._readers:
             reader.read()
 
     def _samples(self) -> Iterator[Sample]:
@@ -235,26 +203,22 @@ class TableMetrics(Collector):
         groups, brokers = _groups(rows["assignments"], rows["memberships"]), _brokers(rows["broker_health"])
         full = {cluster for cluster, _ in (*groups, *brokers)}
         full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
-        named = self._clusters.choose(sorted(full))
         empty = {row["cluster"] for table in ("assignments", "alerts") for row in rows[table]} - full
-        shown = {*named, *sorted(empty)[: MOST_CLUSTERS - len(named)]}
+        named = {*[*sorted(full), *sorted(empty)][:MOST_CLUSTERS]}
         urgent_first = sorted(groups, key=lambda subject: (not _is_starved(groups[subject]), subject))
         folded = {"clusters": len(full - named)}
-        for kind, figures, names, subjects in (
-            ("groups", groups, self._groups, urgent_first),
-            ("brokers", brokers, self._brokers, sorted(brokers)),
-        ):
-            wanted = [subject for subject in subjects if subject[0] in named and subject[1] != OTHER]
-            chosen = names.choose(wanted)
+        for kind, figures, subjects in (("groups", groups, urgent_first), ("brokers", brokers, sorted(brokers))):
+            wanted = [subject for subject in subjects if subject[0] in named]
+            chosen = {*wanted[: self._max_groups]}
             folded[kind] = len(wanted) - len(chosen)
             yield from _sums(figures, named, chosen)
         for kind, count in folded.items():
             yield FOLDED, (kind,), count
         sizes = Counter({row["cluster"]: 0 for row in rows["assignments"]})
         sizes.update(cluster for cluster, _ in groups)
-        yield from ((GROUPS, (clean(cluster),), sizes[cluster]) for cluster in sizes.keys() & shown)
-        yield from _incidents(rows["alerts"], shown)
-        yield from self._event_time_lags(rows["assignments"], named)
+        yield from ((GROUPS, (cluster,), sizes[cluster]) for cluster in sizes.keys() & named)
+        yield from _incidents(rows["alerts"], named)
+        yield from self._event_time_lags(rows["assignments"], named & full)
 
     def _event_time_lags(self, assignments: Sequence[Row], clusters: Collection[str]) -> Iterator[Sample]:
         """Yield the age of each cluster's clock, or of its newest verdict before the first clock event."""
@@ -265,11 +229,10 @@ class TableMetrics(Collector):
                 newest_ms[row["cluster"]] = max(row["newest_ms"], newest_ms.get(row["cluster"], 0))
         newest_ms |= dict(self._clocks_ms)
         for cluster in newest_ms.keys() & clusters:
-            yield EVENT_TIME_GAP, (clean(cluster),), max(0.0, now_ms - newest_ms[cluster]) / 1000
+            yield EVENT_TIME_GAP, (cluster,), max(0.0, now_ms - newest_ms[cluster]) / 1000
 
 
 def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subject, Figures]:
-    """Return the figures of each group with an open queue or a member."""
     queues = {(row["cluster"], row["consumer_group"]): row for row in assignments}
     members = {(row["cluster"], row["consumer_group"]): row for row in memberships}
     groups: dict[Subject, Figures] = {}
@@ -300,21 +263,20 @@ def _is_starved(group: Figures) -> bool:
 def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Collection[Subject]) -> Iterator[Sample]:
     """Yield the figures of the chosen subjects, and the sums of the others by cluster."""
     sums: Counter[tuple[Gauge, tuple[str, ...]]] = Counter()
-    for subject, values in figures.items():
-        cluster, name = subject
-        is_named = cluster in named and (subject in chosen or cluster != OTHER)
-        labels = clean(cluster) if is_named else OTHER, clean(name) if subject in chosen else OTHER
+    for (cluster, name), values in figures.items():
+        labels = cluster if cluster in named else OTHER, name if (cluster, name) in chosen else OTHER
         for (gauge, more), value in values.items():
             sums[gauge, (*labels, *more)] += value
     yield from ((gauge, labels, value) for (gauge, labels), value in sums.items())
 
 
-def _incidents(rows: Sequence[Row], shown: Collection[str]) -> Iterator[Sample]:
+def _incidents(rows: Sequence[Row], named: Collection[str]) -> Iterator[Sample]:
     """Yield the open incidents by their labels; 0 for labels that past incidents had."""
     counts: Counter[tuple[str, ...]] = Counter()
     for row in rows:
-        cluster = clean(row["cluster"]) if row["cluster"] in shown else OTHER
-        if row["cluster"] in shown or row["incidents"]:
+        is_named = row["cluster"] in named
+        if is_named or row["incidents"]:
+            cluster = row["cluster"] if is_named else OTHER
             is_inhibited = "true" if row["is_inhibited"] else "false"
             counts[cluster, row["kind"], row["severity"], row["state"], is_inhibited] += row["incidents"]
     yield from ((INCIDENTS, labels, count) for labels, count in counts.items())

@@ -198,8 +198,7 @@ class Sink:
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
         self._on_batch, self._limits, self._is_once = on_batch, limits, is_once
         self._rest_listener, self._busy = rest_listener, threading.Lock()
-        self._is_stopping = False
-        self._rest, self._is_awake = Rest(0.0 if is_once else rest_s), threading.Event()
+        self._rest, self._is_stopping = Rest(0.0 if is_once else rest_s), threading.Event()
         self._app_id, self._sync = "", CheckpointSync(checkpoint)
         self._written: int | None = None
 
@@ -209,9 +208,9 @@ class Sink:
         A written batch without a commit would run again under the rules of the next start. Its rows would be skipped as
         duplicates, and could differ from its state.
         """
-        self._is_awake.set()
+        self._is_stopping.set()  # also ends a rest
         with self._busy:
-            self._is_stopping = True
+            pass  # the current batch is written
         reported = began = time.monotonic()
         last = {"query": self._name, "batch_id": self._written}
         while not self._is_noted() and is_active():
@@ -227,7 +226,7 @@ class Sink:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         with self._busy:
-            if self._is_stopping:
+            if self._is_stopping.is_set():
                 raise StoppingError(f"stopping: batch {batch_id} runs at the next start")
             began_s = time.time()
             rows, read = self._write(batch, batch_id)
@@ -239,7 +238,7 @@ class Sink:
             began = time.monotonic()
             if self._rest_listener is not None:
                 self._rest_listener.rests(self._name, rest_s)
-            self._is_awake.wait(rest_s)
+            self._is_stopping.wait(rest_s)
             if self._rest_listener is not None:
                 self._rest_listener.rested(self._name, batch_id, time.monotonic() - began)
 
@@ -255,13 +254,6 @@ class Sink:
         if self._on_batch is not None:
             self._on_batch(WrittenBatch(self._name, batch_id, rows, versions))
         return rows, read
-
-    def stay_awake(self) -> None:
-        """End the pause, and pause after no further batch."""
-        self._is_awake.set()
-
-    def may_rest(self) -> None:
-        self._is_awake.clear()
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import typer
 from schemas.tables import ALERTS
 from streaming.relay.outbox import Acknowledgement
 from streaming.relay.tables import OperatorInput
-from streaming.store.alerts import UnknownIncidentError, WarehouseError, find_incident, iso
+from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.store.store import History
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
-from streaming.text.times import wall_ms
+from streaming.text.times import iso, wall_ms
+from streaming.warehouse.warehouse_error import WarehouseError
 
 MOST_CHARACTERS = 1_000
 

@@ -10,7 +10,7 @@ from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.relay.silences import UnreadableSilence, make_mutes
 from streaming.relay.tables import OperatorInput
-from streaming.store.alerts import Filter, UnknownIncidentError, WarehouseError, find_incident, read_alerts
+from streaming.store.alerts import Filter, UnknownIncidentError, find_incident, read_alerts
 from streaming.store.store import History
 from streaming.terminal.choices import choose
 from streaming.terminal.command import fail, load
@@ -19,6 +19,7 @@ from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
 from streaming.text.time_text import parse_moment, parse_span
 from streaming.text.times import iso, wall_ms
+from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.pattern import LABELS, describe_matchers, incident_matchers, is_match

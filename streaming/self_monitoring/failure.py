@@ -52,7 +52,6 @@ def full_disk(settings: Settings) -> str:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Whether a full disk caused the error."""
     return _FULL.search(str(error)) is not None
 
 

@@ -66,7 +66,6 @@ class SelfAlerts:
         return self._open.get(identity)
 
     def find(self, **labels: str) -> OpenAlert | None:
-        """Return the first open alert with these labels."""
         return next((known for known in self if labels.items() <= known.alert.labels.items()), None)
 
     def open(self, alert: SelfAlert, now_ms: int) -> Row:

@@ -54,6 +54,15 @@ FORGOTTEN_MS = DAY
 """A cluster with a clock silent for this long counts as gone."""
 
 
+def _is_current(lag_ms: int, in_pace: int) -> bool:
+    return abs(lag_ms) < LIVE_MS or (abs(lag_ms) < LAGGING_MS and in_pace >= STEPS)
+
+
+def _noticed(lag_ms: int) -> int:
+    """Return the lag in full seconds; 0 if it comes from the batches."""
+    return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
+
+
 @dataclass
 class _Clock:
     """The newest event, when it arrived, and the brokers that it asked."""
@@ -87,10 +96,9 @@ class CollectorClocks:
         gap_ms = event_time_ms - known.event_time_ms
         if gap_ms <= 0:
             return
-        lag_ms, is_in_pace = at_ms - event_time_ms, (at_ms - known.at_ms) * 2 >= gap_ms
+        is_in_pace = (at_ms - known.at_ms) * 2 >= gap_ms
         known.in_pace = known.in_pace + 1 if is_in_pace else 0
-        is_of_now = abs(lag_ms) < LIVE_MS or (abs(lag_ms) < LAGGING_MS and known.in_pace >= STEPS)
-        known.is_live = known.is_live or (is_of_now and is_in_pace)
+        known.is_live = known.is_live or (is_in_pace and _is_current(at_ms - event_time_ms, known.in_pace))
         known.gaps_ms = [*known.gaps_ms, gap_ms][-5:]
         known.event_time_ms, known.at_ms = event_time_ms, at_ms
         known.brokers = sorted(brokers) or known.brokers
@@ -100,14 +108,12 @@ class CollectorClocks:
         return cluster in self._clocks and self._clocks[cluster].is_live
 
     def forget(self, cluster: str) -> None:
-        """Drop the clock of a forgotten cluster."""
         self._clocks.pop(cluster, None)
 
     def lag_ms(self, cluster: str) -> int:
         """Return how far the cluster's own clock is behind this machine's."""
         clock = self._clocks.get(cluster)
-        lag_ms = clock.at_ms - clock.event_time_ms if clock else 0
-        return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
+        return _noticed(clock.at_ms - clock.event_time_ms) if clock else 0
 
     def is_silent(self, cluster: str, now_ms: int, silent_ms: int) -> bool:
         """Whether the clock has been silent for `silent_ms`, or for ROUNDS of its rounds if those are longer."""
@@ -152,18 +158,15 @@ class Asking:
             since, event_ms = self.came[0]
             is_in_pace = newest_ms - event_ms <= 2 * (now - since) * 1000 + NOTICED_MS
             self.in_pace = self.in_pace + 1 if is_in_pace else 0
-        is_live = abs(lag_ms) < LIVE_MS or (abs(lag_ms) < LAGGING_MS and self.in_pace >= STEPS)
-        if is_live and not self.is_live:
-            self.first = now
-        self.is_live = self.is_live or is_live
+        if not self.is_live and _is_current(lag_ms, self.in_pace):
+            self.first, self.is_live = now, True
         self.newest, self.event_ms = now, max(self.event_ms, newest_ms)
         self.lags = [(at, lag) for at, lag in [*self.lags, (now, lag_ms)] if at + REMEMBERED_SECONDS > now]
         self.came = [(at, come) for at, come in [*self.came, (now, self.event_ms)] if at + REMEMBERED_SECONDS > now]
 
     def lag_ms(self) -> int:
-        """Return the least of the recent lags; 0 if it comes from the batches."""
-        lag_ms = min((lag for _, lag in self.lags), default=0)
-        return lag_ms // 1000 * 1000 if lag_ms >= NOTICED_MS else 0
+        """Return the least of the recent lags."""
+        return _noticed(min((lag for _, lag in self.lags), default=0))
 
 
 AT_MOST = 50_000
@@ -216,8 +219,10 @@ class ClockTail:
             for place, records in consumer.poll(timeout_ms=500).items():
                 for record in records:
                     event, reasons = decode(CLOCKS, record.value, record.timestamp)
-                    if reasons or _forgets_a_part(event):
+                    if reasons:
                         continue
+                    if event.source == FORGET and all(part.kind != CLUSTER for part in event.forgotten or ()):
+                        continue  # the time of the cluster, of which a part is forgotten, continues
                     cells = event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
                     seen.append(ClockSeen(*cells))
                 end = left.get((place.topic, place.partition))
@@ -228,11 +233,6 @@ class ClockTail:
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
-
-
-def _forgets_a_part(event: Any) -> bool:
-    """Whether the event forgets a part of a cluster, whose time continues."""
-    return event.source == FORGET and all(forgotten.kind != CLUSTER for forgotten in event.forgotten or ())
 
 
 PATIENCE_SECONDS = 15.0
@@ -281,9 +281,8 @@ class ClockPublisher:
                 self._note(row)
             for row in rows.get(CLOCK_HEARD, ()):
                 self._note_clock(row["cluster"], row["source"], row["newest_ms"], self.now_ms())
-            for table in ("broker_health", "memberships"):
-                for row in rows.get(table, ()):
-                    self._brokers.setdefault(row["cluster"], set()).add(row["broker_name"])
+            for row in (*rows.get("broker_health", ()), *rows.get("memberships", ())):
+                self._brokers.setdefault(row["cluster"], set()).add(row["broker_name"])
 
     def _note(self, row: dict[str, Any]) -> None:
         cluster = row["cluster"]

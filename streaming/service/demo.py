@@ -29,7 +29,7 @@ from streaming.terminal.printing import STATE_STYLES
 from streaming.text.console import VisibleConsole
 from streaming.text.output import warn
 from streaming.text.times import to_time, wall_ms
-from streaming.warehouse.occupancy import Part, occupying, work_folders
+from streaming.warehouse.occupancy import occupying, work_folders
 
 PAST_SECONDS = 900
 """Length of the simulated past, which is played `speed` times as fast; afterwards the simulation is live."""
@@ -38,8 +38,6 @@ MARK = ".balancewatch-demo"
 TABLES = ("warehouse", "checkpoints")
 MADE = ("kafka", *TABLES, "spark.log")
 """Names that a demo creates, besides its mark and its lock."""
-
-OTHERS: tuple[Part, ...] = ("run", "relay")
 
 _OPENING = "`balancewatch demo` made this folder"
 _WORDS = (
@@ -88,9 +86,9 @@ def _run(
 ) -> None:
     """Run until `stop` is set or `seconds` after the query started. It overwrites an earlier demo in `folder`.
 
-    Before it deletes or starts anything, it checks that no other demo and no `run` uses the folder, that Java and the
-    jars are there, and that the board can listen on a free loopback port (without a token unless the environment has
-    one). Raises DemoFolderError, JarsError, OccupiedError.
+    Before it deletes anything, it checks that no other demo uses the folder, that Java and the jars are there, that the
+    board can listen on a free loopback port (without a token unless the environment has one), and that the tables are
+    not in use. Raises DemoFolderError, JarsError, OccupiedError.
     """
     printer = AlertPrinter()
     with folder, contextlib.ExitStack() as parts:
@@ -222,7 +220,7 @@ class DemoFolder:
             return False
 
     def __enter__(self) -> Self:
-        """Mark the folder and hold it against other demos, `run` and relays.
+        """Mark the folder and hold it against other demos.
 
         Raises OccupiedError, or DemoFolderError if the folder cannot be created.
         """
@@ -231,34 +229,25 @@ class DemoFolder:
             (self.path / MARK).write_text(_WORDS)
         except OSError as error:
             raise self._refused(error) from None
-        with contextlib.ExitStack() as held:
-            held.enter_context(occupying("demo", "demo", {"--data-dir": self.path}))
-            self._refuse_others()
-            self._held = held.pop_all()
+        self._held.enter_context(occupying("demo", "demo", {"--data-dir": self.path}))
         return self
 
     def empty(self) -> None:
         """Delete the files of an earlier demo; of a link, only the link.
 
-        Raises DemoFolderError, or OccupiedError if the folder is in use.
+        Raises DemoFolderError, or OccupiedError if a `run` or relay uses the tables.
         """
-        self._refuse_others()
-        try:
-            for path in (self.path / name for name in MADE):
-                if path.is_symlink() or path.is_file():
-                    path.unlink()
-                elif path.exists():
-                    shutil.rmtree(path)
-        except OSError as error:
-            raise self._refused(error) from None
-
-    def _refuse_others(self) -> None:
-        """Raise OccupiedError if a `run` or relay uses the tables of an earlier demo."""
         folders = {f"--data-dir, {name}": self.path / name for name in TABLES}
         present = {key: folder for key, folder in folders.items() if folder.is_dir() and not folder.is_symlink()}
-        for part in OTHERS:
-            with occupying(part, "demo", present):
-                pass
+        with occupying(("run", "relay"), "demo", present):
+            try:
+                for path in (self.path / name for name in MADE):
+                    if path.is_symlink() or path.is_file():
+                        path.unlink()
+                    elif path.exists():
+                        shutil.rmtree(path)
+            except OSError as error:
+                raise self._refused(error) from None
 
     def _refused(self, error: OSError) -> DemoFolderError:
         return DemoFolderError(f"--data-dir {self.path}: {error.strerror}; choose another folder")

@@ -49,7 +49,6 @@ class Decision:
 
     @property
     def what(self) -> str:
-        """Return its name in a sentence."""
         cluster = f"cluster {self.cluster}"
         return cluster if self.kind == CLUSTER else f"{self.kind} {self.name} of {cluster}"
 

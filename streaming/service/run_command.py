@@ -1,7 +1,6 @@
 """`balancewatch run`: the streaming query, its metrics and the relay in one process."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from streaming.service.service import Service
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.setting_options import BootstrapServers, Checkpoints, Warehouse
-from streaming.warehouse.occupancy import Wish, occupying_all, work_folders
+from streaming.warehouse.occupancy import occupying, work_folders
 
 log = structlog.get_logger()
 
@@ -83,13 +82,9 @@ def run(
         fail(str(error), code=2)
 
 
-@contextmanager
-def only_run(settings: Settings) -> Iterator[None]:
+def only_run(settings: Settings) -> AbstractContextManager[None]:
     """Hold the tables and checkpoints exclusively, and the relay's lease if this process notifies.
 
     Raises OccupiedError.
     """
-    folders = work_folders(settings)
-    relay = [Wish("relay", "run", folders)] if settings.oncall.enabled else []
-    with occupying_all([Wish("run", "run", folders), *relay]):
-        yield
+    return occupying(("run", "relay") if settings.oncall.enabled else "run", "run", work_folders(settings))

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import structlog
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from conf.settings import Settings, SettingsError
 from streaming.kafka_io.topics import create_topics
@@ -35,7 +34,7 @@ from streaming.text.times import wall_ms
 from streaming.warehouse.writer import DeltalakeWriter
 
 BUSY_STARTS = 5
-"""How often the query is started again, without a batch in between, on a machine too busy for its Python workers."""
+"""Restarts without `retries` and without a batch in between, on a machine too busy for the query's Python workers."""
 
 RETRY_LEAST_SECONDS, RETRY_MOST_SECONDS = 1.0, 60.0
 """Pauses before Kafka, Spark or a failed query are tried again, doubled with each failure."""
@@ -85,7 +84,7 @@ class Service:
         self._available_now, self._retries = available_now, retries
         self._stop = stop or threading.Event()
         self._progressed_at = time.monotonic()  # in the future during a rest
-        self._busy_starts = self._failures = 0
+        self._failures = 0
         self._resumes_at: float | None = None
         has_canary = with_canary and not available_now
         checkpoint = checkpoint_of(balance.NAME, settings)
@@ -116,7 +115,6 @@ class Service:
     def _start_query_and_threads(
         self, parts: contextlib.ExitStack, listeners: Sequence[BatchListener], past_ms: int, *, has_canary: bool
     ) -> None:
-        """Start the query and then the threads that use its batches."""
         settings, instruments, lasts = self._settings, self._instruments, not self._available_now
         losses = DataLoss(settings, self._writer, self._on_alerts)
         losses.look_at_tables(wall_ms())
@@ -133,7 +131,7 @@ class Service:
             end_open(settings, self._writer, self._on_alerts)
         own: tuple[BatchListener | None, ...] = (self._relay, losses, clock, instruments, inspector)
         self._listeners = [*(part for part in own if part is not None), *listeners]
-        self._running = self._persist(self._start_query)
+        self.running = self._persist(self._start_query)
         if settings.maintain.beside_seconds:
             self._start_thread(parts, "tables", TableKeeper(settings))
         if self._relay is not None:
@@ -195,11 +193,6 @@ class Service:
             return  # new, or Spark reports what is wrong
         recover(checkpoint, self._writer.newest_batch(app_id))
 
-    @property
-    def queries(self) -> list[StreamingQuery]:
-        """Spark's handle of the query."""
-        return [self._running.query]
-
     def _start_query(self) -> RunningQuery:
         tasks = tasks_of(self._settings, self.spark, checkpoint_of(balance.NAME, self._settings))
         return start_query(
@@ -213,35 +206,28 @@ class Service:
         )
 
     def _stop_query(self) -> None:
-        if self._running.query.isActive:
-            self._running.stop()
+        if self.running.query.isActive:
+            self.running.stop()
 
-    def _look_at_failure(self) -> None:
-        """Start a failed query again if the machine was only too busy for it, or with `retries` once its pause is over.
+    def _restart_failed_query(self) -> None:
+        """Restart a failed query after a pause, with `retries` or if the machine was only too busy for it.
 
         Raises ServiceError.
         """
-        failed = self._running.query
+        failed = self.running.query
         if failed.isActive or (error := failed.exception()) is None:
             return
-        if is_busy_machine(error) and self._busy_starts < BUSY_STARTS:
-            self._busy_starts += 1
-            log.warning(
-                "query restarted", query=balance.NAME, reason="the machine is overloaded: Python workers timed out"
-            )
-            self._running = self._start_query()
-            return
-        if not self._retries:
-            raise ServiceError(reason(balance.NAME, error, self._settings))
         if self._resumes_at is None:
+            why = reason(balance.NAME, error, self._settings)
+            if not (self._retries or (is_busy_machine(error) and self._failures < BUSY_STARTS)):
+                raise ServiceError(why)
             pause = min(RETRY_MOST_SECONDS, RETRY_LEAST_SECONDS * 2 ** min(self._failures, 10))
             self._failures, self._resumes_at = self._failures + 1, time.monotonic() + pause
-            why = reason(balance.NAME, error, self._settings)
             log.error("query failed, retrying", query=balance.NAME, reason=why, retry_in=pause)
         elif time.monotonic() >= self._resumes_at:
             self._resumes_at = None
             try:
-                self._running = self._start_query()
+                self.running = self._start_query()
             except Exception as again:  # such as Kafka, or the checkpoints' folder
                 log.error("query not started, retrying", query=balance.NAME, reason=str(again)[:500])
 
@@ -256,7 +242,7 @@ class Service:
         before, self._settings = self._settings, settings
         if settings.rules != before.rules:
             self._stop_query()
-            self._running = self._start_query()
+            self.running = self._start_query()
             log.info("rules reloaded")
         if self._relay is not None and (settings.oncall, settings.mutes) != (before.oncall, before.mutes):
             self._relay.renew(settings)
@@ -265,8 +251,7 @@ class Service:
 
     def _on_batch(self, batch: WrittenBatch) -> None:
         self._progressed_at = time.monotonic()
-        self._busy_starts = self._failures = 0
-        self._resumes_at = None
+        self._failures, self._resumes_at = 0, None
         for listener in self._listeners:
             listener.on_batch(batch)
 
@@ -292,28 +277,19 @@ class Service:
             self._instruments.liveness.rested(name, batch_id, seconds)
 
     def wait(self, stop: threading.Event, seconds: float | None = None) -> None:
-        """Return when `stop` is set, `seconds` have passed, or the query is done; rules that change are taken.
+        """Return when `stop` is set, `seconds` have passed, or the query is done; changed rules are reloaded meanwhile.
 
         Raises ServiceError.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(0.2):
-            self._look_at_failure()
-            query = self._running.query
+            self._restart_failed_query()
+            query = self.running.query
             if not self._failures and not (query.isActive or query.exception()):
                 return
             if deadline is not None and time.monotonic() > deadline:
                 return
             self._take_changed_rules()
-
-    def wait_until_idle(self, seconds: float = 120.0) -> None:
-        """Return when the query has worked through all that is in Kafka now."""
-        running = self._running
-        running.sink.stay_awake()
-        thread = threading.Thread(target=running.query.processAllAvailable, daemon=True)
-        thread.start()
-        thread.join(seconds)
-        running.sink.may_rest()
 
     def close(self) -> None:
         self._parts.close()

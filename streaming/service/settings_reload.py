@@ -9,11 +9,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
-from conf.rules import Scope
 from conf.settings import Settings, SettingsError
 
 LOOK_SECONDS = 2.0
@@ -21,20 +20,10 @@ LOOK_SECONDS = 2.0
 MOST_BYTES = 4 << 20
 """Bytes of a file that are compared."""
 
-_SCOPE = set(Scope.model_fields)
-
 _NOTIFICATION = ("max_firing_per_kind", "receivers", "routes")
 """The keys of `[oncall]` that are reloaded at run time."""
 
 log = structlog.get_logger()
-
-
-class RuleChange(NamedTuple):
-    """A changed key: `rules.settle_ms`, `rules.kinds.starved_queue.severity`, `rules.overrides[2].settle_ms`."""
-
-    key: str
-    before: Any
-    after: Any
 
 
 class SettingsReload:
@@ -65,8 +54,8 @@ class SettingsReload:
         if waiting:
             log.warning("settings changed, restart required", sections=sorted(waiting))
         changes = list_changes(before, taken)
-        for change in changes:
-            log.info("rule changed", key=change.key, before=change.before, after=change.after)
+        for key, old, new in changes:
+            log.info("rule changed", key=key, before=old, after=new)
         keys = [f"oncall.{name}" for name in _NOTIFICATION if getattr(before.oncall, name) != getattr(oncall, name)]
         keys += ["mutes"] if before.mutes != taken.mutes else []
         if keys:
@@ -82,26 +71,24 @@ class SettingsReload:
         return self.look()
 
 
-def list_changes(before: Settings, after: Settings) -> list[RuleChange]:
-    """Return the rules' keys whose values differ, in order; None for a missing key."""
-    old, new = dict(_keys_of(before)), dict(_keys_of(after))
+def list_changes(before: Settings, after: Settings) -> list[tuple[str, Any, Any]]:
+    """Return key, old and new value of each changed rule, such as `rules.overrides[2].settle_ms`; None for no value."""
+    old, new = (
+        dict(_leaves("rules", settings.rules.model_dump(exclude_none=True, exclude={"file"})))
+        for settings in (before, after)
+    )
     return [
-        RuleChange(key, old.get(key), new.get(key))
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
+        (key, old.get(key), new.get(key)) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)
     ]
-
-
-def _keys_of(settings: Settings) -> Iterator[tuple[str, Any]]:
-    yield from _leaves("rules", settings.rules.thresholds())
-    for number, (scope, changes) in enumerate(settings.rules.scopes()):
-        yield from _leaves(f"rules.overrides[{number}]", {**scope.model_dump(include=_SCOPE), **changes})
 
 
 def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(f"{key}.{name}", inner)
+    elif isinstance(value, tuple):
+        for number, inner in enumerate(value):
+            yield from _leaves(f"{key}[{number}]", inner)
     else:
         yield key, value
 

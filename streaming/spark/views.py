@@ -7,7 +7,6 @@ knows Delta. Views: see schemas.views; `<table>_at(moment)` is a table function 
 from typing import Any
 
 from delta.tables import DeltaTable
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from conf.location import Location
@@ -51,18 +50,15 @@ def create_views(spark: SparkSession, warehouse: Location) -> None:
 
 def _show(spark: SparkSession, table: Table, path: str) -> None:
     """Create the view of a table in the columns of this release; columns missing in the table are null."""
-    view = f"CREATE OR REPLACE TEMPORARY VIEW {table.name} COMMENT '{_quoted(table.comment)}' AS"
-    names = [f"`{name}`" for name in table.names]
-    try:
-        spark.sql(f"{view} SELECT {', '.join(names)} FROM delta.`{path}`")
-        return
-    except AnalysisException:  # no table yet, or one without the newest columns
-        present = set(spark.read.format("delta").load(path).columns) if DeltaTable.isDeltaTable(spark, path) else set()
+    present = set(spark.read.format("delta").load(path).columns) if DeltaTable.isDeltaTable(spark, path) else set()
     columns = ", ".join(
         f"`{column.name}`" if column.name in present else f"CAST(NULL AS {column.type.value}) AS `{column.name}`"
         for column in table.columns
     )
-    spark.sql(f"{view} SELECT {columns} " + (f"FROM delta.`{path}`" if present else "WHERE false"))
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW {table.name} COMMENT '{_quoted(table.comment)}' AS SELECT {columns} "
+        + (f"FROM delta.`{path}`" if present else "WHERE false")
+    )
 
 
 def _at_sql(table: Table) -> str:

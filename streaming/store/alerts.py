@@ -10,18 +10,7 @@ from streaming.store.store import History
 from streaming.text.json_text import parse_object
 from streaming.text.suggestions import MOST_NAMED, suggest
 from streaming.text.times import iso
-from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.rulebook import CANARY_CLUSTER
-
-__all__ = [
-    "Filter",
-    "UnknownIncidentError",
-    "WarehouseError",
-    "find_incident",
-    "iso",
-    "present_alert",
-    "read_alerts",
-]
 
 
 @dataclass(frozen=True)

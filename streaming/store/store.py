@@ -26,7 +26,6 @@ from streaming.store.limits import MEMORY_LIMIT, too_long, too_much
 from streaming.store.table_files import (
     TableFiles,
     UnreadableTableError,
-    files_as_rows,
     newest_of,
     no_pattern,
     rows_of,
@@ -112,43 +111,15 @@ def leave_out_unreadable(engine: duckdb.DuckDBPyConnection, files: TableFiles) -
         return
     files.looked_at.update(new)
     table = files.table
-    if not _count(engine, table, new, _is_bad(table)):
-        return
-    bad = _is_bad(table, _lacking(engine, table, new))
-    if number := _count(engine, table, new, bad):
+    required = [f'"{column.name}" IS NULL' for column in table.columns if column.is_required]
+    times = [f'"{column.name}"' for column in table.columns if column.type is ColumnType.TIMESTAMP]
+    bad = " OR ".join([*required, *(f"{time} < {FIRST} OR {time} > {LAST}" for time in times)])
+    ((number,),) = engine.sql(f"SELECT count(*) FROM ({rows_of(table, new)}) WHERE {bad}").fetchall()
+    if number:
         files.readable = f"NOT coalesce({bad}, false)"
         files.left_out += number
         log.warning("unreadable rows skipped table=%s rows=%d", table.name, number)
 
-
-def _is_bad(table: Table, lacking: Collection[str] = ()) -> str:
-    nulls = [f'"{one.name}" IS NULL' for one in table.columns if one.is_required and one.name not in lacking]
-    times = [f'"{one.name}"' for one in table.columns if one.type is ColumnType.TIMESTAMP]
-    return " OR ".join([*nulls, *(f"{time} < {FIRST} OR {time} > {LAST}" for time in times)])
-
-
-def _count(engine: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str], condition: str) -> int:
-    asked = f"SELECT count(*) FROM ({rows_of(table, paths)}) WHERE {condition}"  # our own names
-    ((number,),) = engine.sql(asked).fetchall()
-    return int(number)
-
-
-def _lacking(engine: duckdb.DuckDBPyConnection, table: Table, paths: Sequence[str]) -> set[str]:
-    """Columns that some of these files do not have at all: an older release wrote them."""
-    import pyarrow.parquet as pq  # noqa: PLC0415  # takes longer to import than most questions to answer
-
-    rows = files_as_rows(paths).removesuffix(")") + ", filename = true)"
-    bad = engine.sql(f"SELECT DISTINCT filename FROM {rows}").fetchall()  # the log's own paths
-    lacking: set[str] = set()
-    for (path,) in bad:
-        try:
-            lacking |= set(table.names) - set(pq.read_schema(path).names)
-        except (OSError, pa.ArrowInvalid):
-            continue
-    return lacking
-
-
-__all__ = ["History", "WarehouseError"]
 
 Params = Sequence[Any] | Mapping[str, Any]
 Answer = TypeVar("Answer")
@@ -233,7 +204,6 @@ class History:
 
     @property
     def file_counts(self) -> Mapping[str, int]:
-        """How many files each table that is there has."""
         return {name: len(files.paths()) for name, files in self._files.items() if files.version is not None}
 
     def refresh(self) -> bool:

@@ -68,7 +68,6 @@ class TableFiles:
         return self.version != before or again
 
     def paths(self) -> list[str]:
-        """Return the paths of all files on this machine."""
         return self._paths
 
     def _here(self) -> list[str]:

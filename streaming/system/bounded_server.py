@@ -24,24 +24,15 @@ TICKS_PER_SECOND = 10
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of connections, and of times in seconds.
-
-    connections       open at a time
-    of_an_address     those of one address; `proxy`, an address that many share, may have all. A browser opens six, and
-                      NAT may share an address among many
-    head_seconds      from the first byte of a request, or from connecting, to the end of its headers
-    request_seconds   from there to the end of its body
-    idle_seconds      between a response and the next request
-    answer_seconds    until a response is read
-    """
+    """Limits of connections, and of times in seconds."""
 
     connections: int = 200
-    of_an_address: int = 100
-    proxy: str = ""
-    head_seconds: float = 10.0
-    request_seconds: float = 30.0
-    idle_seconds: float = 60.0
-    answer_seconds: float = 120.0
+    of_an_address: int = 100  # a browser opens six, and NAT may share an address among many
+    proxy: str = ""  # an address that may have all connections
+    head_seconds: float = 10.0  # from the first byte of a request, or from connecting, to the end of its headers
+    request_seconds: float = 30.0  # from there to the end of its body
+    idle_seconds: float = 60.0  # between a response and the next request
+    answer_seconds: float = 120.0  # until a response is read
 
 
 class BoundedConnection(H11Protocol):
@@ -143,7 +134,6 @@ class BoundedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the program."""
         yield
 
     async def on_tick(self, counter: int) -> bool:

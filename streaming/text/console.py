@@ -47,7 +47,6 @@ class Sheet:
 
     @classmethod
     def of(cls, table: Table, shown: Callable[[Text], Text]) -> Self:
-        """Return the table's texts, escaped by `shown`."""
 
         def text_of(cell: object) -> Text:
             text = shown(cell if isinstance(cell, Text) else Text(str(cell)))
@@ -63,11 +62,9 @@ class Sheet:
             yield record[number]
 
     def needs(self) -> list[int]:
-        """Return the longest word of each column."""
         return [max(map(longest_word, self.column(number))) for number in range(len(self.heads))]
 
     def wishes(self) -> list[int]:
-        """Return the longest line of each column."""
         columns = map(self.column, range(len(self.heads)))
         return [max(cell_len(line) for text in column for line in text.plain.split("\n")) for column in columns]
 

@@ -16,7 +16,6 @@ from streaming.text.visible_text import visible, visible_json
 
 
 def say(text: str, *, flush: bool = False) -> None:
-    """Print a result to stdout."""
     print(visible(text), flush=flush)
 
 
@@ -26,7 +25,6 @@ def warn(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a note about the result to stderr."""
     warn(f"note: {text}")
 
 
@@ -42,7 +40,6 @@ def end_progress(text: str) -> None:
 
 
 def write_json(value: Any, *, default: Callable[[Any], Any] | None = None) -> None:
-    """Print a value as indented JSON."""
     write_json_text(json.dumps(value, indent=2, ensure_ascii=False, default=default) + "\n")
 
 

@@ -209,7 +209,6 @@ class Appender:
 
     @property
     def version(self) -> int:
-        """The newest version that was read or written."""
         return self._version
 
     def append(self, rows: pa.Table, transaction: Transaction | None = None) -> int | None:

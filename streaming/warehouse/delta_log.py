@@ -46,7 +46,6 @@ def in_one_line(error: BaseException) -> str:
 
 
 def log_name(version: int) -> str:
-    """Return the path of a version's commit in the table's folder."""
     return f"{LOG}/{version:020}.json"
 
 

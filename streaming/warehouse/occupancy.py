@@ -15,10 +15,10 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import obstore
 import structlog
@@ -62,14 +62,6 @@ class OccupiedError(BalancewatchError):
     """Another process uses the folder. The message names it and says what to do."""
 
 
-class Wish(NamedTuple):
-    """A request for exclusive use as `part` of these folders, by setting; `command` is shown to other processes."""
-
-    part: Part
-    command: str
-    folders: Mapping[str, Location]
-
-
 def work_folders(settings: Settings) -> dict[str, Location]:
     """Return the folders for exclusive use, created with private permissions; buckets are left as they are."""
     warehouse = settings.paths.warehouse
@@ -82,25 +74,19 @@ def work_folders(settings: Settings) -> dict[str, Location]:
 
 
 @contextlib.contextmanager
-def occupying(part: Part, command: str, folders: Mapping[str, Location]) -> Iterator[None]:
-    """Hold one wish; see `occupying_all`."""
-    with occupying_all([Wish(part, command, folders)]):
-        yield
+def occupying(parts: Part | tuple[Part, ...], command: str, folders: Mapping[str, Location]) -> Iterator[None]:
+    """Hold these folders, by setting, as each of `parts`, or none; other processes see `command`.
 
-
-@contextlib.contextmanager
-def occupying_all(wishes: Sequence[Wish]) -> Iterator[None]:
-    """Hold all wishes or none. Raises OccupiedError for the first one that another process holds.
-
-    They are taken in order, so one of two concurrent processes gets all. All locks in buckets are read first, so those
-    of a dead process expire together. A process that was suspended and lost a lock gets SIGTERM.
+    Raises OccupiedError for the first one that another process holds. They are taken in order, so one of two concurrent
+    processes gets all. All locks in buckets are read first, so those of a dead process expire together. A process that
+    was suspended and lost a lock gets SIGTERM.
     """
     locks: dict[tuple[Part, str], tuple[str, FileLock | BucketLock]] = {}
-    for wish in wishes:
-        for key, folder in wish.folders.items():
+    for part in parts if isinstance(parts, tuple) else (parts,):
+        for key, folder in folders.items():
             place = str(folder) if is_store(folder) else str(Path(folder).expanduser().resolve())
             kind = BucketLock if is_store(place) else FileLock
-            locks.setdefault((wish.part, place), (key, kind(place, f"{wish.part}.lock", wish.command)))
+            locks.setdefault((part, place), (key, kind(place, f"{part}.lock", command)))
     with contextlib.ExitStack() as held:
         for (part, place), (key, lock) in locks.items():
             held.callback(lock.release)
@@ -153,7 +139,6 @@ class FileLock:
             log.warning("file locks unsupported, continuing without", folder=str(self._path.parent))
 
     def take(self) -> None:
-        """Write this process's name into the file."""
         assert self._number is not None  # noqa: S101  # look() has opened it
         with contextlib.suppress(OSError):  # another user's file
             os.ftruncate(self._number, os.pwrite(self._number, json.dumps(self._words).encode(), 0))
@@ -262,7 +247,6 @@ class BucketLock:
 
 
 def described(words: Words) -> str:
-    """Return the name of a holder for a sentence."""
     if "pid" not in words:
         return "another process"
     given = {name: str(words.get(name, "?"))[:100] for name in ("command", "pid", "host", "since")}

@@ -159,5 +159,4 @@ def _is_new(table: str, what: str) -> bool:
 
 
 def why(error: Exception) -> str:
-    """Return a short reason."""
     return f"{type(error).__name__}: {error}"[:200] if not isinstance(error, ValueError) else str(error)[:200]

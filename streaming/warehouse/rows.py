@@ -21,7 +21,6 @@ _decoder = msgspec.msgpack.Decoder(list[dict[str, Any]])
 
 
 def unpack_rows(output: pa.Table) -> Rows:
-    """All rows of a batch's output, by table."""
     unpacked: Rows = {}
     for table, packed in zip(output["table"].to_pylist(), output["rows"].to_pylist(), strict=True):
         unpacked.setdefault(table, []).extend(_decoder.decode(packed))

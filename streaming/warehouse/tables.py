@@ -29,7 +29,6 @@ def open_delta(path: str) -> DeltaTable:
 
 
 def catch_up(handle: DeltaTable) -> None:
-    """Bring it to the table's newest version."""
     whole(handle.update_incremental)
 
 
@@ -54,7 +53,6 @@ def is_gap(error: DeltaError) -> bool:
 
 
 def table_path(warehouse: Location, name: str) -> str:
-    """Where a table's files are."""
     root = str(warehouse)
     return f"{root.rstrip('/')}/{name}" if is_store(root) else str(Path(root).expanduser().resolve() / name)
 

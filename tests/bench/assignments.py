@@ -22,6 +22,7 @@ from tests.bench.figures import Spread, phases_of, seconds_of, spread_of, state_
 from tests.bench.latency import publish_idle
 from tests.bench.process_tree import Memory, TreeWatch, add_memory
 from tests.bench.scratch import SPARK_LOG, say, scratch
+from tests.idle import wait_until_idle
 
 STEP_MS = 1_000
 PATIENCE_SECONDS = 600
@@ -111,7 +112,7 @@ def _measure(watch: TreeWatch, shape: Shape, plan: list[int]) -> list[Any]:
                 batches = []
                 for number, groups in enumerate(plan):
                     _touch(service, gate, spark, settings.kafka, shape, groups, start_ms + number * STEP_MS)
-                    service.wait_until_idle(PATIENCE_SECONDS)
+                    wait_until_idle(service, PATIENCE_SECONDS)
                     batches.append(_newest_batch(service, groups * (shape.queues + shape.clients)))
                     what = f"{groups:,} groups of {shape.queues:,} queues and {shape.clients} clients"
                     say(f"assignments {number + 1}/{len(plan)}: {what}: {seconds_of(batches[-1]):.2f} s")
@@ -129,7 +130,7 @@ def _touch(
     with Publisher(kafka) as publisher:
         gate.shut()
         publish_idle(publisher, at_ms)
-        gate.wait_until_held({query.name for query in service.queries})
+        gate.wait_until_held({service.running.query.name})
         write_messages(touch(spark, groups, at_ms, shape), kafka)
         publisher.publish(CLOCKS, clock(CLUSTER, BROKERS, at_ms + 1))
         publisher.flush()
@@ -138,7 +139,7 @@ def _touch(
 
 def _newest_batch(service: Service, rows: int) -> Any:
     """The newest that read at least `rows`, of any query."""
-    found = [one for query in service.queries for one in query.recentProgress if one.numInputRows >= rows]
+    found = [one for one in service.running.query.recentProgress if one.numInputRows >= rows]
     if not found:
         raise RuntimeError(f"no batch had {rows:,} rows: they were not read in one")
     return max(found, key=lambda progress: progress.timestamp)

@@ -18,7 +18,6 @@ from rich.table import Table
 
 from conf.settings import Settings
 from streaming.collector.rocketmq_jvm import jvm_options
-from streaming.kafka_io.embedded_kafka import scratch_kafka
 from streaming.kafka_io.topics import create_topics
 from streaming.spark.jars import class_path, java
 from tests.bench.process_tree import cpu_of, read_tree
@@ -26,6 +25,7 @@ from tests.bench.scratch import say, scratch_folder
 from tests.java_sources import compile_sources
 from tests.rocketmq import RocketMQ, rocketmq
 from tests.rocketmq_clocks import Clocks
+from tests.scratch_kafka import scratch_kafka
 from tests.service_process import ServiceProcess
 
 SOURCE = Path(__file__).parent / "java" / "WireClients.java"

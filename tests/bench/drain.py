@@ -123,7 +123,7 @@ def _drain(spark: SparkSession, place: Scratch, number: int) -> Run:
     settings = place.settings_for(f"drain-{number}", quality={"every_batches": 0})
     with Service(settings, available_now=True, listeners=(Calling(count),), spark=spark) as service:
         service.wait(threading.Event())
-        progresses = busiest([query.recentProgress for query in service.queries])
+        progresses = busiest([service.running.query.recentProgress])
     return _run_of(progresses, place.max_offsets_per_trigger, rows)
 
 

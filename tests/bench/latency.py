@@ -30,6 +30,7 @@ from tests.bench.pacer import pace, publishing
 from tests.bench.process_tree import Memory, TreeWatch, add_memory
 from tests.bench.scratch import SPARK_LOG, say, scratch
 from tests.calling import Calling
+from tests.idle import wait_until_idle
 
 FLOOR_INTERVAL_SECONDS = 1.2
 """Long enough for a batch to end before the next clock event comes."""
@@ -98,8 +99,9 @@ def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int, c
                 service.wait(threading.Event(), seconds)
                 to_ms = wall_ms()
                 pacer.join(30)
-            service.wait_until_idle(30)
-            live = {query.name: _between(query.recentProgress, from_ms, to_ms) for query in service.queries}
+            wait_until_idle(service, 30)
+            query = service.running.query
+            live = {query.name: _between(query.recentProgress, from_ms, to_ms)}
             if floor_events:
                 say(f"latency: the floor, {floor_events} clock events")
             floor = _measure_floor(service, settings.kafka, floor_events) if floor_events else {}
@@ -129,7 +131,7 @@ def make_ready(service: Service, kafka: Kafka) -> None:
     """Run each query's first batch, which starts Python workers and makes state schemas."""
     with Publisher(kafka) as publisher:
         publish_idle(publisher)
-    service.wait_until_idle()
+    wait_until_idle(service)
 
 
 def publish_idle(publisher: Publisher, at_ms: int | None = None) -> None:
@@ -144,10 +146,8 @@ def _measure_floor(service: Service, kafka: Kafka, count: int) -> dict[str, list
         for _ in range(count):
             publish_idle(publisher)
             service.wait(threading.Event(), FLOOR_INTERVAL_SECONDS)
-    return {
-        query.name: [one for one in _between(query.recentProgress, from_ms, wall_ms()) if one.numInputRows == 1]
-        for query in service.queries
-    }
+    query = service.running.query
+    return {query.name: [one for one in _between(query.recentProgress, from_ms, wall_ms()) if one.numInputRows == 1]}
 
 
 def _between(progresses: list[Any], from_ms: int, to_ms: int) -> list[Any]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from conf.settings import Settings
-from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from tests.scratch_kafka import scratch_kafka
 
 SPARK_LOG = Path(".bench/spark.log")
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "kafka-python", "pyarrow", "msgspec")

@@ -13,7 +13,7 @@ from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
 from streaming.board.web.app import Board
 from streaming.board.web.tables import MOST_ANNOUNCED, Tables
-from streaming.store.store import WarehouseError
+from streaming.warehouse.warehouse_error import WarehouseError
 from tests.board.components import links_of, read_html, text_of
 from tests.board.tables import NOW_MS, alert, assignment, board_of, write
 

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 
 from conf.settings import Settings
-from streaming.kafka_io.embedded_kafka import scratch_kafka
 from streaming.spark.session import start_spark
 from tests.chaos.deliveries import deliveries
 from tests.chaos.full_disk import CannotMountError, full_disk
@@ -28,6 +27,7 @@ from tests.chaos.kills import killed_at, kills_under_load
 from tests.chaos.modelled_log import modelled_log
 from tests.chaos.outage import kafka_away
 from tests.chaos.place import Place
+from tests.scratch_kafka import scratch_kafka
 
 PARTS = ("points", "random", "sigkill", "full_disk", "deliveries", "kafka_away")
 WARM_PARTS = ("points", "random")

@@ -77,8 +77,7 @@ class WarmLife:
                 self._end_with(error)
             if self._is_dead.is_set():
                 self._code = -signal.SIGKILL
-                for query in service.queries:
-                    query.stop()
+                service.running.query.stop()
             service.close()
 
     def _end_with(self, error: Exception) -> None:

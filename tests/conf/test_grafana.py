@@ -181,8 +181,9 @@ def test_a_panels_unit_is_its_metrics(subtests: pytest.Subtests) -> None:
     for panel, target in TARGETS:
         for name in sorted(names_in(target.expr).metrics & BY_SERIES.keys()):
             metric = BY_SERIES[name]
-            is_rate = "rate(" in target.expr and metric.unit != "seconds"
-            expected = "ops" if is_rate or metric.unit == "messages per second" else UNITS.get(metric.unit, "short")
+            unit = metric.name.rpartition("_")[2]
+            is_rate = metric.name.endswith("_per_second") or ("rate(" in target.expr and unit != "seconds")
+            expected = "ops" if is_rate else UNITS.get(unit, "short")
             with subtests.test(panel.title, metric=name):
                 assert panel.field_config.defaults.unit == expected
 

@@ -10,13 +10,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from conf.settings import Settings
-from streaming.metrics.batches import PHASES
+from streaming.metrics.liveness import PHASES
 from streaming.metrics.names import METRICS, Histogram
 from streaming.metrics.tables import VERDICTS
 from streaming.relay.outbox import Outcome
 from streaming.relay.receivers.posting import Verdict
 from tests.conf.promql import names_in
-from tests.manual.metrics_page import page
 from tests.offenders import assert_none
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
@@ -129,7 +128,7 @@ def test_what_the_rules_ask_by_value_is_of_a_known_vocabulary() -> None:
 
 
 def test_an_alert_says_what_is_so_what_follows_and_where_to_read_on(subtests: pytest.Subtests) -> None:
-    runbooks, root = page(), Settings.load().runbooks_url
+    runbooks, root = (CONF.parent / "streaming/metrics/README.md").read_text(), Settings.load().runbooks_url
     for rule in ALERTS:
         with subtests.test(rule["alert"]):
             assert set(rule["annotations"]) == {"summary", "description", "runbook", "runbook_url"}

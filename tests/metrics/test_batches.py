@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.metrics.batches import count_rows, export_progress
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.liveness import MOST_PAUSES, Liveness
+from streaming.metrics.instruments import count_rows
+from streaming.metrics.liveness import MOST_PAUSES, Liveness, export_progress
 from tests.metrics.samples import samples, value
 
 SAMPLE: dict[str, Any] = json.loads((Path(__file__).parent / "progress.json").read_text())
@@ -74,15 +74,6 @@ def test_a_query_without_messages_reports_only_its_lag() -> None:
     assert value(exporter, "balancewatch_batch_phase_seconds_count", query="balance", phase="triggerExecution") == 1
     assert value(exporter, "balancewatch_state_commit_seconds_count", query="balance") == 1
     assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
-
-
-def test_a_source_that_is_not_kafka_has_no_lag() -> None:
-    """The relay's query reads a Delta table, whose offsets are of another kind."""
-    delta = {"startOffset": {"reservoirVersion": 3}, "endOffset": {"reservoirVersion": 4}, "latestOffset": None}
-    exporter = exported(SAMPLE | {"name": "relay", "stateOperators": [], "sources": [SAMPLE["sources"][0] | delta]})
-    assert samples(exporter, "balancewatch_kafka_lag_messages") == {}
-    assert samples(exporter, "balancewatch_messages_total") == {}
-    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="relay", phase="addBatch") == 1
 
 
 def batch(batch_id: int, **durations: int) -> dict[str, Any]:

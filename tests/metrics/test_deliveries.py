@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.metrics.deliveries import Deliveries
 from streaming.metrics.exporter import Exporter
+from streaming.metrics.instruments import Deliveries
 from streaming.relay.notice import read_transition
 from streaming.relay.outbox import Record
 from streaming.relay.receivers import make_receivers

@@ -12,31 +12,29 @@ from streaming.metrics import names
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.names import METRICS, Counter, Histogram, Metric
 from streaming.metrics.tables import GAUGES, TableMetrics
-from tests.manual.metrics_page import PAGE, page
 from tests.offenders import assert_none
 
 CLIENTS_OWN = ("process_", "python_gc_")
 ROOM = Path(names.__file__).parent
+PAGE = ROOM / "README.md"
 CONSTANTS = {name: value for name, value in vars(names).items() if isinstance(value, Metric)}
 CALLS = {"series", "drop"}
 
 
-def test_a_name_has_its_kind_and_unit(subtests: pytest.Subtests) -> None:
+def test_a_name_has_its_kind(subtests: pytest.Subtests) -> None:
     for metric in METRICS:
         with subtests.test(metric.name):
             assert metric.name.startswith("balancewatch_")
             assert metric.name.endswith("_total") == isinstance(metric, Counter)
-            for unit in ("seconds", "bytes"):
-                assert (metric.unit == unit) == metric.name.endswith(f"_{unit}")
-            assert not isinstance(metric, Histogram) or metric.unit == "seconds"
+            assert not isinstance(metric, Histogram) or metric.name.endswith("_seconds")
 
 
 def test_help_texts_are_sentences() -> None:
-    assert_none(one.name for one in METRICS if not (one.says.endswith(".") and one.rises.endswith(".")))
+    assert_none(one.name for one in METRICS if not one.says.endswith("."))
 
 
 def test_help_texts_use_an_before_a_vowel() -> None:
-    assert_none(one.name for one in METRICS if re.search(r"\b[Aa] [aeio]", f"{one.says} {one.rises}"))
+    assert re.findall(r"\b[Aa] [aeio]", PAGE.read_text()) == []
 
 
 def test_no_name_is_taken_twice() -> None:
@@ -80,8 +78,16 @@ def test_calls_in_the_code_give_each_metric_its_labels() -> None:
     assert used | collected == CONSTANTS.keys()
 
 
-def test_the_page_of_the_metrics_is_current() -> None:
-    """`make docs` writes it; the rules' runbooks link to its headings."""
-    headings = {line.removeprefix("### ") for line in page().splitlines() if line.startswith("### ")}
-    assert headings == {metric.name for metric in METRICS}
-    assert PAGE.read_text() == page()
+def test_the_page_of_the_metrics_has_each_one_with_its_kind_labels_and_help(subtests: pytest.Subtests) -> None:
+    """The rules' runbooks link to its headings."""
+    rows, *sections = PAGE.read_text().split("\n### ")
+    assert [section.partition("\n")[0] for section in sections] == [metric.name for metric in METRICS]
+    for metric, section in zip(METRICS, sections, strict=True):
+        with subtests.test(metric.name):
+            kind, labels = type(metric).__name__.lower(), ", ".join(f"`{label}`" for label in metric.labels)
+            assert re.search(
+                rf"(?m)^\| \[`{metric.name}`\]\(#{metric.name}\) \| {kind} \| [a-z ]+ \| {labels} \|$", rows
+            )
+            by = f", by {labels}" if labels else ""
+            assert re.match(rf"{metric.name}\n\n{re.escape(metric.says)}\n\n\*{kind}, [a-z ]+{by}\*\n", section)
+            assert re.search(r"\n\n\*\*When it rises\.\*\* [^\n]+\.\n", section + "\n")

@@ -12,9 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from conf.metrics import Metrics
 from conf.section import SettingsError
-from conf.settings import Settings
+from conf.settings import Metrics, Settings
 from streaming.metrics.exporter import TEXT, Exporter
 from streaming.metrics.server import Server
 from tests.system.test_bounded_server import connected

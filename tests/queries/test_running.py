@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +116,7 @@ def resting(checkpoint: Path, heard: Heard, seconds: float = 60.0) -> Sink:
     return made
 
 
-@pytest.mark.parametrize("wake", [Sink.drain, Sink.stay_awake])
-def test_a_rest_ends_at_once_when_the_query_is_stopped_or_asked_for_all_there_is(
-    tmp_path: Path, written: Written, wake: Callable[[Sink], None]
-) -> None:
+def test_a_rest_ends_at_once_when_the_query_is_stopped(tmp_path: Path, written: Written) -> None:
     heard = Heard()
     sleeper = resting(tmp_path, heard)
     note(tmp_path, 7)
@@ -128,23 +124,12 @@ def test_a_rest_ends_at_once_when_the_query_is_stopped_or_asked_for_all_there_is
     began = time.monotonic()
     thread.start()
     assert heard.began.wait(60)
-    wake(sleeper)
+    sleeper.drain()
     thread.join(timeout=50)
     assert not thread.is_alive()
     assert time.monotonic() - began < 50
     assert (heard.most, [batch_id for batch_id, _ in heard.seconds]) == ([60.0], [7])
     assert heard.seconds[0][1] < 50
-
-
-def test_who_stays_awake_rests_again_when_it_may(tmp_path: Path, written: Written) -> None:
-    heard = Heard()
-    sleeper = resting(tmp_path, heard, 0.2)
-    sleeper.stay_awake()
-    sleeper(BATCH, 1)
-    sleeper.may_rest()
-    sleeper(BATCH, 2)
-    (_, awake), (_, rested) = heard.seconds
-    assert awake < 0.2 <= rested
 
 
 def test_a_batch_is_written_and_others_may_drain_before_its_rest(tmp_path: Path, written: Written) -> None:

@@ -13,13 +13,14 @@ from conf.settings import Settings
 from schemas.events import CLOCKS, PULLS
 from schemas.tables import MEMBERSHIPS
 from streaming.kafka_io.consumer import Span
-from streaming.kafka_io.embedded_kafka import EmbeddedKafka, scratch_kafka
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.queries.checkpoint import put_back, read_position
 from streaming.self_monitoring.data_loss import DataLoss, DataLossError, losses_of, refuse_losses
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.conftest import settings_for
 from tests.maintenance.rows import row_of, write
+from tests.scratch_kafka import scratch_kafka
 from udfs.alerts.self_kinds import LIMITS
 
 HEADER = 'v1\n{"batchWatermarkMs":0}\n'

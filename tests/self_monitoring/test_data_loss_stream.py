@@ -62,8 +62,7 @@ def run(settings: Settings, spark: SparkSession) -> int:
     """How many rows it read."""
     with Service(settings, available_now=True, spark=spark) as service:
         service.wait(threading.Event())
-        (query,) = service.queries
-        return sum(progress.numInputRows for progress in query.recentProgress)
+        return sum(progress.numInputRows for progress in service.running.query.recentProgress)
 
 
 def test_it_goes_on_with_what_is_left_and_describe_it_once(

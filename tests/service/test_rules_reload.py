@@ -19,6 +19,7 @@ from streaming.replay.stream import Enveloper, Stream
 from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
+from tests.idle import wait_until_idle
 from tests.simulator.modelled import MINUTE, START, Events, run
 from tests.twins_log import publish
 
@@ -90,18 +91,18 @@ def test_changed_rules_act_on_the_state_as_it_is_and_wrong_ones_change_nothing(
     file.write_text("")
     first = settings_for(kafka, tmp_path, queries={"starting_offsets": "latest"}, rules={"file": str(file)})
     with capture_logs() as logs, Service(first, spark=spark) as service, waiting(service):
-        service.wait_until_idle()
+        wait_until_idle(service)
         publish(first, halves[0])
-        service.wait_until_idle()
-        runs = [query.runId for query in service.queries]
+        wait_until_idle(service)
+        first_run = service.running.query.runId
         file.write_text("pull_silence_ms = -1\n")
         until(lambda: any(line["event"] == "settings invalid, keeping the previous ones" for line in logs))
-        assert [query.runId for query in service.queries] == runs
+        assert service.running.query.runId == first_run
         file.write_text(CHANGED)
         until(lambda: any(line["event"] == "rules reloaded" for line in logs))
-        assert not {query.runId for query in service.queries} & set(runs)
+        assert service.running.query.runId != first_run
         publish(first, halves[1])
-        service.wait_until_idle()
+        wait_until_idle(service)
     then = first.load_again()
     reported = reported_by(first, then, halves)
     assert reported_in(first) == reported

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.store.store import History, WarehouseError
-from streaming.warehouse.warehouse_error import FilesGoneError
+from streaming.store.store import History
+from streaming.warehouse.warehouse_error import FilesGoneError, WarehouseError
 from tests.history.hostile import HARMLESS, HOSTILE
 from tests.history.warehouse_stage import alert, assignment, write
 from tests.offenders import assert_none

@@ -15,10 +15,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, TABLES, Table
 from schemas.views import VIEWS, newest_sql
-from streaming.store.store import History, Timer, WarehouseError
+from streaming.store.store import History, Timer
 from streaming.store.table_files import newest_of
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.warehouse_error import WarehouseError
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.history.warehouse_stage import START_MS, Row, alert, assignment, member, write
 from udfs.alerts.rulebook import CANARY_CLUSTER

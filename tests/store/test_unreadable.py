@@ -5,7 +5,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
@@ -86,14 +85,6 @@ def test_what_comes_while_one_looks_is_left_out_and_said_once(
     assert seen.history is not None
     assert seen.history.rows("SELECT count(*) AS n FROM alerts") == [{"n": 2}]
     assert caplog.messages == [SAID]
-
-
-def test_a_column_that_an_older_release_did_not_write_is_no_fault(warehouse: Path) -> None:
-    """Its rows are read as ever, beside one that has the column and null in it."""
-    history = History(warehouse)
-    lacking = next(iter(history._files["alerts"].paths()))
-    pq.write_table(pq.read_table(lacking).drop_columns(["advice"]), lacking)
-    assert [row["alert_id"] for row in read_alerts(warehouse, Filter())] == ["m"]
 
 
 def test_the_command_prints_the_others_and_says_on_stderr_what_is_left_out(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from conf.settings import Settings
 from streaming.cli import app
 from streaming.service.run_command import only_run
-from streaming.warehouse.occupancy import OccupiedError, Part, Wish, occupying, occupying_all
+from streaming.warehouse.occupancy import OccupiedError, Part, occupying
 from tests.offenders import assert_none
 
 HOLD = """
@@ -137,7 +137,7 @@ def test_one_of_three_concurrent_processes_gets_all_locks(tmp_path: Path) -> Non
     def come() -> None:
         came.wait()
         try:
-            with occupying_all([Wish("run", "run", folders), Wish("relay", "run", folders)]):
+            with occupying(("run", "relay"), "run", folders):
                 had.set()
                 until = time.monotonic() + 60
                 while len(refused) < 2 and time.monotonic() < until:

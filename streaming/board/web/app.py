@@ -30,8 +30,8 @@ from streaming.board.url import AskedError, read_asked
 from streaming.board.web import runbooks
 from streaming.board.web.access import ASSETS, HEALTH, AccessControl, Guard
 from streaming.board.web.tables import Seen, Tables
-from streaming.store.store import WarehouseError
 from streaming.text.times import MINUTE
+from streaming.warehouse.warehouse_error import WarehouseError
 
 KEPT_BODIES = 64
 """Rendered bodies kept for viewers of the same URL until the tables change."""

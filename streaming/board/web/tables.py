@@ -10,9 +10,10 @@ from deltalake.exceptions import DeltaError
 from conf.location import Location, is_store
 from schemas.tables import TABLES
 from streaming.store.freshness import read_newest_ms
-from streaming.store.store import History, WarehouseError
+from streaming.store.store import History
 from streaming.text.visible_text import visible_name
 from streaming.warehouse.tables import open_delta, table_path
+from streaming.warehouse.warehouse_error import WarehouseError
 
 LOOK_SECONDS = 1.0
 STORE_LOOK_SECONDS = 5.0

@@ -36,7 +36,7 @@ def main() -> None:
             make_ready(service, settings.kafka)
             mark_ready(work)
         service.wait(stop)
-        progresses = [list(query.recentProgress) for query in service.queries]
+        progresses = [list(service.running.query.recentProgress)]
     if not work.is_live:
         write_report(work, _drained(work, busiest(progresses)))
 
