@@ -18,7 +18,7 @@ from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_routes, names_of
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.silences import make_mutes
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.store.alerts import Filter, UnknownIncidentError, WarehouseError, find_incident, read_alerts
 from streaming.store.store import History
 from streaming.terminal.command import fail, load
@@ -137,7 +137,7 @@ def _world(settings: Settings) -> World:
         routes=make_routes(settings.oncall, {name: LogReceiver(name) for name in names}),  # names only: no secrets
         receivers=[name for one in settings.oncall.receivers for name in names_of(one)],
         quiet=[one.name for one in settings.oncall.receivers if one.type == "log"],
-        silences=OperatorInput(settings.paths.warehouse, may_write=False).read_silences() or [],
+        silences=RelayTables(settings.paths.warehouse, may_write=False).read_silences() or [],
         mutes=make_mutes(settings.mutes),
         incidents=rows,
         now_ms=wall_ms(),

@@ -18,7 +18,7 @@ from streaming.metrics.names import (
     RELAY_RESTARTS,
 )
 from streaming.relay.canary import read_canaries
-from streaming.relay.outbox import EVERYBODY, Record
+from streaming.relay.notice import EVERYBODY, Record
 from streaming.relay.relay import RelayListener, Reply
 from streaming.warehouse.warehouse_error import WarehouseError
 

@@ -8,21 +8,13 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import Self
 
 from conf.oncall import OnCall
-from streaming.relay.notice import Notice, Now
+from streaming.relay.notice import Notice, Now, Outcome, Record, record_of
 from streaming.relay.receivers.posting import Answer, Traits
 from udfs.alerts.firing_limit import rank_of
 from udfs.alerts.self_kinds import LIMITS
-
-Outcome = Literal["PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "INHIBITED", "LIMITED", "NO_ROUTE"]
-"""PENDING: due from now on. RETRYING: an attempt failed. REFUSED: given up. The others: not notified, and why."""
-
-EVERYBODY = "*"
-"""The receiver of a row that says why no receiver is notified."""
-
-STATES = {"firing": "FIRING", "resolved": "RESOLVED", "acknowledged": "ACKNOWLEDGED"}
 
 MOST_REJECTED_ATTEMPTS = 4
 """Failed attempts of an end after which the alert's next incident no longer waits for it."""
@@ -31,47 +23,6 @@ RETRY_AFTER_MOST_MS = 3_600_000
 """A longer Retry-After is a mistake: a page cannot wait for it."""
 
 _WRONG_ADDRESS = frozenset({404, 405, 410})
-
-
-@dataclass(frozen=True)
-class Record:
-    """One row of alert_deliveries. Renewals leave none."""
-
-    incident_id: str
-    delivery_key: str
-    kind: str
-    status: str
-    outcome: Outcome
-    changed_at_ms: int
-    at_ms: int
-    receiver: str = EVERYBODY
-    route: str | None = None
-    reason: str | None = None
-    attempt: int = 0
-    code: int | None = None
-    latency_ms: int = 0
-
-    def row(self) -> dict[str, Any]:
-        """Return the row of the table, times in epoch ms."""
-        cells = dict(self.__dict__)
-        cells["changed_at"], cells["delivered_at"] = cells.pop("changed_at_ms"), cells.pop("at_ms")
-        return cells | {"state": STATES[self.status]}
-
-
-def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Record:
-    """Return a row about one transition."""
-    facts = (notice.incident_id, notice.key, notice.kind, notice.status, outcome, notice.changed_at_ms, now_ms)
-    return Record(*facts, **cells)
-
-
-@dataclass(frozen=True)
-class Acknowledgement:
-    """A person handles the incident. `at_ms` is the time of the acknowledgement."""
-
-    incident_id: str
-    acknowledged_by: str
-    note: str
-    at_ms: int
 
 
 @dataclass
@@ -86,8 +37,8 @@ class Delivery:
     notice: Notice
     route: str
     due_at_ms: int
-    attempts: int = 0
     record_number: int = 0
+    attempts: int = 0
     rejected_attempts: int = 0
 
 
@@ -115,6 +66,8 @@ class Pace:
     auth_retry_ms: int = 300_000
     delivery_failed_after_ms: int = 600_000
     digest_ms: int = 5_000
+    poll_ms: int = 2_000
+    watchdog_ms: int = 120_000
 
     @classmethod
     def of(cls, settings: OnCall) -> Self:
@@ -222,18 +175,24 @@ class Outbox:
         self._watched_at_ms = 0
         self._has_renewed = False
 
-    def owe(self, delivery: Delivery) -> None:
+    def owe(self, notice: Notice, route: str, due_at_ms: int, record_number: int = 0) -> None:
         """Add a delivery behind those that the incident's queue has."""
-        queue = self._queue(delivery.notice)
-        queue.owed.append(delivery)
-        self._owing[delivery.notice.incident_id] = queue
-
-    def remember(self, notice: Notice, delivered_at_ms: int) -> None:
-        """Note that the receiver has this notice, from before a restart; the time is by the pace."""
         queue = self._queue(notice)
-        queue.delivered, queue.delivered_at_ms = notice, delivered_at_ms
-        if not self.traits.is_leased and notice.status == "resolved":
-            self._forget_if_done(notice, queue, delivered_at_ms)
+        queue.owed.append(Delivery(notice, route, due_at_ms, record_number))
+        self._owing[notice.incident_id] = queue
+
+    def recall(self, record: Record, now: Now) -> None:
+        """Take the receiver's answer from before a restart, if what it answers is pending."""
+        queue = self._owing.get(record.incident_id)
+        if queue is None or queue.owed[0].notice.key != record.delivery_key:
+            return
+        delivery = queue.owed[0]
+        if record.outcome == "RETRYING":
+            delivery.attempts = max(record.attempt, delivery.attempts)
+            return
+        if record.outcome == "DELIVERED":
+            queue.delivered, queue.delivered_at_ms = delivery.notice, now.pace_of(record.at_ms)
+        self._take_out(queue, delivery, now.pace_ms, is_last=delivery.notice.status == "resolved")
 
     def forget(self, notice: Notice) -> None:
         """Send nothing more of this incident."""

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -12,13 +12,13 @@ from conf.settings import Settings, SettingsError
 from schemas.tables import ALERTS
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
-from streaming.relay.notice import Clock, Notice
-from streaming.relay.outbox import EVERYBODY, Delivery, Pace
+from streaming.relay.notice import EVERYBODY, Notice
+from streaming.relay.outbox import Delivery, Pace
 from streaming.relay.receivers import make_receivers
-from streaming.relay.relay import DRAIN_SECONDS, ProgressAge, Relay, RelayListener, RelayLoop, make_owed
+from streaming.relay.receivers.posting import Receiver
+from streaming.relay.relay import DRAIN_SECONDS, ProgressAge, Relay, RelayListener, make_owed
 from streaming.relay.silences import make_mutes
-from streaming.relay.tables import AlertRows, DeliveryLog, OperatorInput
-from streaming.text.times import wall_ms
+from streaming.relay.tables import RelayTables
 from streaming.warehouse.readable_rows import open_written
 
 log = structlog.get_logger()
@@ -30,11 +30,22 @@ IDLE_SECONDS = 0.05
 WITHHELD = {"SILENCED": "silenced by ", "INHIBITED": "inhibited by "}
 
 
+def make_relay(
+    settings: Settings, receivers: Mapping[str, Receiver], *, lost_after_ms: int | None = None, **options: Any
+) -> Relay:
+    """Return a relay of these receivers that has loaded the tables; `options` are those of Relay.
+
+    Raises TableAccessError.
+    """
+    owed = make_owed(settings.oncall, receivers, make_mutes(settings.mutes), lost_after_ms)
+    return Relay(owed, RelayTables(settings.paths.warehouse), receivers, Pace.of(settings.oncall), **options)
+
+
 class RelayThread:
     """`start` and `stop` it. A failure is logged, and after a pause it resumes from the tables.
 
-    As a BatchListener it takes the alerts of each batch; `look` announces alerts that are in none. It keeps what it has
-    in memory, renews leases and delivers, until the tables can be read for the next life.
+    As a BatchListener it reads the alerts table after each batch with alerts; `look` announces alerts of no batch. It
+    keeps what it has in memory, renews leases and delivers, until the tables can be read for the next life.
     """
 
     def __init__(
@@ -47,19 +58,17 @@ class RelayThread:
         listener: RelayListener | None = None,
         on_read: Callable[[], None] = lambda: None,
     ) -> None:
-        """With `follows_log` it reads the alerts table every oncall.poll_seconds: no query of this process hands over
+        """With `follows_log` it reads the alerts table every oncall.poll_seconds: no query of this process announces
         its batches. With `expects_canary` a canary that does not arrive is an alert, if the settings inject one.
         `on_read` is called whenever all new rows are taken.
 
         Raises SettingsError if the secret of a receiver is missing.
         """
-        _check(settings)
+        make_receivers(settings.oncall)
         self._settings, self._progress_age = settings, progress_age
         self._follows_log, self._expects_canary = follows_log, expects_canary
         self._listener, self._on_read = listener or RelayListener(), on_read
-        self._stop = threading.Event()
-        self._is_stale = threading.Event()
-        self._is_up = threading.Event()
+        self._stop, self._is_stale, self._is_up = threading.Event(), threading.Event(), threading.Event()
         self._relay: Relay | None = None
         self._loaded_at, self._resumes_at, self._pause_seconds = time.monotonic(), 0.0, 1.0
         self._thread = threading.Thread(target=self._supervise, name="relay", daemon=True)
@@ -67,16 +76,17 @@ class RelayThread:
     def start(self) -> None:
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def on_batch(self, batch: WrittenBatch) -> None:
-        """Take the alerts of a batch. Before the relay has loaded they are in the tables, which it loads."""
-        relay = self._relay
-        if relay is not None and batch.rows.get(ALERTS.name):
-            relay.on_batch(batch)
+        """Read the alerts that the batch has written."""
+        if batch.rows.get(ALERTS.name):
+            self.look()
 
     def look(self) -> None:
-        """Read alerts that were written in no batch."""
-        relay = self._relay
-        if relay is not None:
+        """Read new alerts. A relay that has not loaded yet reads them then."""
+        if (relay := self._relay) is not None:
             relay.look()
 
     def wait_until_up(self) -> None:
@@ -87,28 +97,20 @@ class RelayThread:
     def renew(self, settings: Settings) -> None:
         """Resume with other settings; keep the old ones if the secret of a receiver is missing."""
         try:
-            _check(settings)
+            make_receivers(settings.oncall)
         except SettingsError as error:
             log.error("notification settings invalid, keeping the previous ones", reason=str(error))
             return
         self._settings = settings
         self._is_stale.set()
-        self._wake()
+        self.look()
 
     def stop(self) -> None:
         """Stop once it has taken all that the table holds, and tried each new notification once or for ten seconds."""
         self.wait_until_up()  # a short run may be over before the tables are read
         self._stop.set()
-        self._wake()
+        self.look()
         self._thread.join(4 * DRAIN_SECONDS)
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def _wake(self) -> None:
-        relay = self._relay
-        if relay is not None:
-            relay.wake()
 
     def _supervise(self) -> None:
         while not self._stop.is_set():
@@ -148,6 +150,24 @@ class RelayThread:
             self._close(before)
         self._is_up.set()
 
+    def _make(self) -> Relay:
+        settings = self._settings
+        receivers = make_receivers(settings.oncall, settings.runbooks_url)
+        has_canary = settings.canary.interval_seconds > 0
+        if has_canary:
+            receivers[CANARY] = CanaryReceiver()
+        overdue_ms = lost_after_ms(settings) if has_canary else 0
+        return make_relay(
+            settings,
+            receivers,
+            lost_after_ms=overdue_ms if self._expects_canary else None,
+            follows_log=self._follows_log,
+            on_read=self._on_read,
+            on_lost=self._is_stale.set,
+            progress_age=self._progress_age,
+            listener=self._listener,
+        )
+
     def _pause(self, error: Exception) -> None:
         if time.monotonic() - self._loaded_at >= HEALTHY_SECONDS:
             self._pause_seconds = 1.0
@@ -165,51 +185,17 @@ class RelayThread:
         except Exception as error:
             log.error("relay not closed", error=str(error)[:500])
 
-    def _make(self) -> Relay:
-        settings = self._settings
-        warehouse = settings.paths.warehouse
-        receivers = make_receivers(settings.oncall, settings.runbooks_url)
-        has_canary = settings.canary.interval_seconds > 0
-        if has_canary:
-            receivers[CANARY] = CanaryReceiver()
-        overdue_ms = lost_after_ms(settings) if has_canary else 0
-        return Relay(
-            settings.oncall,
-            DeliveryLog(warehouse),
-            OperatorInput(warehouse),
-            receivers,
-            make_rows=lambda version: AlertRows(warehouse, version),
-            follows_log=self._follows_log,
-            on_read=self._on_read,
-            on_lost=self._is_stale.set,
-            progress_age=self._progress_age,
-            lost_after_ms=overdue_ms if self._expects_canary else None,
-            listener=self._listener,
-            mutes=make_mutes(settings.mutes),
-        )
-
-
-def _check(settings: Settings) -> None:
-    for receiver in make_receivers(settings.oncall).values():
-        receiver.close()
-
 
 def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     """Return what the relay would send: a row per notification and receiver, in sending order. Writes nothing.
 
     Raises NotWrittenError, TableAccessError, SettingsError.
     """
-    warehouse = settings.paths.warehouse
+    open_written(settings.paths.warehouse, ALERTS)
     receivers = make_receivers(settings.oncall)
-    open_written(warehouse, ALERTS)
     owed = make_owed(settings.oncall, receivers, make_mutes(settings.mutes))
-    RelayLoop(
-        owed,
-        DeliveryLog(warehouse, may_write=False),
-        OperatorInput(warehouse, may_write=False),
-        Clock(wall_ms).now(),
-        Pace.of(settings.oncall),
-    )
+    tables = RelayTables(settings.paths.warehouse, may_write=False)
+    Relay(owed, tables, receivers, Pace.of(settings.oncall))  # it loads what is owed, and is not started
     rows = []
     for name, box in owed.outboxes.items():
         rows += [_row(name, delivery.notice, delivery.route, _why(delivery)) for delivery in box.owed()]
@@ -218,8 +204,6 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     for notice, withheld in owed.withheld():
         why = f"not notified: {WITHHELD.get(withheld.outcome, '')}{withheld.reason}"
         rows.append(_row(EVERYBODY, notice, "", why))
-    for receiver in receivers.values():
-        receiver.close()
     return rows
 
 

@@ -11,10 +11,7 @@ from rich.text import Text
 from conf.settings import Settings, SettingsError
 from streaming.metrics.instruments import instruments_of
 from streaming.relay.receivers import make_receivers
-from streaming.relay.relay import Relay
-from streaming.relay.relay_thread import RelayThread, plan_rows
-from streaming.relay.silences import make_mutes
-from streaming.relay.tables import DeliveryLog, OperatorInput
+from streaming.relay.relay_thread import RelayThread, make_relay, plan_rows
 from streaming.service.settings_reload import SettingsReload
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, run_or_exit
@@ -111,11 +108,8 @@ def _wait(thread: RelayThread, settings: Settings, stop: threading.Event, second
 
 
 def _deliver_once(settings: Settings, stop: threading.Event) -> None:
-    warehouse = settings.paths.warehouse
     with occupying("relay", "relay --once", {"paths.warehouse": work_folders(settings)["paths.warehouse"]}):
-        receivers = make_receivers(settings.oncall, settings.runbooks_url)
-        log, operators = DeliveryLog(warehouse), OperatorInput(warehouse)
-        relay = Relay(settings.oncall, log, operators, receivers, mutes=make_mutes(settings.mutes))
+        relay = make_relay(settings, make_receivers(settings.oncall, settings.runbooks_url))
         try:
             relay.finish(ONCE_SECONDS, stop)
         finally:

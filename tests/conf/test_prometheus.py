@@ -14,7 +14,7 @@ from streaming.manual.metrics_page import page
 from streaming.metrics.batches import PHASES
 from streaming.metrics.names import METRICS, Histogram
 from streaming.metrics.tables import VERDICTS
-from streaming.relay.outbox import Outcome
+from streaming.relay.notice import Outcome
 from streaming.relay.receivers.posting import Verdict
 from tests.conf.promql import names_in
 from tests.offenders import assert_none

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.relay.notice import Clock, Now
 from streaming.relay.receivers.posting import Traits
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.text.times import wall_ms
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row
@@ -142,7 +142,7 @@ def test_a_relay_on_real_tables_reports_the_next_page_within_seconds(
 
 
 def test_a_silence_that_is_ended_after_the_clock_was_set_back_is_over(tmp_path: Path) -> None:
-    operator_input = OperatorInput(tmp_path)
+    operator_input = RelayTables(tmp_path)
     operator_input.add_silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS + HOUR_MS), START_MS)
     operator_input.add_silence(
         Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS - HOUR_MS), START_MS - HOUR_MS

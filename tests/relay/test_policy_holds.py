@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from streaming.relay.outbox import Acknowledgement
+from streaming.relay.notice import Acknowledgement
 from streaming.relay.receivers.posting import Traits
 from tests.relay.stage import START_MS, Scripted, Stage, alert_row
 from udfs.alerts.routing import Route

@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
-from streaming.relay.notice import Transition, read_transition
-from streaming.relay.outbox import Send
+from streaming.relay.notice import Clock, Now, Transition, read_transition
+from streaming.relay.outbox import Pace, Send
 from streaming.relay.own_alerts import canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.relay.relay import Relay, call
-from streaming.relay.tables import DeliveryLog, OperatorInput
+from streaming.relay.relay import ProgressAge, Relay, RelayListener, call, make_owed
+from streaming.relay.tables import RelayTables
 from streaming.self_monitoring.self_alerts import SelfAlerts
 from streaming.text.times import wall_ms
 from streaming.warehouse.tables import table_path
@@ -40,6 +40,25 @@ def settings_of(url: str, **keys: Any) -> OnCall:
         "poll_seconds": 0.05,
     }
     return Settings.load(oncall=defaults | keys).oncall
+
+
+def relay_of(
+    settings: OnCall,
+    warehouse: Path,
+    *,
+    now_ms: Callable[[], int] = wall_ms,
+    progress_age: ProgressAge | None = None,
+    listener: RelayListener | None = None,
+) -> Relay:
+    receivers = make_receivers(settings)
+    owed, clock = make_owed(settings, receivers), Clock(now_ms)
+    options = {"now": clock.now, "progress_age": progress_age, "listener": listener}
+    return Relay(owed, RelayTables(warehouse), receivers, Pace.of(settings), **options)
+
+
+def alert_rows(warehouse: Path, *columns: str) -> list[Row]:
+    rows: list[Row] = RelayTables(warehouse)._alerts.opened().read(columns).to_pylist()
+    return rows
 
 
 class Scene:
@@ -65,8 +84,7 @@ class Scene:
 
     @contextmanager
     def relay(self, now_ms: Callable[[], int] = wall_ms) -> Iterator[Relay]:
-        delivery_log, words = DeliveryLog(self.warehouse), OperatorInput(self.warehouse)
-        made = Relay(self.settings, delivery_log, words, make_receivers(self.settings), now_ms=now_ms)
+        made = relay_of(self.settings, self.warehouse, now_ms=now_ms)
         try:
             yield made
         finally:
@@ -175,7 +193,7 @@ def test_files_of_the_log_that_run_takes_together_say_the_same(
 def test_a_relay_that_expects_no_canary_leaves_the_lost_one_to_the_relay_that_does(scene: Scene) -> None:
     scene.write(SelfAlerts().open(canary_lost(), START_MS))
     scene.deliver()
-    rows = DeliveryLog(scene.warehouse)._alerts.read(["kind", "state"]).to_pylist()
+    rows = alert_rows(scene.warehouse, "kind", "state")
     assert [row["state"] for row in rows if row["kind"] == "canary_lost"] == ["FIRING"]
 
 
@@ -200,7 +218,7 @@ def test_people_are_notified_even_when_the_log_cannot_be_written(
 
     scene.write(alert_row("m", "FIRING", START_MS))
     with scene.relay() as relay:
-        monkeypatch.setattr(relay._delivery_log, "append", fail)
+        monkeypatch.setattr(relay._tables, "append", fail)
         relay.finish(SECONDS)
         monkeypatch.undo()
         assert notified(hook) == [("m", "firing")]
@@ -223,7 +241,7 @@ def test_an_alert_of_the_relay_itself_is_in_the_alerts_table(tmp_path: Path) -> 
             "delivery_failed",
             "starved_queue",
         ]
-        rows = DeliveryLog(tmp_path)._alerts.read(["kind", "state", "labels"]).to_pylist()
+        rows = alert_rows(tmp_path, "kind", "state", "labels")
         own = [row for row in rows if row["kind"] == "delivery_failed"]
         assert [(row["state"], json.loads(row["labels"])) for row in own] == [
             ("FIRING", {"cluster": "balancewatch", "receiver": "ill"})
@@ -234,7 +252,7 @@ def test_a_silence_that_is_added_while_it_runs_is_obeyed(scene: Scene, hook: Fak
     now_ms = wall_ms()
     silence = Silence("s1", {"consumer_group": ("bill*",)}, "ada", "release", now_ms, now_ms + 3_600_000)
     with scene.relay() as relay:
-        OperatorInput(scene.warehouse).add_silence(silence, now_ms)
+        RelayTables(scene.warehouse).add_silence(silence, now_ms)
         relay.step(0.1)
         relay.step(0.1)
         rows = [alert_row(name, "FIRING", START_MS, consumer_group=name) for name in ("bills", "x")]
@@ -255,8 +273,7 @@ def test_the_watchdog_comes_while_the_queries_make_progress(
     route = {"name": "dog", "match": {"kind": "watchdog"}, "receivers": ["hook"]}
     settings = settings_of(hook.url, routes=[route, {"name": "all", "receivers": ["hook"]}])
     progress_age = None if age is None else lambda: age
-    receivers = make_receivers(settings)
-    relay = Relay(settings, DeliveryLog(tmp_path), OperatorInput(tmp_path), receivers, progress_age=progress_age)
+    relay = relay_of(settings, tmp_path, progress_age=progress_age)
     relay.finish(SECONDS)
     relay.close()
     summaries = [one["annotations"]["summary"] for call in hook.received for one in call.fields["alerts"]]
@@ -274,7 +291,7 @@ def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_i
 
         def close(self) -> None: ...
 
-    answer = call({"r": Raising()}, Send("r", ()), 0).answer
+    answer = call(Raising(), Send("r", ()), Now(0, 0)).answer
     assert (answer.verdict, answer.code, answer.reason) == ("RETRY", None, "internal error in the receiver: ValueError")
 
 

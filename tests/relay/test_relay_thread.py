@@ -17,7 +17,7 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.relay import relay_thread, tables
 from streaming.relay.relay import Relay
 from streaming.relay.relay_thread import RelayThread
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.service import relay_command, settings_reload
 from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -296,7 +296,7 @@ def test_tables_that_are_away_end_no_lease_and_what_comes_meanwhile_is_notified(
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)
     with capture_logs() as logs:
-        accesses = ("catch_up", "open_table", "open_delta", "open_written", "read_commit")
+        accesses = ("catch_up", "open_table", "open_written", "read_commit")
         is_back = refuse_tables(monkeypatch, *accesses, hangs=hangs)
         if is_renewed:
             relay.renew(settings.model_copy(update={"mutes": ()}))
@@ -323,7 +323,7 @@ def test_a_damaged_table_of_silences_or_acknowledgements_silences_nothing_and_st
     settings: Settings, hook: FakeServer, query: Query, table: Table, content: bytes, is_running: bool
 ) -> None:
     everything = Silence("s1", {"cluster": ("*",)}, "ada", "release", 0, 9_000_000_000_000)
-    OperatorInput(settings.paths.warehouse).add_silence(everything, START_MS)
+    RelayTables(settings.paths.warehouse).add_silence(everything, START_MS)
     is_silenced = table is ACKNOWLEDGEMENTS
     open_table(settings.paths.warehouse, table)
     log = Path(table_path(settings.paths.warehouse, table.name)) / "_delta_log"

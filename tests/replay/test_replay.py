@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.relay.outbox import Record
+from streaming.relay.notice import Record
 from streaming.replay import recorded
 from streaming.replay.recorded import RecordedError, Slice, read_events, read_kafka
 from streaming.replay.replay import Asked, Page, Pages, compare, count, read_pages, replay
