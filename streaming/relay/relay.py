@@ -4,6 +4,9 @@ One thread decides. Each receiver has a thread for its calls, and each kind of a
 neither a slow receiver nor a table that is away delays anything else. What is due is in alert_deliveries before it
 is sent, and each answer before the receiver is notified again: a crash repeats at most the call in flight at each
 receiver. If a write fails or takes longer than LATE_MS, receivers are notified all the same.
+
+A relay that fails, or whose settings change, resumes from the tables. Until they can be read, one whose settings change
+renews leases and delivers what it has in memory.
 """
 
 import queue
@@ -19,15 +22,18 @@ from typing import Any, TypeVar
 import structlog
 
 from conf.oncall import CANARY, OnCall
-from schemas.tables import ACKNOWLEDGEMENTS, SILENCES
+from conf.settings import Settings, SettingsError
+from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
+from streaming.queries.written_batch import WrittenBatch
+from streaming.relay.canary import CanaryReceiver, lost_after_ms
 from streaming.relay.notice import Acknowledgement, Clock, Now, Record, Transition
 from streaming.relay.outbox import Outbox, Pace, Send
 from streaming.relay.owed import Incident, Owed
 from streaming.relay.own_alerts import watchdog
-from streaming.relay.receivers import make_routes
+from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.posting import Answer, Receiver
-from streaming.relay.silences import Mute
+from streaming.relay.silences import Mute, make_mutes
 from streaming.relay.tables import TABLE_ERRORS, AlertLogError, RelayTables
 from streaming.text.times import wall_ms
 from streaming.warehouse.warehouse_error import TableAccessError
@@ -48,6 +54,11 @@ OWED_MS = 1_000
 ACCESS_PAUSE_MS, ACCESS_PAUSE_MOST_MS = 1_000, 30_000
 """After a failed access to a table, doubled with each failure."""
 
+HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
+"""After a failure the pause is doubled, up to the most, unless the relay has worked for some time."""
+
+IDLE_SECONDS = 0.05
+
 Result = TypeVar("Result")
 ProgressAge = Callable[[], float]
 """Seconds since the queries last made progress."""
@@ -55,11 +66,12 @@ ProgressAge = Callable[[], float]
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a call, and its duration, ms."""
+    """The answer to a call, its duration, ms, and the call."""
 
     receiver: str
     answer: Answer
     latency_ms: int
+    send: Send | None = None
 
 
 class RelayListener:
@@ -174,57 +186,165 @@ def make_owed(
 
 
 class Relay:
-    """Loads what is owed from the tables when it is made; then one `step` at a time, in one thread.
+    """`start` and `stop` its thread; or `load`, `finish` and `close` it in this one.
 
-    It reads the alerts table at its start, at `look`, and with `follows_log` every poll_seconds. `on_read` is called
-    whenever all new rows are taken; `on_lost` when the log no longer has them, and the relay must resume from the
-    tables. `look`, `wake` and `observe` may be called from any thread.
+    As a BatchListener it reads the alerts table after each batch with alerts; at `look` it reads alerts of no batch.
+    `on_batch`, `look`, `wake`, `observe` and `renew` may be called from any thread.
     """
 
     def __init__(
         self,
-        owed: Owed,
-        tables: RelayTables,
-        receivers: Mapping[str, Receiver],
-        pace: Pace,
-        *,
-        now: Callable[[], Now] | None = None,
-        follows_log: bool = False,
-        on_read: Callable[[], None] = lambda: None,
-        on_lost: Callable[[], None] = lambda: None,
+        settings: Settings,
         progress_age: ProgressAge | None = None,
+        *,
+        follows_log: bool = False,
+        takes_canary: bool = True,
+        expects_canary: bool = False,
         listener: RelayListener | None = None,
+        on_read: Callable[[], None] = lambda: None,
+        now: Callable[[], Now] | None = None,
     ) -> None:
-        """Raises TableAccessError if a table that it must know cannot be read."""
-        self.owed, self._tables, self._receivers, self._pace = owed, tables, receivers, pace
-        self._now = now or Clock(wall_ms).now
-        self._follows_log, self._on_read, self._on_lost = follows_log, on_read, on_lost
-        self._progress_age, self._listener = progress_age, listener or RelayListener()
+        """With `follows_log` it reads the alerts table every oncall.poll_seconds: no query of this process announces
+        its batches. With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not
+        arrive is an alert; both if the settings inject one. `on_read` is called whenever all new rows are taken.
+
+        Raises SettingsError if the secret of a receiver is missing.
+        """
+        make_receivers(settings.oncall)
+        self._settings, self._progress_age, self._now = settings, progress_age, now or Clock(wall_ms).now
+        self._follows_log, self._takes_canary, self._expects_canary = follows_log, takes_canary, expects_canary
+        self._listener, self._on_read = listener or RelayListener(), on_read
         self._inbox: queue.SimpleQueue[list[Transition] | Reply | None] = queue.SimpleQueue()
-        self._unwritten: tuple[list[dict[str, Any]], list[Record]] = [], []
-        self._unreadable: set[str] = set()
-        self._counted_at_ms = 0
-        now_ = self._now()
-        self._started_at_ms, self._read_at_ms, self._followed_at_ms = now_.wall_ms, now_.pace_ms, now_.pace_ms
-        history = tables.read_history(owed.outboxes, now_.wall_ms - pace.resolved_resend_ms, now_.wall_ms)
-        self._history_until_ms = history.until_ms
-        silences, acknowledgements = self._read_operator_input()
-        owed.silences.replace(silences or [])
-        owed.load(history, now_)
-        owed.acknowledge(acknowledgements or [], now_)
-        owed.advance(now_)
         self._lanes: dict[str, Lane] = {}
+        self._receivers: Mapping[str, Receiver] = {}
+        self._unreadable: set[str] = set()
+        self._started_at_ms, self._counted_at_ms = self._now().wall_ms, 0
+        self._stop, self._is_stale, self._is_up = threading.Event(), threading.Event(), threading.Event()
+        self._is_stale.set()
+        self._works = False
+        self._loaded_at, self._resumes_at, self._pause_seconds = time.monotonic(), 0.0, 1.0
+        self._thread = threading.Thread(target=self._work, name="relay", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait_until_up(self) -> None:
+        """Return when the relay takes new alerts, or after DRAIN_SECONDS."""
+        if self._thread.is_alive():
+            self._is_up.wait(DRAIN_SECONDS)
+
+    def renew(self, settings: Settings) -> None:
+        """Resume with other settings; keep the old ones if the secret of a receiver is missing."""
+        try:
+            make_receivers(settings.oncall)
+        except SettingsError as error:
+            log.error("notification settings invalid, keeping the previous ones", reason=str(error))
+            return
+        self._settings = settings
+        self._is_stale.set()
+        self.wake()
+
+    def stop(self) -> None:
+        """Stop once it has taken all that the table holds, and tried each new notification once or for ten seconds."""
+        self.wait_until_up()  # a short run may be over before the tables are read
+        self._stop.set()
+        self.wake()
+        self._thread.join(4 * DRAIN_SECONDS)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                if self._is_stale.is_set() and time.monotonic() >= self._resumes_at:
+                    self._reload()
+            except Exception as error:
+                self._pause(error)
+            if not self._works:
+                self._stop.wait(IDLE_SECONDS)
+                continue
+            try:
+                self.step()
+            except Exception as error:
+                self._works = False
+                self._is_stale.set()
+                self._pause(error)
+                self._try(self.quiesce)
+        if self._works:
+            self.finish(DRAIN_SECONDS)
+        self._try(self.close)
+
+    def _reload(self) -> None:
+        if self._works:
+            self.quiesce()
+        self._is_stale.clear()
+        try:
+            self.load()
+        except Exception:
+            self._is_stale.set()
+            raise
+        self._loaded_at = time.monotonic()
+        self._is_up.set()
+
+    def _pause(self, error: Exception) -> None:
+        if time.monotonic() - self._loaded_at >= HEALTHY_SECONDS:
+            self._pause_seconds = 1.0
+        self._resumes_at = time.monotonic() + self._pause_seconds
+        event = "relay continues from memory, tables not loaded" if self._works else "relay restarted"
+        log.error(event, error=str(error)[:500], retry_in=self._pause_seconds)
+        self._pause_seconds = min(PAUSE_MOST_SECONDS, 2 * self._pause_seconds)
+        if not self._works:
+            self._listener.restarted()
+
+    @staticmethod
+    def _try(act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:
+            log.error("relay not closed", error=str(error)[:500])
+
+    def load(self) -> None:
+        """Load what is owed from the tables. Raises TableAccessError, and then keeps what it has in memory."""
+        settings = self._settings
+        receivers = make_receivers(settings.oncall, settings.runbooks_url)
+        has_canary = settings.canary.interval_seconds > 0
+        if has_canary and self._takes_canary:
+            receivers[CANARY] = CanaryReceiver()
+        overdue_ms = (lost_after_ms(settings) if has_canary else 0) if self._expects_canary else None
+        owed = make_owed(settings.oncall, receivers, make_mutes(settings.mutes), overdue_ms)
+        self.resume(owed, RelayTables(settings.paths.warehouse), receivers, Pace.of(settings.oncall))
+
+    def resume(self, owed: Owed, tables: RelayTables, receivers: Mapping[str, Receiver], pace: Pace) -> None:
+        """Load these tables, and continue with them and these receivers. Raises TableAccessError before that."""
+        now = self._now()
+        history = tables.read_history(owed.outboxes, now.wall_ms - pace.resolved_resend_ms, now.wall_ms)
+        silences, acknowledgements = self._read_operator_input(tables)
+        owed.silences.replace(silences or [])
+        owed.load(history, now)
+        owed.acknowledge(acknowledgements or [], now)
+        owed.advance(now)
+        self._close_receivers()
+        self.owed, self._tables, self._receivers, self._pace = owed, tables, receivers, pace
+        self._history_until_ms = history.until_ms
+        self._read_at_ms = self._followed_at_ms = now.pace_ms
+        self._unwritten: tuple[list[dict[str, Any]], list[Record]] = [], []
         self._write = self._access("*log", "delivery log not written, notifications continue")
         self._input = self._access("*silences", "silences and acknowledgements not read, retrying")
         self._rows = self._access("*alerts", "alerts table not read, retrying")
-        self._wants_rows = True
+        self._wants_rows = self._works = True
+
+    def on_batch(self, batch: WrittenBatch) -> None:
+        """Read the alerts that the batch has written."""
+        if batch.rows.get(ALERTS.name):
+            self.look()
 
     def observe(self, transitions: Sequence[Transition]) -> None:
         """Take rows of the alerts table, new or repeated."""
         self._inbox.put([*transitions])
 
     def look(self) -> None:
-        """Read the alerts table: rows were written."""
+        """Read the alerts table: rows were written. A relay that has not loaded it reads them then."""
         self._wants_rows = True
         self.wake()
 
@@ -267,11 +387,15 @@ class Relay:
 
     def close(self) -> None:
         """End the threads; answers that arrive in time are written."""
-        for name in self._lanes.keys() & self._receivers.keys():
-            self._submit(name, self._receivers[name].close)
-        self.quiesce()
+        if self._works:
+            self.quiesce()
+        self._close_receivers()
         for lane in self._lanes.values():
             lane.stop()
+
+    def _close_receivers(self) -> None:
+        for name in self._lanes.keys() & self._receivers.keys():
+            self._submit(name, self._receivers[name].close)
 
     def advance(self, now: Now) -> None:
         """Decide what is due by now, write it, and send what is written."""
@@ -309,7 +433,7 @@ class Relay:
 
     def read_operator_input(self, now: Now) -> None:
         """Begin to read the silences and acknowledgements that are new."""
-        if self._input.start(self._read_operator_input, now.pace_ms):
+        if self._input.start(partial(self._read_operator_input, self._tables), now.pace_ms):
             self._read_at_ms = now.pace_ms
             self._take_operator_input(now)
 
@@ -334,13 +458,14 @@ class Relay:
 
     def _append(self) -> None:
         """Append what is unwritten at this moment. What is appended is taken off, also if the second append fails."""
-        alerts, records = ([*rows] for rows in self._unwritten)
+        tables, unwritten = self._tables, self._unwritten
+        alerts, records = ([*rows] for rows in unwritten)
         if alerts:
-            self._tables.append_alerts(alerts)
-            del self._unwritten[0][: len(alerts)]
+            tables.append_alerts(alerts)
+            del unwritten[0][: len(alerts)]
         if records:
-            self._tables.append(records)
-            del self._unwritten[1][: len(records)]
+            tables.append(records)
+            del unwritten[1][: len(records)]
 
     def _set_watchdog(self, now: Now) -> None:
         """Give the watchdog to the receivers that want it, and take it from them while the queries do not progress."""
@@ -388,17 +513,17 @@ class Relay:
         elif found is not None:
             self._wants_rows = True
             if isinstance(found, AlertLogError):
-                self._on_lost()
+                self._is_stale.set()  # the log no longer says what is new
         if self._wants_rows and self._rows.future is None:
             self._wants_rows = False  # before the read begins: a `look` meanwhile asks for another
             if not self._rows.start(self._tables.read_new_alerts, now.pace_ms):
                 self._wants_rows = True
             self._followed_at_ms = now.pace_ms
 
-    def _read_operator_input(self) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
+    def _read_operator_input(self, tables: RelayTables) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
         no_silences: list[Silence] = []
-        silences = self._guard(SILENCES.name, self._tables.read_silences, no_silences)
-        return silences, self._guard(ACKNOWLEDGEMENTS.name, self._tables.read_acknowledgements, None)
+        silences = self._guard(SILENCES.name, tables.read_silences, no_silences)
+        return silences, self._guard(ACKNOWLEDGEMENTS.name, tables.read_acknowledgements, None)
 
     def _guard(self, table: str, read: Callable[[], Result | None], if_damaged: Result | None) -> Result | None:
         """Return the result; `if_damaged` of a damaged table; None, which changes nothing, of one that is away."""
@@ -423,7 +548,9 @@ class Relay:
 
     def _settle(self, reply: Reply, now: Now) -> None:
         self._listener.answered(reply)
-        box, answer = self.owed.outboxes[reply.receiver], reply.answer
+        box, answer = self.owed.outboxes.get(reply.receiver), reply.answer
+        if box is None or box.flying is not reply.send:
+            return  # of a call from before the tables were loaded again
         records = box.settle(answer, now, reply.latency_ms)
         if records:
             self.owed.log(*records)
@@ -448,4 +575,4 @@ def call(receiver: Receiver, send: Send, now: Now) -> Reply:
     except Exception as error:
         log.error("receiver failed", receiver=send.receiver, error=type(error).__name__)
         answer = Answer("RETRY", None, f"internal error in the receiver: {type(error).__name__}")
-    return Reply(send.receiver, answer, round((time.monotonic() - began) * 1000))
+    return Reply(send.receiver, answer, round((time.monotonic() - began) * 1000), send)

@@ -10,10 +10,12 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
+from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, Table
 from streaming.relay.notice import Acknowledgement, Notice, Now, Record, Transition, read_record, read_transition
 from streaming.relay.outbox import Outbox, Pace, Send
@@ -121,6 +123,9 @@ class TablesInMemory:
 
 def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Table:
     return arrow_table(rows, table, 0).select(list(names))
+
+
+default_settings = cache(Settings.load)
 
 
 class RelayInVirtualTime(Relay):
@@ -243,14 +248,12 @@ class Stage:
         )
         tables: Any = self.tables
         relay = RelayInVirtualTime(
-            owed,
-            tables,
-            {},
-            self.pace,
+            default_settings(),
+            lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000,
             now=lambda: self.now,
-            progress_age=lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000,
         )
         relay.stage = self
+        relay.resume(owed, tables, {}, self.pace)
         return relay
 
     def submit(self, act: Callable[[], Any], *, is_write: bool) -> Future[Any]:
@@ -267,7 +270,7 @@ class Stage:
         receiver = self.receivers[send.receiver]
         answer = receiver.behaviour(send, self.now_ms)
         receiver.calls.append((self.now_ms, send, answer))
-        reply = Reply(send.receiver, answer, receiver.latency_ms)
+        reply = Reply(send.receiver, answer, receiver.latency_ms, send)
         heapq.heappush(self._flying, (self.now_ms + receiver.latency_ms, next(self._numbers), reply))
 
     def _next_ms(self) -> int:

@@ -13,11 +13,11 @@ from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
 from streaming.relay.notice import Clock, Now, Transition, read_transition
-from streaming.relay.outbox import Pace, Send
+from streaming.relay.outbox import Send
 from streaming.relay.own_alerts import canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.relay.relay import ProgressAge, Relay, RelayListener, call, make_owed
+from streaming.relay.relay import ProgressAge, Relay, RelayListener, call
 from streaming.relay.tables import RelayTables
 from streaming.self_monitoring.self_alerts import SelfAlerts
 from streaming.text.times import wall_ms
@@ -50,10 +50,11 @@ def relay_of(
     progress_age: ProgressAge | None = None,
     listener: RelayListener | None = None,
 ) -> Relay:
-    receivers = make_receivers(settings)
-    owed, clock = make_owed(settings, receivers), Clock(now_ms)
-    options = {"now": clock.now, "progress_age": progress_age, "listener": listener}
-    return Relay(owed, RelayTables(warehouse), receivers, Pace.of(settings), **options)
+    """A relay that has loaded the tables."""
+    loaded = Settings.load(paths={"warehouse": warehouse}).model_copy(update={"oncall": settings})
+    relay = Relay(loaded, progress_age, takes_canary=False, listener=listener, now=Clock(now_ms).now)
+    relay.load()
+    return relay
 
 
 def alert_rows(warehouse: Path, *columns: str) -> list[Row]:
