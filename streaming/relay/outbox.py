@@ -76,22 +76,25 @@ class Pace:
 
 
 class Backoff:
-    """When a receiver may be called again: its own limit, its Retry-After, or the backoff. A success resets it."""
+    """When a receiver may be called again: its own limit, its Retry-After, or the backoff. A success resets it.
+
+    `refusals` counts the notices since then that were refused for good.
+    """
 
     def __init__(self, pace: Pace, rng: random.Random) -> None:
         self._pace, self._rng = pace, rng
         self._failures = 0
         self._failing_since_ms: int | None = None
         self._is_key_bad = False
-        self._refusals = 0
+        self.refusals = 0
         self.resumes_at_ms = 0
 
     def answered(self, answer: Answer, now_ms: int, min_interval_ms: int) -> None:
         """Note an answer. REFUSED is about the content, unless the code is about the address."""
         if answer.verdict == "DELIVERED":
-            self._refusals = 0
+            self.refusals = 0
         elif answer.verdict == "REFUSED" and (300 <= (answer.code or 0) < 400 or answer.code in _WRONG_ADDRESS):
-            self._refusals = LIMITS.most_refusals
+            self.refusals = LIMITS.most_refusals
         if answer.verdict in ("DELIVERED", "REFUSED"):
             self._failures, self._failing_since_ms, self._is_key_bad = 0, None, False
             self.resumes_at_ms = now_ms + min_interval_ms
@@ -107,10 +110,6 @@ class Backoff:
             pause_ms = self.backoff_ms(1 if is_about_content(answer) else self._failures)
         self.resumes_at_ms = now_ms + max(min_interval_ms, pause_ms)
 
-    def refused(self, notices: int) -> None:
-        """Count notices that the newest answer refused for good."""
-        self._refusals += notices
-
     def backoff_ms(self, failures: int) -> int:
         """Double with each failure up to the most; half of it is random, so that receivers spread."""
         longest: float = min(self._pace.backoff_max_ms, self._pace.backoff_min_ms * 2 ** min(failures - 1, 30))
@@ -120,7 +119,7 @@ class Backoff:
         """Return `bad_key`, `refuses`, or `unreachable` after a long failure; the other receivers get an alert."""
         if self._is_key_bad:
             return "bad_key"
-        if self._refusals >= LIMITS.most_refusals:
+        if self.refusals >= LIMITS.most_refusals:
             return "refuses"
         since_ms, longest_ms = self._failing_since_ms, self._pace.delivery_failed_after_ms
         return "unreachable" if since_ms is not None and now_ms - since_ms >= longest_ms else None
@@ -193,17 +192,6 @@ class Outbox:
         if record.outcome == "DELIVERED":
             queue.delivered, queue.delivered_at_ms = delivery.notice, now.pace_of(record.at_ms)
         self._take_out(queue, delivery, now.pace_ms, is_last=delivery.notice.status == "resolved")
-
-    def forget(self, notice: Notice) -> None:
-        """Send nothing more of this incident."""
-        self._owing.pop(notice.incident_id, None)
-        queue = self._queues.pop(notice.incident_id, None)
-        if queue is not None:
-            incidents = self._of_alert[queue.alert_id]
-            del incidents[notice.incident_id]
-            if not incidents:
-                del self._of_alert[queue.alert_id]
-        self._renewals = None
 
     def give_up(self, now: Now) -> list[Record]:
         """Drop ends that would end a newer incident of the same alert; called before each `pick`."""
@@ -282,7 +270,7 @@ class Outbox:
         settled = [self._settle(delivery, send, answer, now, latency_ms) for delivery in send.deliveries]
         records = [record for record in settled if record is not None]
         if answer.verdict == "REFUSED":
-            self.backoff.refused(sum(record.outcome == "REFUSED" for record in records))
+            self.backoff.refusals += sum(record.outcome == "REFUSED" for record in records)
         return records
 
     def _sendable(self, recorded: int) -> list[_Queue]:
@@ -405,4 +393,7 @@ class Outbox:
         if self.traits.is_leased and is_over and now_ms < queue.delivered_at_ms + self._pace.resolved_resend_ms:
             return
         if is_last or is_over:
-            self.forget(notice)
+            del self._queues[notice.incident_id], self._of_alert[queue.alert_id][notice.incident_id]
+            if not self._of_alert[queue.alert_id]:
+                del self._of_alert[queue.alert_id]
+            self._renewals = None

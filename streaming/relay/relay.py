@@ -205,7 +205,7 @@ class Relay:
         now: Callable[[], Now] | None = None,
     ) -> None:
         """With `follows_log` it reads the alerts table every oncall.poll_seconds: no query of this process announces
-        its batches. With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not
+        batches. With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not
         arrive is an alert; both if the settings inject one. `on_read` is called whenever all new rows are taken.
 
         Raises SettingsError if the secret of a receiver is missing.
@@ -473,9 +473,9 @@ class Relay:
         if self._progress_age is None:
             attests = "the relay works; it does not cover the queries"
         is_on = self._progress_age is None or self._progress_age() * 1000 <= self._pace.watchdog_ms
-        notice = watchdog(self._started_at_ms, now.wall_ms, attests) if is_on else None
         for name in self.owed.watchers:
             if name in self.owed.outboxes:
+                notice = watchdog(self._started_at_ms, now.wall_ms, attests) if is_on else None
                 self.owed.outboxes[name].watchdog = notice
 
     def _call(self, send: Send) -> None:
