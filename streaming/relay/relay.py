@@ -189,7 +189,7 @@ class Relay:
     """`start` and `stop` its thread; or `load`, `finish` and `close` it in this one.
 
     As a BatchListener it reads the alerts table after each batch with alerts; at `look` it reads alerts of no batch.
-    `on_batch`, `look`, `wake`, `observe` and `renew` may be called from any thread.
+    `on_batch`, `look`, `wake` and `renew` may be called from any thread.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Relay:
         self._settings, self._progress_age, self._now = settings, progress_age, now or Clock(wall_ms).now
         self._follows_log, self._takes_canary, self._expects_canary = follows_log, takes_canary, expects_canary
         self._listener, self._on_read = listener or RelayListener(), on_read
-        self._inbox: queue.SimpleQueue[list[Transition] | Reply | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         self._lanes: dict[str, Lane] = {}
         self._receivers: Mapping[str, Receiver] = {}
         self._unreadable: set[str] = set()
@@ -324,7 +324,7 @@ class Relay:
         owed.load(history, now)
         owed.acknowledge(acknowledgements or [], now)
         owed.advance(now)
-        self._close_receivers()
+        self._end_lanes()
         self.owed, self._tables, self._receivers, self._pace = owed, tables, receivers, pace
         self._history_until_ms = history.until_ms
         self._read_at_ms = self._followed_at_ms = now.pace_ms
@@ -338,10 +338,6 @@ class Relay:
         """Read the alerts that the batch has written."""
         if batch.rows.get(ALERTS.name):
             self.look()
-
-    def observe(self, transitions: Sequence[Transition]) -> None:
-        """Take rows of the alerts table, new or repeated."""
-        self._inbox.put([*transitions])
 
     def look(self) -> None:
         """Read the alerts table: rows were written. A relay that has not loaded it reads them then."""
@@ -389,13 +385,15 @@ class Relay:
         """End the threads; answers that arrive in time are written."""
         if self._works:
             self.quiesce()
-        self._close_receivers()
-        for lane in self._lanes.values():
-            lane.stop()
+        self._end_lanes()
 
-    def _close_receivers(self) -> None:
-        for name in self._lanes.keys() & self._receivers.keys():
-            self._submit(name, self._receivers[name].close)
+    def _end_lanes(self) -> None:
+        """End the threads of calls and accesses after what they have begun."""
+        for name, lane in self._lanes.items():
+            if name in self._receivers:
+                lane.submit(self._receivers[name].close)
+            lane.stop()
+        self._lanes = {}
 
     def advance(self, now: Now) -> None:
         """Decide what is due by now, write it, and send what is written."""
@@ -413,15 +411,12 @@ class Relay:
             self._counted_at_ms = now.pace_ms
             self._listener.owes({name: box.count() for name, box in self.owed.outboxes.items()})
 
-    def handle(self, news: Sequence[Transition] | Reply, now: Now) -> None:
-        """Take rows of the alerts table, new or repeated, or the answer to a call."""
-        if isinstance(news, Reply):
-            self._settle(news, now)
-            return
-        ended = {row.incident_id for row in news if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms}
+    def take_rows(self, rows: Sequence[Transition], now: Now) -> None:
+        """Take rows of the alerts table, new or repeated."""
+        ended = {row.incident_id for row in rows if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms}
         old = {name for name in ended if not self.owed.incidents.get(name, Incident()).is_decided()}
         # Of incidents that were over before the first relay, and not notified, only the end is taken.
-        self.owed.observe([row for row in news if row.state == "RESOLVED" or row.incident_id not in old], now)
+        self.owed.observe([row for row in rows if row.state == "RESOLVED" or row.incident_id not in old], now)
 
     def wait_ms(self, pace_ms: int) -> float:
         """Return the time until something is due, or the tables are read again."""
@@ -497,7 +492,7 @@ class Relay:
             news = self._inbox.get(timeout=max(wait_seconds, LEAST_WAIT_SECONDS))
             while True:
                 if news is not None:
-                    self.handle(news, self._now())
+                    self.settle(news, self._now())
                 news = self._inbox.get_nowait()
         except queue.Empty:
             return
@@ -508,7 +503,7 @@ class Relay:
             self._wants_rows = True
         found = self._rows.take(now.pace_ms)
         if isinstance(found, list):
-            self.handle(found, now)
+            self.take_rows(found, now)
             self._on_read()
         elif found is not None:
             self._wants_rows = True
@@ -546,7 +541,8 @@ class Relay:
             if acknowledgements is not None:
                 self.owed.acknowledge(acknowledgements, now)
 
-    def _settle(self, reply: Reply, now: Now) -> None:
+    def settle(self, reply: Reply, now: Now) -> None:
+        """Take the answer to a call."""
         self._listener.answered(reply)
         box, answer = self.owed.outboxes.get(reply.receiver), reply.answer
         if box is None or box.flying is not reply.send:

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.metrics.deliveries import Deliveries
 from streaming.metrics.exporter import Exporter
-from streaming.relay.notice import Record, read_transition
+from streaming.relay.notice import Record
 from streaming.relay.receivers.posting import Answer
 from streaming.relay.relay import Reply
 from streaming.relay.tables import RelayTables
@@ -31,7 +31,7 @@ def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_p
     settings = settings_of("http://127.0.0.1:9/")  # a closed port
     relay = relay_of(settings, tmp_path, listener=listener)
     try:
-        relay.observe([read_transition(alert_row("i", "FIRING", START_MS + 1))])
+        relay._tables.append_alerts([alert_row("i", "FIRING", START_MS + 1)])
         relay.finish(SECONDS)
         relay._counted_at_ms = 0
         relay.step(0)

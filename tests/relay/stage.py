@@ -209,8 +209,8 @@ class Stage:
             _, future, act = self._writes.pop(0)
             future.set_result(act())
         while self._flying and self._flying[0][0] <= self.now_ms:
-            self._relay.handle(heapq.heappop(self._flying)[2], self.now)
-        self._relay.handle(self._unseen, self.now)
+            self._relay.settle(heapq.heappop(self._flying)[2], self.now)
+        self._relay.take_rows(self._unseen, self.now)
         self._unseen = []
         self._relay.advance(self.now)
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
-from streaming.relay.notice import Clock, Now, Transition, read_transition
+from streaming.relay.notice import Clock, Now
 from streaming.relay.outbox import Send
 from streaming.relay.own_alerts import canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
@@ -73,10 +73,6 @@ class Scene:
     def write(self, *rows: Row) -> None:
         append_rows(self.writer, {"alerts": list(rows)}, "app", self.batches)
         self.batches += 1
-
-    def transitions(self) -> list[Transition]:
-        rows = DeltaTable(table_path(self.warehouse, "alerts"))
-        return [read_transition(row) for row in rows.to_pyarrow_table().to_pylist()]
 
     def log(self) -> list[Row]:
         rows = DeltaTable(table_path(self.warehouse, "alert_deliveries"))
@@ -149,7 +145,7 @@ def test_a_rewound_query_that_writes_every_row_again_reports_nothing_again(scene
     scene.write(*rows)
     scene.deliver()
     with scene.relay() as relay:
-        relay.observe([read_transition(row) for row in rows])
+        scene.write(*rows)
         assert relay.finish(SECONDS) == 0
     assert sorted(notified(hook)) == [("open", "firing"), ("over", "firing"), ("over", "resolved")]
 
@@ -169,7 +165,6 @@ def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_notified(
         for some in (rows, later):
             scene.write(*some)
             if is_running:
-                relay.observe([read_transition(row) for row in some])
                 relay.finish(SECONDS)
     scene.deliver()
     assert [one for one in notified(hook) if one[0] != "open"] == []
@@ -257,7 +252,8 @@ def test_a_silence_that_is_added_while_it_runs_is_obeyed(scene: Scene, hook: Fak
         relay.step(0.1)
         relay.step(0.1)
         rows = [alert_row(name, "FIRING", START_MS, consumer_group=name) for name in ("bills", "x")]
-        relay.observe([read_transition(row) for row in rows])
+        scene.write(*rows)
+        relay.look()
         relay.step(0.1)
         relay.finish(SECONDS)
     assert notified(hook) == [("x", "firing")]

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from conf.settings import Settings
-from streaming.relay.notice import read_transition
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.alertmanager import Alertmanager
 from tests.relay.fakes import FakeServer
@@ -64,7 +63,7 @@ def test_a_replica_that_lost_everything_learns_what_is_open_and_only_that(
 
     def write(*rows: Row) -> None:
         append_rows(writer, {"alerts": list(rows)}, "app", next(batches))
-        relay.observe([read_transition(row) for row in rows])
+        relay.look()
 
     stop = threading.Event()
 
