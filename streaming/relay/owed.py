@@ -150,7 +150,7 @@ class Owed:
     def load(self, history: History, now: Now) -> None:
         """Fill an empty cache from the tables. Notified incidents come first and keep their place under the limit."""
         self.completed = dict.fromkeys(history.completed)
-        transitions = {row.notice.key: row for row in sorted(history.transitions, key=lambda row: row.position)}
+        transitions = {row.notice.key: row for row in history.transitions if row.state in ("FIRING", "RESOLVED")}
         for record in history.records:
             self._recall(record, transitions.get(record.delivery_key), now)
         self.observe(history.transitions, now)
@@ -385,8 +385,9 @@ class Owed:
 
     def _close(self, end: Notice) -> None:
         """Nothing more is decided about this incident."""
-        for known in (self.incidents, self._changing, self._acknowledgements):
-            known.pop(end.incident_id, None)
+        self.incidents.pop(end.incident_id, None)
+        self._changing.pop(end.incident_id, None)
+        self._acknowledgements.pop(end.incident_id, None)
         self._places.get((end.cluster, end.kind), set()).discard(end.incident_id)
         self.completed[end.incident_id] = None
         while len(self.completed) > MOST_COMPLETED:
@@ -442,9 +443,10 @@ class Owed:
     def _count_limited(self) -> Iterator[SelfAlert]:
         for what in self._waiting:
             if what[0] == "limit":
-                notices = self._limited_notices(*what[1:])
+                _, cluster, kind = what
+                notices = self._limited_notices(cluster, kind)
                 worst = min((notice.severity for notice in notices), key=rank_of)
-                yield alerts_limited(*what[1:], len(notices), self._limit, worst)
+                yield alerts_limited(cluster, kind, len(notices), self._limit, worst)
 
     def _receivers_of(self, notice: Notice) -> dict[str, str]:
         """Return receiver → route. The canary and the relay's own alerts have routes that are not configured."""

@@ -16,7 +16,8 @@ import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, lasted, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
@@ -42,6 +43,25 @@ Meaning = tuple[Verdict, float | None]
 BAD_KEY: Meaning = ("BAD_KEY", None)
 SHUT: Meaning = ("RETRY", 600.0)
 LIMITED: Meaning = ("RETRY", 60.0)
+DINGTALK_MEANINGS: Mapping[int, Meaning] = {
+    -1: ("RETRY", None),  # busy
+    130101: SHUT,  # send too fast
+    410100: SHUT,  # send too fast
+    300001: BAD_KEY,  # the token
+    300005: BAD_KEY,  # token is not exist
+    310000: BAD_KEY,  # sign, timestamp, keyword or address: the robot's security settings
+    400101: BAD_KEY,  # the token
+    400102: BAD_KEY,  # the robot is switched off
+    400106: BAD_KEY,  # there is no such robot
+}
+FEISHU_MEANINGS: Mapping[int, Meaning] = {
+    9499: LIMITED,  # "too many request" and "Bad Request" share it; only the second is final
+    11232: LIMITED,  # frequency limited
+    19001: BAD_KEY,  # incoming webhook access token invalid
+    19021: BAD_KEY,  # the signature, or its time is off by more than an hour
+    19022: BAD_KEY,  # this address is not on its list
+    19024: BAD_KEY,  # its keyword is not in the text
+}
 TOO_OFTEN = ("too many", "too fast", "frequency")
 
 
@@ -67,9 +87,9 @@ PLAIN = Style("\n", str, str, lambda word, url: f"{word}: {url}")
 class Robot(HttpReceiver):
     """One robot. Its code 0, in the first of CODE_FIELDS, is success; MEANINGS lists others."""
 
-    CODE_FIELDS: ClassVar[tuple[str, ...]]
-    MESSAGE_FIELD: ClassVar[str]
-    MEANINGS: ClassVar[Mapping[int, Meaning]]
+    CODE_FIELDS: tuple[str, ...] = ()
+    MESSAGE_FIELD = ""
+    MEANINGS: Mapping[int, Meaning] = MappingProxyType({})
 
     def judge(self, answer: Answer) -> Answer:
         """Return the answer by the robot's code.
@@ -116,17 +136,7 @@ class DingTalk(Robot):
 
     traits = Traits(at_most=20, min_interval_ms=3_500)
     CODE_FIELDS, MESSAGE_FIELD = ("errcode",), "errmsg"
-    MEANINGS: ClassVar[Mapping[int, Meaning]] = {
-        -1: ("RETRY", None),  # busy
-        130101: SHUT,  # send too fast
-        410100: SHUT,  # send too fast
-        300001: BAD_KEY,  # the token
-        300005: BAD_KEY,  # token is not exist
-        310000: BAD_KEY,  # sign, timestamp, keyword or address: the robot's security settings
-        400101: BAD_KEY,  # the token
-        400102: BAD_KEY,  # the robot is switched off
-        400106: BAD_KEY,  # there is no such robot
-    }
+    MEANINGS = DINGTALK_MEANINGS
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         params = dingtalk_signature(self._secret, now_ms) if self._secret else None
@@ -142,14 +152,7 @@ class Feishu(Robot):
 
     traits = Traits(at_most=20, min_interval_ms=700)
     CODE_FIELDS, MESSAGE_FIELD = ("code", "StatusCode"), "msg"  # StatusCode in older answers
-    MEANINGS: ClassVar[Mapping[int, Meaning]] = {
-        9499: LIMITED,  # "too many request" and "Bad Request" share it; only the second is final
-        11232: LIMITED,  # frequency limited
-        19001: BAD_KEY,  # incoming webhook access token invalid
-        19021: BAD_KEY,  # the signature, or its time is off by more than an hour
-        19022: BAD_KEY,  # this address is not on its list
-        19024: BAD_KEY,  # its keyword is not in the text
-    }
+    MEANINGS = FEISHU_MEANINGS
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         body = feishu_message(notices, now_ms, self._links)
