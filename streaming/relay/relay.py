@@ -5,7 +5,7 @@ neither a slow receiver nor a table that is away delays anything else. What is d
 is sent, and each answer before the receiver is notified again: a crash repeats at most the call in flight at each
 receiver. If a write fails or takes longer than LATE_MS, receivers are notified all the same.
 
-A relay that fails, or whose settings change, resumes from the tables. Until they can be read, one whose settings change
+A relay that fails, or whose settings change, resumes from the tables. Until they can be read, a relay with new settings
 renews leases and delivers what it has in memory.
 """
 

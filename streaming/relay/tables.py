@@ -273,10 +273,10 @@ class _Log:
             appended += commit.appended
         rows = arrow_schema(self._contract).empty_table()
         if appended and self._table is not None:
-            whole = self._table.to_pyarrow_dataset()
-            files = [whole.format.make_fragment(file, whole.filesystem) for file in appended]
+            dataset = self._table.to_pyarrow_dataset()
+            files = [dataset.format.make_fragment(file, dataset.filesystem) for file in appended]
             try:
-                rows = FileSystemDataset(files, whole.schema, whole.format, whole.filesystem).to_table()
+                rows = FileSystemDataset(files, dataset.schema, dataset.format, dataset.filesystem).to_table()
             except FileNotFoundError as error:
                 raise AlertLogError(
                     f"a new file of the {self._contract.name} table is missing: {error}"[:300]
