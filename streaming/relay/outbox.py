@@ -176,7 +176,12 @@ class Outbox:
 
     def owe(self, notice: Notice, route: str, due_at_ms: int, record_number: int = 0) -> None:
         """Add a delivery behind those that the incident's queue has."""
-        queue = self._queue(notice)
+        self._renewals = None
+        queue = self._queues.get(notice.incident_id)
+        if queue is None:
+            queue = _Queue(notice.alert_id, (notice.started_at_ms, notice.incident_id))
+            self._queues[notice.incident_id] = queue
+            self._of_alert.setdefault(notice.alert_id, {})[notice.incident_id] = queue
         queue.owed.append(Delivery(notice, route, due_at_ms, record_number))
         self._owing[notice.incident_id] = queue
 
@@ -333,15 +338,6 @@ class Outbox:
         """Return the queues of all incidents of its alert, if there are several."""
         incidents = self._of_alert[queue.alert_id]
         return list(incidents.values()) if len(incidents) > 1 else []
-
-    def _queue(self, notice: Notice) -> _Queue:
-        self._renewals = None
-        queue = self._queues.get(notice.incident_id)
-        if queue is None:
-            queue = _Queue(notice.alert_id, (notice.started_at_ms, notice.incident_id))
-            self._queues[notice.incident_id] = queue
-            self._of_alert.setdefault(notice.alert_id, {})[notice.incident_id] = queue
-        return queue
 
     def _ready_at_ms(self, queue: _Queue) -> int:
         if not queue.owed:

@@ -146,6 +146,7 @@ class Owed:
         self._acknowledgements: dict[str, dict[int, Acknowledgement]] = {}
         self._acknowledged: set[tuple[str, str]] = set()
         self._is_ending = False
+        self._history_until_ms = 0
 
     def load(self, history: History, now: Now) -> None:
         """Fill an empty cache from the tables. Notified incidents come first and keep their place under the limit."""
@@ -154,6 +155,7 @@ class Owed:
         for record in history.records:
             self._recall(record, transitions.get(record.delivery_key), now)
         self.observe(history.transitions, now)
+        self._history_until_ms = history.until_ms
         for incident in self.incidents.values():  # receivers that the routes name since the last start
             if (notice := incident.notified) is not None:
                 for receiver, route in self._receivers_of(notice).items():
@@ -186,11 +188,17 @@ class Owed:
                 self._place(row.notice)
 
     def observe(self, transitions: Iterable[Transition], now: Now) -> None:
-        """Take rows of the alerts table, new or repeated, in any order."""
+        """Take rows of the alerts table, new or repeated, in any order.
+
+        Of incidents that were over before the first relay, and not notified, only the end is taken.
+        """
         ordered = sorted(transitions, key=lambda row: (row.incident_id, row.position))
         new: list[Transition] = []
         for incident_id, group in groupby(ordered, key=lambda row: row.incident_id):
             rows = list(group)
+            is_over = rows[-1].state == "RESOLVED" and rows[-1].at_ms <= self._history_until_ms
+            if is_over and not self.incidents.get(incident_id, Incident()).is_decided():
+                rows = rows[-1:]
             if incident_id not in self.completed and not self._was_silent_throughout(incident_id, rows, now):
                 new += rows
         for transition in sorted(new, key=lambda row: row.chronology):
@@ -300,11 +308,11 @@ class Owed:
             if incident.notified is None or self._has_settled(incident, incident.notified, notice, now.pace_ms):
                 self._notify(incident, notice, now)
         # Rule 5. At most `limit` alerts of a kind and cluster are notified at a time; the earliest come first.
+        elif self._has_room(notice):
+            self._notify(incident, notice, now)
         else:
-            self._wait(incident, notice, ("limit", notice.cluster, notice.kind))
-            self._admit(notice.cluster, notice.kind, now)
-            if incident.notified is None:
-                self._withhold(incident, notice, "LIMITED", self._limit_reason, now)
+            scope = ("limit", notice.cluster, notice.kind)
+            self._withhold(incident, notice, "LIMITED", self._limit_reason, now, scope)
 
     def _is_explained(self, incident: Incident, receivers: Mapping[str, str], cause_id: str, now: Now) -> bool:
         """Return whether the cause represents an effect that would go to these receivers.
@@ -368,7 +376,7 @@ class Owed:
         self._close(end.notice)
         if not incident.is_decided():
             self._free_effects(end.incident_id, now, is_over=True)
-        self._admit(end.notice.cluster, end.notice.kind, now)
+        self._admit(end.notice, now)
 
     def _notify_if_silence_left_a_gap(self, incident: Incident, withheld: Record, end: Transition, now: Now) -> None:
         """Notify an incident that continued to fire after its silence ended, between two polls."""
@@ -378,7 +386,7 @@ class Owed:
         until_ms = end.at_ms if incident.stopped_at_ms is None else incident.stopped_at_ms
         if from_ms >= until_ms or self.silences.pick_throughout(end.notice, from_ms, until_ms):
             return
-        if len(self._places.get((end.notice.cluster, end.notice.kind), ())) < self._limit:
+        if self._has_room(end.notice):
             self._notify(incident, incident.last_firing, now)
         else:
             incident.withheld = record_of(end.notice, "LIMITED", now.wall_ms, reason=self._limit_reason)
@@ -422,18 +430,21 @@ class Owed:
         """Count a notified alert under the limit, even beyond it; it keeps its place until it resolves."""
         self._places.setdefault((notice.cluster, notice.kind), set()).add(notice.incident_id)
 
-    def _admit(self, cluster: str, kind: str, now: Now) -> None:
+    def _has_room(self, notice: Notice) -> bool:
+        return len(self._places.get((notice.cluster, notice.kind), ())) < self._limit
+
+    def _admit(self, end: Notice, now: Now) -> None:
         """Notify as many waiting alerts of this kind and cluster as the limit has room for."""
-        places, waiting = len(self._places.get((cluster, kind), ())), self._waiting.get(("limit", cluster, kind), {})
-        if not waiting or places >= self._limit:
+        if not self._has_room(end):
             return
-        notices = {name: one.newest.notice for name, one in waiting.items() if one.newest is not None}
-        queue = [Waiting(waiting[name].fired_at_ms or 0, rank_of(one.severity), name) for name, one in notices.items()]
-        admitted = {name: waiting[name] for name in pick_notified(places, queue, self._limit)}
-        for name, incident in admitted.items():
+        notices = {notice.incident_id: notice for notice in self._limited_notices(end.cluster, end.kind)}
+        queue = [
+            Waiting(self.incidents[name].fired_at_ms or 0, rank_of(notice.severity), name)
+            for name, notice in notices.items()
+        ]
+        for name in pick_notified(len(self._places.get((end.cluster, end.kind), ())), queue, self._limit):
+            incident = self.incidents[name]
             self._stop_waiting(name, incident)
-            self._place(notices[name])
-        for name, incident in admitted.items():
             self._notify(incident, notices[name], now)
 
     def _limited_notices(self, cluster: str, kind: str) -> list[Notice]:

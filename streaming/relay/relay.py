@@ -26,9 +26,9 @@ from conf.settings import Settings, SettingsError
 from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
-from streaming.relay.notice import Acknowledgement, Clock, Now, Record, Transition
+from streaming.relay.notice import Acknowledgement, Clock, Now, Record
 from streaming.relay.outbox import Outbox, Pace, Send
-from streaming.relay.owed import Incident, Owed
+from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import watchdog
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.log import LogReceiver
@@ -326,7 +326,6 @@ class Relay:
         owed.advance(now)
         self._end_lanes()
         self.owed, self._tables, self._receivers, self._pace = owed, tables, receivers, pace
-        self._history_until_ms = history.until_ms
         self._read_at_ms = self._followed_at_ms = now.pace_ms
         self._unwritten: tuple[list[dict[str, Any]], list[Record]] = [], []
         self._write = self._access("*log", "delivery log not written, notifications continue")
@@ -342,7 +341,7 @@ class Relay:
     def look(self) -> None:
         """Read the alerts table: rows were written. A relay that has not loaded it reads them then."""
         self._wants_rows = True
-        self.wake()
+        self._inbox.put(None)
 
     def wake(self) -> None:
         """End the wait of `step`: an access to the tables has ended, or there is another reason to look."""
@@ -410,13 +409,6 @@ class Relay:
         if now.pace_ms >= self._counted_at_ms + OWED_MS:
             self._counted_at_ms = now.pace_ms
             self._listener.owes({name: box.count() for name, box in self.owed.outboxes.items()})
-
-    def take_rows(self, rows: Sequence[Transition], now: Now) -> None:
-        """Take rows of the alerts table, new or repeated."""
-        ended = {row.incident_id for row in rows if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms}
-        old = {name for name in ended if not self.owed.incidents.get(name, Incident()).is_decided()}
-        # Of incidents that were over before the first relay, and not notified, only the end is taken.
-        self.owed.observe([row for row in rows if row.state == "RESOLVED" or row.incident_id not in old], now)
 
     def wait_ms(self, pace_ms: int) -> float:
         """Return the time until something is due, or the tables are read again."""
@@ -503,7 +495,7 @@ class Relay:
             self._wants_rows = True
         found = self._rows.take(now.pace_ms)
         if isinstance(found, list):
-            self.take_rows(found, now)
+            self.owed.observe(found, now)
             self._on_read()
         elif found is not None:
             self._wants_rows = True

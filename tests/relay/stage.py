@@ -210,7 +210,7 @@ class Stage:
             future.set_result(act())
         while self._flying and self._flying[0][0] <= self.now_ms:
             self._relay.settle(heapq.heappop(self._flying)[2], self.now)
-        self._relay.take_rows(self._unseen, self.now)
+        self.owed.observe(self._unseen, self.now)
         self._unseen = []
         self._relay.advance(self.now)
 
