@@ -237,24 +237,31 @@ class Stage:
         self._unseen.clear()
         self._relay = self._new_relay()
 
+    def reload(self) -> None:
+        """The settings change: the same relay loads the tables again. Answers are still on the way."""
+        self._load(self._relay)
+
     def outcomes(self, outcome: str) -> list[Row]:
         """Rows of the delivery log with this outcome."""
         return [row for row in self.log if row["outcome"] == outcome]
 
     def _new_relay(self) -> Relay:
-        boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
-        owed = Owed(
-            self.routes, boxes, limit=self.limit, resend_ms=self.pace.resend_ms, quiet=["log"], mutes=self.mutes
-        )
-        tables: Any = self.tables
         relay = RelayInVirtualTime(
             default_settings(),
             lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000,
             now=lambda: self.now,
         )
         relay.stage = self
-        relay.resume(owed, tables, {}, self.pace)
+        self._load(relay)
         return relay
+
+    def _load(self, relay: Relay) -> None:
+        boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
+        owed = Owed(
+            self.routes, boxes, limit=self.limit, resend_ms=self.pace.resend_ms, quiet=["log"], mutes=self.mutes
+        )
+        tables: Any = self.tables
+        relay.resume(owed, tables, {}, self.pace)
 
     def submit(self, act: Callable[[], Any], *, is_write: bool) -> Future[Any]:
         """Read at once; write after `write_ms`."""
