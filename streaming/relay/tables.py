@@ -194,7 +194,7 @@ def pick_completed(
     is_renewed = pc.and_(is_answer, pc.greater_equal(log["delivered_at"], at(renewed_since_ms)))
     due = incidents(log, is_due)
     ended = incidents(log, pc.and_(is_due, pc.match_substring(log["delivery_key"], ":resolved:")))
-    left = incidents(log, pc.or_(is_renewed, pc.and_(pc.and_(is_due, is_configured), is_unanswered)))
+    left = incidents(log, is_renewed) | incidents(log, pc.and_(pc.and_(is_due, is_configured), is_unanswered))
     closed = incidents(log, pc.and_(is_closed, pc.invert(is_due)))
     is_end = pc.equal(alerts["state"], "RESOLVED")
     closed |= incidents(alerts, pc.and_(is_end, pc.less_equal(alerts["changed_at"], at(history_until_ms))))
