@@ -94,7 +94,7 @@ class RelayTables:
         say_nameless(ALERT_DELIVERIES.name, deliveries)
         until_ms = self._history_until(alerts, now_ms)
         completed = pick_completed(alerts, deliveries, receivers, renewed_since_ms, until_ms)
-        others = set(alerts["incident_id"].drop_null().to_pylist()).difference(completed)
+        others = set(alerts["incident_id"].drop_null().unique().to_pylist()).difference(completed)
         del alerts, deliveries
         transitions: list[Transition] = []
         records: list[Record] = []
@@ -183,7 +183,7 @@ def pick_completed(
     """
 
     def incidents(table: pa.Table, mask: pa.ChunkedArray) -> set[str]:
-        return set(table["incident_id"].filter(mask).to_pylist())
+        return set(table["incident_id"].filter(mask).unique().to_pylist())
 
     is_due = pc.equal(log["outcome"], "PENDING")
     is_answer = pc.is_in(log["outcome"], pa.array(["DELIVERED", "REFUSED"]))
@@ -199,10 +199,10 @@ def pick_completed(
     is_end = pc.equal(alerts["state"], "RESOLVED")
     closed |= incidents(alerts, pc.and_(is_end, pc.less_equal(alerts["changed_at"], at(history_until_ms))))
     fired = incidents(alerts, pc.equal(alerts["state"], "FIRING"))
-    over = alerts.filter(is_end).sort_by("changed_at")["incident_id"].drop_null().to_pylist()
+    over = alerts.filter(is_end).sort_by("changed_at")["incident_id"].drop_null().unique().to_pylist()
     return [
         name
-        for name in dict.fromkeys(over)
+        for name in over
         if (name in ended and name not in left if name in due else name in closed or name not in fired)
     ]
 
