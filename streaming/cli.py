@@ -64,8 +64,8 @@ GROUPS = {
         ),
     },
     "act": {
-        "ack": Place("streaming.relay.ack_command", "Acknowledge an incident; PagerDuty stops escalating."),
-        "silence": Place("streaming.relay.silence_command", "Add, list and end silences."),
+        "ack": Place("streaming.relay.commands", "Acknowledge an incident; PagerDuty stops escalating."),
+        "silence": Place("streaming.relay.commands", "Add, list and end silences."),
         "forget": Place(
             "streaming.service.forget_command",
             "Resolve the alerts of a cluster, broker, group or collector that is decommissioned or renamed.",
@@ -87,7 +87,7 @@ GROUPS = {
         ),
         "board": Place("streaming.board.board_command", "Serve the board."),
         "canary": Place(
-            "streaming.relay.canary_command",
+            "streaming.relay.canary",
             "Print how long canary alerts took from injection to delivery.",
         ),
     },

@@ -19,7 +19,7 @@ from streaming.queries.rulebook import rulebook
 from streaming.relay.receivers import make_routes, names_of
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.silences import Mute, make_mutes
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.store.alerts import Filter, UnknownIncidentError, find_incident, read_alerts
 from streaming.store.store import History
 from streaming.terminal.command import fail, load
@@ -78,7 +78,7 @@ class World:
         self.routes: Sequence[Route] = make_routes(oncall, loggers)
         self.receivers = [name for one in oncall.receivers for name in names_of(one)]
         self.quiet = [one.name for one in oncall.receivers if one.type == "log"]
-        self.silences: Sequence[Silence] = OperatorInput(warehouse, may_write=False).read_silences() or []
+        self.silences: Sequence[Silence] = RelayTables(warehouse, may_write=False).read_silences() or []
         self.mutes: Sequence[Mute] = make_mutes(settings.mutes)
         self.now_ms = wall_ms()
         self.incidents: Sequence[Mapping[str, Any]] = []

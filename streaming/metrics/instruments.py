@@ -39,7 +39,7 @@ from streaming.queries.events import RUN
 from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import read_canaries
-from streaming.relay.outbox import EVERYBODY, Record
+from streaming.relay.notice import EVERYBODY, Record
 from streaming.relay.relay import RelayListener, Reply
 from streaming.warehouse.rows import Rows
 from streaming.warehouse.warehouse_error import WarehouseError

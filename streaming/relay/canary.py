@@ -1,16 +1,17 @@
-"""The canary: a simulated twin that `run` injects every few minutes, in a cluster of its own.
+"""The canary: a simulated twin that `run` injects every few minutes, in a separate cluster; and `balancewatch canary`.
 
 It takes the path of a real page: Kafka, the query, Delta, the relay. Its latency measures the service; its absence is
 the alert `canary_lost`. Only an internal receiver gets it.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import quantiles
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow.compute as pc
 import structlog
+import typer
 from kafka.errors import KafkaError
 
 from conf.location import Location
@@ -21,8 +22,13 @@ from schemas.tables import ALERT_DELIVERIES
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.relay.notice import Notice
 from streaming.relay.receivers.posting import Answer, Traits
+from streaming.terminal.command import fail, load
+from streaming.terminal.printing import print_rows
+from streaming.terminal.setting_options import Warehouse
+from streaming.text.output import say
 from streaming.text.times import iso, to_ms, wall_ms
 from streaming.warehouse.readable_rows import read_table
+from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.self_kinds import LIMITS
 
@@ -96,22 +102,23 @@ class CanaryThread:
     def start(self) -> None:
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         self._stop.set()
         self._thread.join(timeout=10)
 
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
     def _inject(self) -> None:
         interval = self._settings.canary.interval_seconds
+        until_end = min(END_SECONDS, interval / 2)
         while not self._stop.is_set():
             self._publish(twin_events)
-            if not self._stop.wait(min(END_SECONDS, interval / 2)):
-                self._publish(lambda now_ms: iter([end_event(now_ms)]))
-                self._stop.wait(max(0.0, interval - min(END_SECONDS, interval / 2)))
+            if not self._stop.wait(until_end):
+                self._publish(lambda now_ms: [end_event(now_ms)])
+                self._stop.wait(max(0.0, interval - until_end))
 
-    def _publish(self, events: Callable[[int], Iterator[Event]]) -> None:
+    def _publish(self, events: Callable[[int], Iterable[Event]]) -> None:
         try:
             with Publisher(self._settings.kafka) as publisher:
                 for topic, event in events(wall_ms()):
@@ -141,8 +148,7 @@ def lost_after_ms(settings: Settings) -> int:
     return round(LIMITS.canary_intervals * settings.canary.interval_seconds * 1000) + LIMITS.canary_way_ms
 
 
-@dataclass(frozen=True)
-class Arrival:
+class Arrival(NamedTuple):
     """One delivered canary. The alert's event time is that of its injection."""
 
     incident_id: str
@@ -153,14 +159,6 @@ class Arrival:
     def seconds(self) -> float:
         return round(max(0, self.delivered_at_ms - self.injected_at_ms) / 1000, 3)
 
-    def row(self) -> dict[str, Any]:
-        return {
-            "injected_at": iso(self.injected_at_ms),
-            "delivered_at": iso(self.delivered_at_ms),
-            "seconds": self.seconds,
-            "incident_id": self.incident_id,
-        }
-
 
 def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
     """Return the `last` delivered canaries, oldest first. Raises NotWrittenError without a delivery log."""
@@ -168,3 +166,53 @@ def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
     is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
     rows = read_table(warehouse, ALERT_DELIVERIES, (pc.field("receiver") == CANARY) & is_canary & is_arrival)
     return [Arrival(row["incident_id"], to_ms(row["changed_at"]), to_ms(row["delivered_at"])) for row in rows[-last:]]
+
+
+def canary(
+    last: Annotated[int, typer.Option(help="Newest canary alerts to show.", min=1, max=10_000, metavar="N")] = 20,
+    format_: Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")] = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Print how long canary alerts took from injection to delivery.
+
+    A canary is a simulated twin that `run` injects. Exit code 1: no canary alert arrived for two intervals and a
+    minute.
+
+    Example: balancewatch canary
+
+    Example: balancewatch canary --format json --last 288 | jq 'map(.seconds) | max'
+    """
+    if format_ not in ("table", "json", "csv"):
+        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    settings = load(paths={"warehouse": warehouse})
+    if not settings.canary.interval_seconds:
+        fail("canary.interval_seconds = 0: the canary is off; set the interval in seconds, such as 300", code=2)
+    try:
+        arrived = read_canaries(settings.paths.warehouse, last)
+    except WarehouseError as error:
+        fail(str(error))
+    rows = [
+        {
+            "injected_at": iso(arrival.injected_at_ms),
+            "delivered_at": iso(arrival.delivered_at_ms),
+            "seconds": arrival.seconds,
+            "incident_id": arrival.incident_id,
+        }
+        for arrival in arrived
+    ]
+    print_rows(rows, format_, "No canary alert has arrived yet.")  # type: ignore[arg-type]  # checked above
+    if arrived and format_ == "table":
+        say(_summary([arrival.seconds for arrival in arrived], settings.canary.slo_seconds))
+    age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
+    if age_ms is None or age_ms > lost_after_ms(settings):
+        newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
+        fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
+
+
+def _summary(seconds: list[float], slo_seconds: float) -> str:
+    kept = sum(one <= slo_seconds for one in seconds) / len(seconds)
+    cuts: list[Any] = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
+    return (
+        f"injection to delivery: median {cuts[9]:.1f} s, 95 % within {cuts[18]:.1f} s, worst {max(seconds):.1f} s; "
+        f"{kept:.1%} within canary.slo_seconds = {slo_seconds:g}"
+    )

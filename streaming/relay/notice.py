@@ -1,4 +1,4 @@
-"""A row of the alerts table as the relay reads it, and the notice that a receiver gets of it."""
+"""Rows as the relay reads and writes them: alerts, deliveries, acknowledgements; and the notice of an alert."""
 
 import re
 import time
@@ -126,6 +126,74 @@ def need(row: Mapping[str, Any], names: Iterable[str]) -> None:
     for name in names:
         if row[name] is None:
             raise ValueError(f"{name} is null")
+
+
+Outcome = Literal["PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "INHIBITED", "LIMITED", "NO_ROUTE"]
+"""PENDING: due from now on. RETRYING: an attempt failed. REFUSED: given up. The others: not notified, and why."""
+
+EVERYBODY = "*"
+"""The receiver of a row that says why no receiver is notified."""
+
+STATES = {"firing": "FIRING", "resolved": "RESOLVED", "acknowledged": "ACKNOWLEDGED"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row of alert_deliveries. Renewals leave none."""
+
+    incident_id: str
+    delivery_key: str
+    kind: str
+    status: str
+    outcome: Outcome
+    changed_at_ms: int
+    at_ms: int
+    receiver: str = EVERYBODY
+    route: str | None = None
+    reason: str | None = None
+    attempt: int = 0
+    code: int | None = None
+    latency_ms: int = 0
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of the table, times in epoch ms."""
+        cells = dict(self.__dict__)
+        cells["changed_at"], cells["delivered_at"] = cells.pop("changed_at_ms"), cells.pop("at_ms")
+        return cells | {"state": STATES[self.status]}
+
+
+def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Record:
+    """Return a row about one transition."""
+    facts = (notice.incident_id, notice.key, notice.kind, notice.status, outcome, notice.changed_at_ms, now_ms)
+    return Record(*facts, **cells)
+
+
+def read_record(row: Mapping[str, Any]) -> Record:
+    """Read a row of alert_deliveries as far as a restart needs it: not its kind and event time.
+
+    Raises as read_transition.
+    """
+    need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
+    cells = {
+        name: row[name] for name in ("incident_id", "delivery_key", "status", "outcome", "receiver", "route", "reason")
+    }
+    return Record(kind="", changed_at_ms=0, at_ms=to_ms(row["delivered_at"]), attempt=row["attempt"] or 0, **cells)
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """A person handles the incident. `at_ms` is the time of the acknowledgement."""
+
+    incident_id: str
+    acknowledged_by: str
+    note: str
+    at_ms: int
+
+
+def read_acknowledgement(row: Mapping[str, Any]) -> Acknowledgement:
+    """Read a row of acknowledgements. Raises as read_transition."""
+    need(row, ("incident_id", "acknowledged_by", "note"))
+    return Acknowledgement(row["incident_id"], row["acknowledged_by"], row["note"], to_ms(row["acknowledged_at"]))
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,13 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import Self
 
 from conf.oncall import OnCall
-from streaming.relay.notice import Notice, Now
+from streaming.relay.notice import Notice, Now, Outcome, Record, record_of
 from streaming.relay.receivers.posting import Answer, Traits
 from udfs.alerts.firing_limit import rank_of
 from udfs.alerts.self_kinds import LIMITS
-
-Outcome = Literal["PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "INHIBITED", "LIMITED", "NO_ROUTE"]
-"""PENDING: due from now on. RETRYING: an attempt failed. REFUSED: given up. The others: not notified, and why."""
-
-EVERYBODY = "*"
-"""The receiver of a row that says why no receiver is notified."""
-
-STATES = {"firing": "FIRING", "resolved": "RESOLVED", "acknowledged": "ACKNOWLEDGED"}
 
 MOST_REJECTED_ATTEMPTS = 4
 """Failed attempts of an end after which the alert's next incident no longer waits for it."""
@@ -31,47 +23,6 @@ RETRY_AFTER_MOST_MS = 3_600_000
 """A longer Retry-After is a mistake: a page cannot wait for it."""
 
 _WRONG_ADDRESS = frozenset({404, 405, 410})
-
-
-@dataclass(frozen=True)
-class Record:
-    """One row of alert_deliveries. Renewals leave none."""
-
-    incident_id: str
-    delivery_key: str
-    kind: str
-    status: str
-    outcome: Outcome
-    changed_at_ms: int
-    at_ms: int
-    receiver: str = EVERYBODY
-    route: str | None = None
-    reason: str | None = None
-    attempt: int = 0
-    code: int | None = None
-    latency_ms: int = 0
-
-    def row(self) -> dict[str, Any]:
-        """Return the row of the table, times in epoch ms."""
-        cells = dict(self.__dict__)
-        cells["changed_at"], cells["delivered_at"] = cells.pop("changed_at_ms"), cells.pop("at_ms")
-        return cells | {"state": STATES[self.status]}
-
-
-def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Record:
-    """Return a row about one transition."""
-    facts = (notice.incident_id, notice.key, notice.kind, notice.status, outcome, notice.changed_at_ms, now_ms)
-    return Record(*facts, **cells)
-
-
-@dataclass(frozen=True)
-class Acknowledgement:
-    """A person handles the incident. `at_ms` is the time of the acknowledgement."""
-
-    incident_id: str
-    acknowledged_by: str
-    note: str
-    at_ms: int
 
 
 @dataclass
@@ -86,8 +37,8 @@ class Delivery:
     notice: Notice
     route: str
     due_at_ms: int
-    attempts: int = 0
     record_number: int = 0
+    attempts: int = 0
     rejected_attempts: int = 0
 
 
@@ -115,6 +66,8 @@ class Pace:
     auth_retry_ms: int = 300_000
     delivery_failed_after_ms: int = 600_000
     digest_ms: int = 5_000
+    poll_ms: int = 2_000
+    watchdog_ms: int = 120_000
 
     @classmethod
     def of(cls, settings: OnCall) -> Self:
@@ -123,22 +76,25 @@ class Pace:
 
 
 class Backoff:
-    """When a receiver may be called again: its own limit, its Retry-After, or the backoff. A success resets it."""
+    """When a receiver may be called again: its own limit, its Retry-After, or the backoff. A success resets it.
+
+    `refusals` counts the notices since then that were refused for good.
+    """
 
     def __init__(self, pace: Pace, rng: random.Random) -> None:
         self._pace, self._rng = pace, rng
         self._failures = 0
         self._failing_since_ms: int | None = None
         self._is_key_bad = False
-        self._refusals = 0
+        self.refusals = 0
         self.resumes_at_ms = 0
 
     def answered(self, answer: Answer, now_ms: int, min_interval_ms: int) -> None:
         """Note an answer. REFUSED is about the content, unless the code is about the address."""
         if answer.verdict == "DELIVERED":
-            self._refusals = 0
+            self.refusals = 0
         elif answer.verdict == "REFUSED" and (300 <= (answer.code or 0) < 400 or answer.code in _WRONG_ADDRESS):
-            self._refusals = LIMITS.most_refusals
+            self.refusals = LIMITS.most_refusals
         if answer.verdict in ("DELIVERED", "REFUSED"):
             self._failures, self._failing_since_ms, self._is_key_bad = 0, None, False
             self.resumes_at_ms = now_ms + min_interval_ms
@@ -154,10 +110,6 @@ class Backoff:
             pause_ms = self.backoff_ms(1 if is_about_content(answer) else self._failures)
         self.resumes_at_ms = now_ms + max(min_interval_ms, pause_ms)
 
-    def refused(self, notices: int) -> None:
-        """Count notices that the newest answer refused for good."""
-        self._refusals += notices
-
     def backoff_ms(self, failures: int) -> int:
         """Double with each failure up to the most; half of it is random, so that receivers spread."""
         longest: float = min(self._pace.backoff_max_ms, self._pace.backoff_min_ms * 2 ** min(failures - 1, 30))
@@ -167,7 +119,7 @@ class Backoff:
         """Return `bad_key`, `refuses`, or `unreachable` after a long failure; the other receivers get an alert."""
         if self._is_key_bad:
             return "bad_key"
-        if self._refusals >= LIMITS.most_refusals:
+        if self.refusals >= LIMITS.most_refusals:
             return "refuses"
         since_ms, longest_ms = self._failing_since_ms, self._pace.delivery_failed_after_ms
         return "unreachable" if since_ms is not None and now_ms - since_ms >= longest_ms else None
@@ -222,29 +174,29 @@ class Outbox:
         self._watched_at_ms = 0
         self._has_renewed = False
 
-    def owe(self, delivery: Delivery) -> None:
+    def owe(self, notice: Notice, route: str, due_at_ms: int, record_number: int = 0) -> None:
         """Add a delivery behind those that the incident's queue has."""
-        queue = self._queue(delivery.notice)
-        queue.owed.append(delivery)
-        self._owing[delivery.notice.incident_id] = queue
-
-    def remember(self, notice: Notice, delivered_at_ms: int) -> None:
-        """Note that the receiver has this notice, from before a restart; the time is by the pace."""
-        queue = self._queue(notice)
-        queue.delivered, queue.delivered_at_ms = notice, delivered_at_ms
-        if not self.traits.is_leased and notice.status == "resolved":
-            self._forget_if_done(notice, queue, delivered_at_ms)
-
-    def forget(self, notice: Notice) -> None:
-        """Send nothing more of this incident."""
-        self._owing.pop(notice.incident_id, None)
-        queue = self._queues.pop(notice.incident_id, None)
-        if queue is not None:
-            incidents = self._of_alert[queue.alert_id]
-            del incidents[notice.incident_id]
-            if not incidents:
-                del self._of_alert[queue.alert_id]
         self._renewals = None
+        queue = self._queues.get(notice.incident_id)
+        if queue is None:
+            queue = _Queue(notice.alert_id, (notice.started_at_ms, notice.incident_id))
+            self._queues[notice.incident_id] = queue
+            self._of_alert.setdefault(notice.alert_id, {})[notice.incident_id] = queue
+        queue.owed.append(Delivery(notice, route, due_at_ms, record_number))
+        self._owing[notice.incident_id] = queue
+
+    def recall(self, record: Record, now: Now) -> None:
+        """Take the receiver's answer from before a restart, if what it answers is pending."""
+        queue = self._owing.get(record.incident_id)
+        if queue is None or queue.owed[0].notice.key != record.delivery_key:
+            return
+        delivery = queue.owed[0]
+        if record.outcome == "RETRYING":
+            delivery.attempts = max(record.attempt, delivery.attempts)
+            return
+        if record.outcome == "DELIVERED":
+            queue.delivered, queue.delivered_at_ms = delivery.notice, now.pace_of(record.at_ms)
+        self._take_out(queue, delivery, now.pace_ms, is_last=delivery.notice.status == "resolved")
 
     def give_up(self, now: Now) -> list[Record]:
         """Drop ends that would end a newer incident of the same alert; called before each `pick`."""
@@ -323,7 +275,7 @@ class Outbox:
         settled = [self._settle(delivery, send, answer, now, latency_ms) for delivery in send.deliveries]
         records = [record for record in settled if record is not None]
         if answer.verdict == "REFUSED":
-            self.backoff.refused(sum(record.outcome == "REFUSED" for record in records))
+            self.backoff.refusals += sum(record.outcome == "REFUSED" for record in records)
         return records
 
     def _sendable(self, recorded: int) -> list[_Queue]:
@@ -387,15 +339,6 @@ class Outbox:
         incidents = self._of_alert[queue.alert_id]
         return list(incidents.values()) if len(incidents) > 1 else []
 
-    def _queue(self, notice: Notice) -> _Queue:
-        self._renewals = None
-        queue = self._queues.get(notice.incident_id)
-        if queue is None:
-            queue = _Queue(notice.alert_id, (notice.started_at_ms, notice.incident_id))
-            self._queues[notice.incident_id] = queue
-            self._of_alert.setdefault(notice.alert_id, {})[notice.incident_id] = queue
-        return queue
-
     def _ready_at_ms(self, queue: _Queue) -> int:
         if not queue.owed:
             return max(queue.delivered_at_ms, queue.renewed_at_ms) + self._pace.resend_ms if queue.renewed_at_ms else 0
@@ -446,4 +389,7 @@ class Outbox:
         if self.traits.is_leased and is_over and now_ms < queue.delivered_at_ms + self._pace.resolved_resend_ms:
             return
         if is_last or is_over:
-            self.forget(notice)
+            del self._queues[notice.incident_id], self._of_alert[queue.alert_id][notice.incident_id]
+            if not self._of_alert[queue.alert_id]:
+                del self._of_alert[queue.alert_id]
+            self._renewals = None

@@ -14,22 +14,30 @@ from itertools import groupby
 from typing import Any
 
 from conf.oncall import CANARY
-from streaming.relay.notice import Notice, Now, Transition, read_transition
-from streaming.relay.outbox import Acknowledgement, Delivery, Outbox, Outcome, Record, record_of
+from streaming.relay.notice import (
+    EVERYBODY,
+    Acknowledgement,
+    Notice,
+    Now,
+    Outcome,
+    Record,
+    Transition,
+    read_transition,
+    record_of,
+)
+from streaming.relay.outbox import Outbox
 from streaming.relay.own_alerts import RelayAlerts, alerts_limited
 from streaming.relay.silences import Silences
+from streaming.relay.tables import MOST_COMPLETED, History
 from streaming.self_monitoring.self_alerts import SelfAlert
 from udfs.alerts.firing_limit import ALERTS_LIMITED, Waiting, pick_notified, rank_of
-from udfs.alerts.routing import QUIET, Route, pick_receivers
+from udfs.alerts.routing import QUIET, Route, pick_receivers, pick_watchdog_receivers
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.self_kinds import DELIVERY_FAILED, RELAY_KINDS
-from udfs.alerts.silence import Quiet, Silence
+from udfs.alerts.silence import Quiet
 
 NO_ROUTE = "no route matches"
 """The reason of a row NO_ROUTE."""
-
-MOST_COMPLETED = 100_000
-"""Names of resolved incidents that are kept, so that a row that is read twice is not notified twice."""
 
 CAUSE_WAIT_MS = 120_000
 """Time that an inhibited alert waits for a cause that has not fired; most causes need less."""
@@ -39,28 +47,8 @@ SETTLE_MS, LONGEST_SETTLE_MS, SETTLE_PATIENCE = 30_000, 900_000, 4
 if the list never settles.
 """
 
-
-@dataclass(frozen=True)
-class WithheldReason:
-    """Why the incident's newest row is not notified: the silence, the inhibitor, the limit, or no route."""
-
-    outcome: Outcome
-    reason: str
-    at_ms: int
-
-
-@dataclass
-class _Change:
-    """A change of the queues that is not notified yet. Times are by the pace."""
-
-    queues: tuple[str, ...]
-    since_ms: int
-    changed_ms: int
-
-    def settles_at_ms(self, earlier: int) -> int:
-        """Return when the change is notified; `earlier` is the number of changes notified before it."""
-        settle_ms = min(LONGEST_SETTLE_MS, SETTLE_MS << min(earlier, 10))
-        return min(self.changed_ms + settle_ms, self.since_ms + SETTLE_PATIENCE * settle_ms)
+SILENCED = ("silence",)
+"""What silenced incidents wait for; others wait for ("cause", incident_id) or ("limit", cluster, kind)."""
 
 
 @dataclass
@@ -72,9 +60,11 @@ class Incident:
     stopped_at_ms    the first RECOVERING row after the last FIRING one
     notified         what its receivers were notified of last
     receivers        receiver → the route that selected it
-    withheld         why `newest` is not notified
-    waits_for        the incident that inhibits it
+    withheld         the row of the log that says why `newest` is not notified
+    waits_for        what may change that
     unsure_since_ms  since when it waits for a cause that has not fired
+    changing         a change of the queues that is not notified yet: the queues, since when it is pending, and since
+                     when these are the queues; by the pace
     changes          notified changes of the queues alone
     """
 
@@ -84,9 +74,10 @@ class Incident:
     stopped_at_ms: int | None = None
     notified: Notice | None = None
     receivers: dict[str, str] = field(default_factory=dict)
-    withheld: WithheldReason | None = None
-    waits_for: str | None = None
+    withheld: Record | None = None
+    waits_for: tuple[str, ...] | None = None
     unsure_since_ms: int | None = None
+    changing: tuple[tuple[str, ...], int, int] | None = None
     changes: int = 0
 
     def follow(self, transition: Transition) -> None:
@@ -111,24 +102,12 @@ class Incident:
         """Return whether the notice differs from the notified one."""
         return self.notified is None or notice.content() != self.notified.content()
 
-
-@dataclass
-class Line:
-    """What alert_deliveries says of one notice and receiver. Times are epoch ms; `outcome` is None while pending."""
-
-    route: str | None = None
-    due_at_ms: int = 0
-    attempts: int = 0
-    outcome: Outcome | None = None
-    answered_at_ms: int = 0
-
-
-@dataclass
-class Past:
-    """What alert_deliveries says of one incident; `lines` are by delivery key, then by receiver."""
-
-    lines: dict[str, dict[str, Line]] = field(default_factory=dict)
-    withheld: WithheldReason | None = None
+    def settles_at_ms(self) -> int:
+        """Return when the change of its queues is notified."""
+        assert self.changing is not None, "its queues change"  # noqa: S101  # the caller asks only of those
+        _, since_ms, changed_ms = self.changing
+        settle_ms = min(LONGEST_SETTLE_MS, SETTLE_MS << min(self.changes, 10))
+        return min(changed_ms + settle_ms, since_ms + SETTLE_PATIENCE * settle_ms)
 
 
 class Owed:
@@ -152,41 +131,31 @@ class Owed:
         self.outboxes = outboxes
         self.incidents: dict[str, Incident] = {}
         self.completed: dict[str, None] = {}
+        self.silences = Silences(mutes)
+        self.own_alerts = RelayAlerts(resend_ms, lost_after_ms)
         self.records: list[Record] = []
         self.decided = 0
         self.own_rows: list[dict[str, Any]] = []
+        self.watchers = pick_watchdog_receivers(routes)
         self._routes, self._quiet, self._limit = routes, quiet, limit
-        self._silences = Silences(mutes)
-        self._own = RelayAlerts(resend_ms, lost_after_ms)
-        self._silenced: dict[str, Incident] = {}
-        self._changed: dict[str, _Change] = {}
-        self._effects: dict[str, dict[str, Incident]] = {}
+        self._limit_reason = f"the limit of {limit} alerts of this kind and cluster is reached"
+        self._waiting: dict[tuple[str, ...], dict[str, Incident]] = {}
+        self._changing: dict[str, Incident] = {}
         self._unknown_causes: set[str] = set()
-        self._limited: dict[tuple[str, str], dict[str, Incident]] = {}
         self._places: dict[tuple[str, str], set[str]] = {}
         self._acknowledgements: dict[str, dict[int, Acknowledgement]] = {}
         self._acknowledged: set[tuple[str, str]] = set()
         self._is_ending = False
+        self._history_until_ms = 0
 
-    def load(
-        self, rows: Mapping[str, Sequence[Transition]], pasts: Mapping[str, Past], completed: Iterable[str], now: Now
-    ) -> None:
+    def load(self, history: History, now: Now) -> None:
         """Fill an empty cache from the tables. Notified incidents come first and keep their place under the limit."""
-        for incident_id in completed:
-            self._close(incident_id)
-        rest: list[Transition] = []
-        for incident_id, transitions in rows.items():
-            ordered = sorted(transitions, key=lambda row: row.position)
-            past = pasts.get(incident_id, Past())
-            for key, lines in past.lines.items():
-                if ":acknowledged:" in key:
-                    self._acknowledged |= {(key, receiver) for receiver, line in lines.items() if line.outcome}
-            notified = self._load_notified(ordered, past, now)
-            if notified is None and past.withheld is not None:
-                self.incidents[incident_id] = Incident(withheld=past.withheld)
-            if notified is None or notified.state != "RESOLVED":
-                rest += [row for row in ordered if notified is None or row.position > notified.position]
-        self.observe(rest, now)
+        self.completed = dict.fromkeys(history.completed)
+        transitions = {row.notice.key: row for row in history.transitions if row.state in ("FIRING", "RESOLVED")}
+        for record in history.records:
+            self._recall(record, transitions.get(record.delivery_key), now)
+        self.observe(history.transitions, now)
+        self._history_until_ms = history.until_ms
         for incident in self.incidents.values():  # receivers that the routes name since the last start
             if (notice := incident.notified) is not None:
                 for receiver, route in self._receivers_of(notice).items():
@@ -194,48 +163,46 @@ class Owed:
                         incident.receivers[receiver] = route
                         self._owe(notice, receiver, route, now)
 
-    def _load_notified(self, ordered: Sequence[Transition], past: Past, now: Now) -> Transition | None:
-        """Return the newest row that was due to a receiver; the outboxes get what of it is still pending."""
-        incident, newest = Incident(), None
-        for row in ordered:
-            for receiver, line in past.lines.get(row.notice.key, {}).items():
-                if line.route is None:
-                    continue
-                newest = row
-                incident.receivers.setdefault(receiver, line.route)
-                box = self.outboxes.get(receiver)
-                if box is None:
-                    continue  # not configured now; if it is again, the log still has what is due to it
-                if line.outcome == "DELIVERED":
-                    box.remember(row.notice, now.pace_of(line.answered_at_ms))
-                elif line.outcome is None:
-                    box.owe(Delivery(row.notice, line.route, now.pace_of(line.due_at_ms), line.attempts))
-                elif row.state == "RESOLVED":
-                    box.forget(row.notice)
-            if newest is row and row.state != "RESOLVED":
+    def _recall(self, record: Record, row: Transition | None, now: Now) -> None:
+        """Take a row of the log, and the row of the alerts table that it is about, if that can be read."""
+        box = self.outboxes.get(record.receiver)  # None if it is not configured now; the log still has what is due
+        if record.status == "acknowledged" and record.outcome in ("DELIVERED", "REFUSED"):
+            self._acknowledged.add((record.delivery_key, record.receiver))
+        elif record.receiver == EVERYBODY and record.outcome != "PENDING":
+            incident = self.incidents.setdefault(record.incident_id, Incident())
+            incident.withheld = record if incident.notified is None else None
+        elif record.outcome != "PENDING":
+            if box is not None:
+                box.recall(record, now)
+        elif row is not None:
+            if box is not None:
+                box.owe(row.notice, record.route or "", now.pace_of(record.at_ms))
+            incident = self.incidents.setdefault(record.incident_id, Incident())
+            incident.newest, incident.withheld = row, None
+            incident.receivers.setdefault(record.receiver, record.route or "")
+            self.own_alerts.note(row)
+            if row.state == "RESOLVED":
+                self._close(row.notice)
+            else:
                 incident.notified = row.notice
-        if newest is not None and newest.state == "RESOLVED":
-            self._close(newest.incident_id)
-        elif newest is not None:
-            incident.fired_at_ms, incident.newest = newest.at_ms, newest
-            self.incidents[newest.incident_id] = incident
-            self._place(newest.notice)
-            self._own.note(newest)
-        return newest
+                self._place(row.notice)
 
     def observe(self, transitions: Iterable[Transition], now: Now) -> None:
-        """Take rows of the alerts table, new or repeated, in any order."""
+        """Take rows of the alerts table, new or repeated, in any order.
+
+        Of incidents that were over before the first relay, and not notified, only the end is taken.
+        """
         ordered = sorted(transitions, key=lambda row: (row.incident_id, row.position))
         new: list[Transition] = []
         for incident_id, group in groupby(ordered, key=lambda row: row.incident_id):
             rows = list(group)
+            is_over = rows[-1].state == "RESOLVED" and rows[-1].at_ms <= self._history_until_ms
+            if is_over and not self.incidents.get(incident_id, Incident()).is_decided():
+                rows = rows[-1:]
             if incident_id not in self.completed and not self._was_silent_throughout(incident_id, rows, now):
                 new += rows
         for transition in sorted(new, key=lambda row: row.chronology):
             self._take(transition, now)
-
-    def set_silences(self, silences: Iterable[Silence]) -> None:
-        self._silences.replace(silences)
 
     def acknowledge(self, acknowledgements: Iterable[Acknowledgement], now: Now) -> None:
         """Forward each acknowledgement once to the receivers that support it, as soon as they know the incident."""
@@ -245,42 +212,35 @@ class Owed:
                 if (incident := self.incidents.get(given.incident_id)) is not None:
                     self._forward_acknowledgements(given.incident_id, incident, now)
 
-    def advance(self, now: Now) -> None:
-        """Decide what time changes: silences, waits, the relay's own alerts, late ends."""
-        if self._silences.has_changed(now.wall_ms):
-            limited = [incident for waiting in self._limited.values() for incident in waiting.values()]
-            for incident in [*self._silenced.values(), *limited]:
+    def advance(self, now: Now, *, is_ending: bool = False) -> None:
+        """Decide what time changes: silences, waits, the relay's own alerts, late ends.
+
+        A relay that ends notifies what only waits for time to pass.
+        """
+        self._is_ending |= is_ending
+        if self.silences.has_changed(now.wall_ms):
+            for incident in [*self._waiting_for("silence"), *self._waiting_for("limit")]:
                 self._consider(incident, now)
-        effects = [incident for waiting in self._effects.values() for incident in waiting.values()]
-        due = [one for one in effects if one.unsure_since_ms is not None and not self._may_wait(one, now)]
-        due += [
-            self.incidents[incident_id]
-            for incident_id, change in self._changed.items()
-            if self._is_ending or now.pace_ms >= change.settles_at_ms(self.incidents[incident_id].changes)
+        due = [
+            effect
+            for effect in self._waiting_for("cause")
+            if effect.unsure_since_ms and not self._may_wait(effect, now)
         ]
+        due += [one for one in self._changing.values() if self._is_ending or now.pace_ms >= one.settles_at_ms()]
         for incident in due:
             self._consider(incident, now)
-        for row in self._own.rows(self._count_limited(), self.outboxes, now):
+        for row in self.own_alerts.rows(self._count_limited(), self.outboxes, now):
             self.own_rows.append(row)
             self._take(read_transition(row), now)
         for box in self.outboxes.values():
-            self.log(box.give_up(now))
+            self.log(*box.give_up(now))
 
-    def log(self, records: Sequence[Record]) -> None:
+    def log(self, *records: Record) -> None:
         self.records += records
         self.decided += len(records)
 
-    def flush(self, now: Now) -> None:
-        """Notify what only waits for time to pass: the relay ends."""
-        self._is_ending = True
-        self.advance(now)
-
-    def note_canary(self, now: Now) -> None:
-        """Note that a canary arrived."""
-        self._own.note_canary(now.pace_ms)
-
-    def withheld(self) -> Iterator[tuple[Notice, WithheldReason]]:
-        """Yield the incidents whose newest row is not notified, with the reasons."""
+    def withheld(self) -> Iterator[tuple[Notice, Record]]:
+        """Yield the incidents whose newest row is not notified, with the rows of the log that say why."""
         for incident in self.incidents.values():
             if incident.withheld and incident.newest and incident.is_news(incident.newest.notice):
                 yield incident.newest.notice, incident.withheld
@@ -293,17 +253,17 @@ class Owed:
         first = next((row for row in rows if row.state == "FIRING" and row.inhibited_by is None), None)
         if first is None:
             return False
-        from_ms = max(first.at_ms, incident.withheld.at_ms) if incident.withheld is not None else first.at_ms
+        from_ms = first.at_ms if incident.withheld is None else max(first.at_ms, incident.withheld.at_ms)
         life = Incident()
         for row in rows:
             life.follow(row)
         until_ms = rows[-1].at_ms if life.stopped_at_ms is None else life.stopped_at_ms
-        silence = self._silences.pick_throughout(first.notice, from_ms, until_ms)
+        silence = self.silences.pick_throughout(first.notice, from_ms, until_ms)
         if silence is None:
             return False
-        self._record(rows[-1].notice, "SILENCED", now, reason=silence.silence_id)
-        self._leave_waits(incident, first.notice)
-        self._close(incident_id)
+        self.log(record_of(rows[-1].notice, "SILENCED", now.wall_ms, reason=silence.silence_id))
+        self._stop_waiting(incident_id, incident)
+        self._close(rows[-1].notice)
         return True
 
     def _take(self, transition: Transition, now: Now) -> None:
@@ -311,7 +271,7 @@ class Owed:
         if incident.newest is not None and transition.position <= incident.newest.position:
             return
         incident.follow(transition)
-        self._own.note(transition)
+        self.own_alerts.note(transition)
         if transition.state == "RESOLVED":
             self._end(incident, transition, now)
         else:
@@ -322,17 +282,15 @@ class Owed:
         row = incident.newest
         assert row is not None, "it has a row"  # noqa: S101  # _take set it
         notice = row.notice
-        self._leave_waits(incident, notice)
+        self._stop_waiting(notice.incident_id, incident)
         if row.state != "FIRING" or not incident.is_news(notice):
-            self._changed.pop(notice.incident_id, None)
+            self._forget_change(incident, notice)
             return
         receivers = self._receivers_of(notice)
         # Rule 1. An inhibited alert waits under its cause, as long as a person knows of the cause.
         if row.inhibited_by is not None and self._is_explained(incident, receivers, row.inhibited_by, now):
             if incident.notified is None:
-                incident.waits_for = row.inhibited_by
-                self._effects.setdefault(row.inhibited_by, {})[notice.incident_id] = incident
-                self._withhold(incident, notice, "INHIBITED", row.inhibited_by, now)
+                self._withhold(incident, notice, "INHIBITED", row.inhibited_by, now, ("cause", row.inhibited_by))
             return
         # Rule 2. An alert that no route selects is recorded; alerts that it inhibits no longer wait for it.
         if incident.notified is None and not receivers:
@@ -342,20 +300,19 @@ class Owed:
         incident.fired_at_ms = row.at_ms if incident.fired_at_ms is None else incident.fired_at_ms
         incident.last_firing = notice
         # Rule 3. A silenced or muted alert is considered again when the silence ends.
-        silence = self._silences.pick(notice, now.wall_ms)
+        silence = self.silences.pick(notice, now.wall_ms)
         if silence is not None:
-            self._silenced[notice.incident_id] = incident
-            self._withhold(incident, notice, "SILENCED", silence.silence_id, now)
+            self._withhold(incident, notice, "SILENCED", silence.silence_id, now, SILENCED)
         # Rule 4. A notified alert is notified again, once a change of its queues alone has settled.
         elif incident.notified is not None or notice.kind in RELAY_KINDS:
             if incident.notified is None or self._has_settled(incident, incident.notified, notice, now.pace_ms):
                 self._notify(incident, notice, now)
         # Rule 5. At most `limit` alerts of a kind and cluster are notified at a time; the earliest come first.
+        elif self._has_room(notice):
+            self._notify(incident, notice, now)
         else:
-            self._limited.setdefault((notice.cluster, notice.kind), {})[notice.incident_id] = incident
-            self._admit(notice, now)
-            if incident.notified is None:
-                self._withhold(incident, notice, "LIMITED", self._limit_reason, now)
+            scope = ("limit", notice.cluster, notice.kind)
+            self._withhold(incident, notice, "LIMITED", self._limit_reason, now, scope)
 
     def _is_explained(self, incident: Incident, receivers: Mapping[str, str], cause_id: str, now: Now) -> bool:
         """Return whether the cause represents an effect that would go to these receivers.
@@ -381,16 +338,21 @@ class Owed:
     def _has_settled(self, incident: Incident, notified: Notice, notice: Notice, pace_ms: int) -> bool:
         """Return whether a change is notified now: another cause or severity at once, other queues once they settle."""
         if notice.content(with_queues=False) != notified.content(with_queues=False):
-            self._changed.pop(notice.incident_id, None)
+            self._forget_change(incident, notice)
             return True
-        change = self._changed.setdefault(notice.incident_id, _Change(notice.queues, pace_ms, pace_ms))
-        if change.queues != notice.queues:
-            change.queues, change.changed_ms = notice.queues, pace_ms
-        if not self._is_ending and pace_ms < change.settles_at_ms(incident.changes):
+        queues, since_ms, _ = incident.changing or (None, pace_ms, pace_ms)
+        if queues != notice.queues:
+            incident.changing = (notice.queues, since_ms, pace_ms)
+            self._changing[notice.incident_id] = incident
+        if not self._is_ending and pace_ms < incident.settles_at_ms():
             return False
-        del self._changed[notice.incident_id]
+        self._forget_change(incident, notice)
         incident.changes += 1
         return True
+
+    def _forget_change(self, incident: Incident, notice: Notice) -> None:
+        incident.changing = None
+        self._changing.pop(notice.incident_id, None)
 
     def _notify(self, incident: Incident, notice: Notice, now: Now) -> None:
         incident.notified, incident.withheld = notice, None
@@ -403,88 +365,97 @@ class Owed:
             self._free_effects(notice.incident_id, now)
 
     def _end(self, incident: Incident, end: Transition, now: Now) -> None:
-        self._leave_waits(incident, end.notice)
+        self._stop_waiting(end.incident_id, incident)
         if incident.notified is None and incident.withheld is not None and incident.withheld.outcome == "SILENCED":
-            self._notify_if_silence_left_a_gap(incident, end, now)
+            self._notify_if_silence_left_a_gap(incident, incident.withheld, end, now)
         if incident.notified is not None:
             for receiver, route in incident.receivers.items():
                 self._owe(end.notice, receiver, route, now)
         elif incident.withheld is not None:
-            self._record(end.notice, incident.withheld.outcome, now, reason=incident.withheld.reason)
-        self._close(end.incident_id)
+            self.log(record_of(end.notice, incident.withheld.outcome, now.wall_ms, reason=incident.withheld.reason))
+        self._close(end.notice)
         if not incident.is_decided():
             self._free_effects(end.incident_id, now, is_over=True)
-        self._places.get((end.notice.cluster, end.notice.kind), set()).discard(end.incident_id)
         self._admit(end.notice, now)
 
-    def _notify_if_silence_left_a_gap(self, incident: Incident, end: Transition, now: Now) -> None:
+    def _notify_if_silence_left_a_gap(self, incident: Incident, withheld: Record, end: Transition, now: Now) -> None:
         """Notify an incident that continued to fire after its silence ended, between two polls."""
-        if incident.withheld is None or incident.last_firing is None or incident.fired_at_ms is None:
+        if incident.last_firing is None or incident.fired_at_ms is None:
             return
-        from_ms = max(incident.withheld.at_ms, incident.fired_at_ms)
+        from_ms = max(withheld.at_ms, incident.fired_at_ms)
         until_ms = end.at_ms if incident.stopped_at_ms is None else incident.stopped_at_ms
-        if from_ms >= until_ms or self._silences.pick_throughout(end.notice, from_ms, until_ms):
+        if from_ms >= until_ms or self.silences.pick_throughout(end.notice, from_ms, until_ms):
             return
-        if len(self._places.get((end.notice.cluster, end.notice.kind), ())) < self._limit:
+        if self._has_room(end.notice):
             self._notify(incident, incident.last_firing, now)
         else:
-            incident.withheld = WithheldReason("LIMITED", self._limit_reason, now.wall_ms)
+            incident.withheld = record_of(end.notice, "LIMITED", now.wall_ms, reason=self._limit_reason)
 
-    def _close(self, incident_id: str) -> None:
+    def _close(self, end: Notice) -> None:
         """Nothing more is decided about this incident."""
-        self.incidents.pop(incident_id, None)
-        self._changed.pop(incident_id, None)
-        self._acknowledgements.pop(incident_id, None)
-        self.completed[incident_id] = None
+        self.incidents.pop(end.incident_id, None)
+        self._changing.pop(end.incident_id, None)
+        self._acknowledgements.pop(end.incident_id, None)
+        self._places.get((end.cluster, end.kind), set()).discard(end.incident_id)
+        self.completed[end.incident_id] = None
         while len(self.completed) > MOST_COMPLETED:
             del self.completed[next(iter(self.completed))]
 
     def _free_effects(self, cause_id: str, now: Now, *, is_over: bool = False) -> None:
         """Consider the effects of a cause that no person knows of."""
-        effects = list(self._effects.get(cause_id, {}).values())
+        effects = [*self._waiting.get(("cause", cause_id), {}).values()]
         if is_over and effects:
             self._unknown_causes.add(cause_id)
         for effect in effects:
             self._consider(effect, now)
 
-    def _leave_waits(self, incident: Incident, notice: Notice) -> None:
-        self._silenced.pop(notice.incident_id, None)
-        self._limited.get((notice.cluster, notice.kind), {}).pop(notice.incident_id, None)
-        if incident.waits_for is not None:
-            effects = self._effects.get(incident.waits_for, {})
-            effects.pop(notice.incident_id, None)
-            if not effects:
-                self._effects.pop(incident.waits_for, None)
-            incident.waits_for = None
+    def _wait(self, incident: Incident, notice: Notice, what: tuple[str, ...]) -> None:
+        incident.waits_for = what
+        self._waiting.setdefault(what, {})[notice.incident_id] = incident
+
+    def _stop_waiting(self, incident_id: str, incident: Incident) -> None:
+        what, incident.waits_for = incident.waits_for, None
+        if what is not None:
+            waiting = self._waiting[what]
+            del waiting[incident_id]
+            if not waiting:
+                del self._waiting[what]
+
+    def _waiting_for(self, what: str) -> Iterator[Incident]:
+        for (kind, *_), waiting in self._waiting.items():
+            if kind == what:
+                yield from waiting.values()
 
     def _place(self, notice: Notice) -> None:
         """Count a notified alert under the limit, even beyond it; it keeps its place until it resolves."""
         self._places.setdefault((notice.cluster, notice.kind), set()).add(notice.incident_id)
 
-    def _admit(self, like: Notice, now: Now) -> None:
-        """Notify as many waiting alerts of this kind and cluster as the limit has room for."""
-        scope = (like.cluster, like.kind)
-        places, waiting = self._places.setdefault(scope, set()), self._limited.get(scope, {})
-        if not waiting or len(places) >= self._limit:
-            return
-        notices = {name: one.newest.notice for name, one in waiting.items() if one.newest is not None}
-        queue = [Waiting(waiting[name].fired_at_ms or 0, rank_of(one.severity), name) for name, one in notices.items()]
-        admitted = pick_notified(len(places), queue, self._limit)
-        places.update(admitted)
-        for name in admitted:
-            self._notify(waiting.pop(name), notices[name], now)
+    def _has_room(self, notice: Notice) -> bool:
+        return len(self._places.get((notice.cluster, notice.kind), ())) < self._limit
 
-    @property
-    def _limit_reason(self) -> str:
-        return f"the limit of {self._limit} alerts of this kind and cluster is reached"
+    def _admit(self, end: Notice, now: Now) -> None:
+        """Notify as many waiting alerts of this kind and cluster as the limit has room for."""
+        if not self._has_room(end):
+            return
+        notices = {notice.incident_id: notice for notice in self._limited_notices(end.cluster, end.kind)}
+        queue = [
+            Waiting(self.incidents[name].fired_at_ms or 0, rank_of(notice.severity), name)
+            for name, notice in notices.items()
+        ]
+        for name in pick_notified(len(self._places.get((end.cluster, end.kind), ())), queue, self._limit):
+            incident = self.incidents[name]
+            self._stop_waiting(name, incident)
+            self._notify(incident, notices[name], now)
 
     def _limited_notices(self, cluster: str, kind: str) -> list[Notice]:
-        waiting = self._limited.get((cluster, kind), {})
+        waiting = self._waiting.get(("limit", cluster, kind), {})
         return [one.newest.notice for one in waiting.values() if one.newest is not None]
 
     def _count_limited(self) -> Iterator[SelfAlert]:
-        for cluster, kind in self._limited:
-            if notices := self._limited_notices(cluster, kind):
+        for what in self._waiting:
+            if what[0] == "limit":
+                _, cluster, kind = what
+                notices = self._limited_notices(cluster, kind)
                 worst = min((notice.severity for notice in notices), key=rank_of)
                 yield alerts_limited(cluster, kind, len(notices), self._limit, worst)
 
@@ -515,19 +486,27 @@ class Owed:
                 box = self.outboxes.get(receiver)
                 if box is not None and box.traits.can_acknowledge and (notice.key, receiver) not in self._acknowledged:
                     self._acknowledged.add((notice.key, receiver))
-                    box.owe(Delivery(notice, "acknowledgement", now.pace_ms))
+                    box.owe(notice, "acknowledgement", now.pace_ms)
 
     def _owe(self, notice: Notice, receiver: str, route: str, now: Now) -> None:
         """Record and queue a notification; recorded too for a receiver that is not configured now."""
-        self._record(notice, "PENDING", now, receiver=receiver, route=route)
+        self.log(record_of(notice, "PENDING", now.wall_ms, receiver=receiver, route=route))
         if (box := self.outboxes.get(receiver)) is not None:
-            box.owe(Delivery(notice, route, now.pace_ms, record_number=self.decided))
+            box.owe(notice, route, now.pace_ms, self.decided)
 
-    def _withhold(self, incident: Incident, notice: Notice, outcome: Outcome, reason: str, now: Now) -> None:
+    def _withhold(
+        self,
+        incident: Incident,
+        notice: Notice,
+        outcome: Outcome,
+        reason: str,
+        now: Now,
+        waits_for: tuple[str, ...] | None = None,
+    ) -> None:
+        """Record why the notice is not notified, unless that is recorded; it may wait for something."""
+        if waits_for is not None:
+            self._wait(incident, notice, waits_for)
         withheld = incident.withheld
         if withheld is None or (withheld.outcome, withheld.reason) != (outcome, reason):
-            incident.withheld = WithheldReason(outcome, reason, now.wall_ms)
-            self._record(notice, outcome, now, reason=reason)
-
-    def _record(self, notice: Notice, outcome: Outcome, now: Now, **fields: Any) -> None:
-        self.log([record_of(notice, outcome, now.wall_ms, **fields)])
+            incident.withheld = record_of(notice, outcome, now.wall_ms, reason=reason)
+            self.log(incident.withheld)

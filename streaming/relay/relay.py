@@ -1,37 +1,42 @@
 """The relay at work: decide, write, send, take answers.
 
-One thread decides. Each receiver has a thread for its calls, and the tables have one for their accesses, so that
-neither a slow receiver nor a table that is away delays anything else. What is due is in alert_deliveries before it is
-sent, and each answer before the receiver is notified again: a crash repeats at most the call in flight at each
+One thread decides. Each receiver has a thread for its calls, and each kind of access to the tables has one, so that
+neither a slow receiver nor a table that is away delays anything else. What is due is in alert_deliveries before it
+is sent, and each answer before the receiver is notified again: a crash repeats at most the call in flight at each
 receiver. If a write fails or takes longer than LATE_MS, receivers are notified all the same.
+
+A relay that fails, or whose settings change, resumes from the tables. Until they can be read, a relay with new settings
+renews leases and delivers what it has in memory.
 """
 
 import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
 from conf.oncall import CANARY, OnCall
+from conf.settings import Settings, SettingsError
 from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
-from streaming.relay.notice import Clock, Notice, Now, Transition
-from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send
-from streaming.relay.owed import Incident, Owed
+from streaming.relay.canary import CanaryReceiver, lost_after_ms
+from streaming.relay.notice import Acknowledgement, Clock, Now, Record
+from streaming.relay.outbox import Outbox, Pace, Send
+from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import watchdog
-from streaming.relay.receivers import make_routes
+from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.posting import Answer, Receiver
-from streaming.relay.silences import Mute
-from streaming.relay.tables import TABLE_ERRORS, AlertLogError, AlertRows, DeliveryLog, OperatorInput
+from streaming.relay.silences import Mute, make_mutes
+from streaming.relay.tables import TABLE_ERRORS, AlertLogError, RelayTables
 from streaming.text.times import wall_ms
 from streaming.warehouse.warehouse_error import TableAccessError
-from udfs.alerts.routing import pick_watchdog_receivers
 from udfs.alerts.silence import Silence
 
 log = structlog.get_logger()
@@ -49,6 +54,11 @@ OWED_MS = 1_000
 ACCESS_PAUSE_MS, ACCESS_PAUSE_MOST_MS = 1_000, 30_000
 """After a failed access to a table, doubled with each failure."""
 
+HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
+"""After a failure the pause is doubled, up to the most, unless the relay has worked for some time."""
+
+IDLE_SECONDS = 0.05
+
 Result = TypeVar("Result")
 ProgressAge = Callable[[], float]
 """Seconds since the queries last made progress."""
@@ -56,11 +66,12 @@ ProgressAge = Callable[[], float]
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a call, and its duration, ms."""
+    """The answer to a call, its duration, ms, and the call."""
 
     receiver: str
     answer: Answer
     latency_ms: int
+    send: Send | None = None
 
 
 class RelayListener:
@@ -82,26 +93,8 @@ class RelayListener:
         """The relay failed and resumes from the tables."""
 
 
-Submit = Callable[[Callable[[], Any]], "Future[Any]"]
-"""Runs a table access, at once or in another thread."""
-
-
-def _run(future: Future[Any], act: Callable[[], Any]) -> None:
-    try:
-        future.set_result(act())
-    except Exception as error:
-        future.set_exception(error)
-
-
-def run_now(act: Callable[[], Any]) -> Future[Any]:
-    """Run in this thread."""
-    future: Future[Any] = Future()
-    _run(future, act)
-    return future
-
-
 class Lane:
-    """A thread that runs calls one after the other."""
+    """A thread that runs calls one after the other; it does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
@@ -118,49 +111,50 @@ class Lane:
 
     def _work(self) -> None:
         while (given := self._calls.get()) is not None:
-            _run(*given)
+            future, act = given
+            try:
+                future.set_result(act())
+            except Exception as error:
+                future.set_exception(error)
 
 
 class Access:
     """One kind of access to the tables, one at a time. A failure is logged once, and the next access is later."""
 
-    def __init__(self, event: str, submit: Submit, news: Callable[[], None]) -> None:
-        self._event, self._submit, self._news = event, submit, news
-        self._future: Future[Any] | None = None
+    def __init__(
+        self, event: str, submit: Callable[[Callable[[], Any]], Future[Any]], wake: Callable[[], None]
+    ) -> None:
+        self._event, self._submit, self._wake = event, submit, wake
+        self.future: Future[Any] | None = None
         self._failures = 0
         self._began_at_ms = self._resumes_at_ms = 0
 
     def start(self, act: Callable[[], Any], pace_ms: int, *, is_last: bool = False) -> bool:
         """Begin, unless one is running or a failure was just before; the last one is not delayed."""
-        if self._future is not None or (pace_ms < self._resumes_at_ms and not is_last):
+        if self.future is not None or (pace_ms < self._resumes_at_ms and not is_last):
             return False
         self._began_at_ms = pace_ms
-        self._future = self._submit(act)
-        self._future.add_done_callback(lambda _: self._news())
+        self.future = self._submit(act)
+        self.future.add_done_callback(lambda _: self._wake())
         return True
 
-    def is_running(self) -> bool:
-        return self._future is not None
-
     def late_at_ms(self) -> int | None:
-        return None if self._future is None else self._began_at_ms + LATE_MS
+        return None if self.future is None else self._began_at_ms + LATE_MS
 
     def is_failing(self, pace_ms: int) -> bool:
         """Return whether the last access failed, or the running one takes longer than LATE_MS."""
-        if self._future is not None and pace_ms >= self._began_at_ms + LATE_MS and not self._failures:
+        if self.future is not None and pace_ms >= self._began_at_ms + LATE_MS and not self._failures:
             self._failures = 1
             log.error(self._event, error=f"not finished within {LATE_MS // 1000} s")
         return self._failures > 0
 
-    def wait(self, seconds: float) -> None:
-        if self._future is not None:
-            wait([self._future], seconds)
-
-    def take(self, pace_ms: int) -> Any:
+    def take(self, pace_ms: int, wait_seconds: float = 0) -> Any:
         """Return the result of an access that has ended, or the TABLE_ERRORS that it raised; None before that."""
-        if self._future is None or not self._future.done():
+        if self.future is not None and wait_seconds:
+            wait([self.future], wait_seconds)
+        if self.future is None or not self.future.done():
             return None
-        future, self._future = self._future, None
+        future, self.future = self.future, None
         error = future.exception()
         if error is None:
             self._failures = self._resumes_at_ms = 0
@@ -174,170 +168,8 @@ class Access:
         return error
 
 
-class RelayLoop:
-    """Loads what is owed from the tables when it is made; then one `step` at a time, without a thread of its own.
-
-    `call` makes a call, whose Reply goes to `handle`. `watchdog` returns the notice for the receivers in `watchers`, or
-    None while it is silent. `submit` runs the accesses to the tables. Raises TableAccessError.
-    """
-
-    def __init__(
-        self,
-        owed: Owed,
-        tables: DeliveryLog,
-        operator_input: OperatorInput,
-        now: Now,
-        pace: Pace,
-        *,
-        call: Callable[[Send], object] = lambda _: None,
-        poll_ms: float = 0,
-        watchers: Collection[str] = (),
-        watchdog: Callable[[int], Notice | None] = lambda _: None,
-        listener: RelayListener | None = None,
-        submit: Submit = run_now,
-        news: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.owed, self._tables, self._operator_input = owed, tables, operator_input
-        self._call, self._listener = call, listener or RelayListener()
-        self._watchers, self._watchdog, self._poll_ms = watchers, watchdog, poll_ms
-        self._counted_at_ms = 0
-        self._read_at_ms = now.pace_ms
-        self._unwritten: tuple[list[dict[str, Any]], list[Record]] = [], []
-        self._write = Access("delivery log not written, notifications continue", submit, news)
-        self._input = Access("silences and acknowledgements not read, retrying", submit, news)
-        self._unreadable: set[str] = set()
-        history = tables.read_history(owed.outboxes, now.wall_ms - pace.resolved_resend_ms, now.wall_ms)
-        self.version, self._history_until_ms = history.version, history.until_ms
-        silences, acknowledgements = self._read_input()
-        owed.set_silences(silences or [])
-        owed.load(history.rows, history.pasts, history.completed, now)
-        owed.acknowledge(acknowledgements or [], now)
-        owed.advance(now)
-
-    def step(self, now: Now) -> None:
-        """Decide, write, send."""
-        if now.pace_ms >= self._read_at_ms + self._poll_ms:
-            self.read_input(now)
-        self._take_input(now)
-        self.owed.advance(now)
-        attested = self._watchdog(now.wall_ms) if self._watchers else None
-        for name in self._watchers:
-            if name in self.owed.outboxes:
-                self.owed.outboxes[name].watchdog = attested
-        self.write(now)
-        recorded = self._recorded(now.pace_ms)
-        for box in self.owed.outboxes.values():
-            if (send := box.pick(now, recorded)) is not None:
-                self._call(send)
-        if now.pace_ms >= self._counted_at_ms + OWED_MS:
-            self._counted_at_ms = now.pace_ms
-            self._listener.owes({name: box.count() for name, box in self.owed.outboxes.items()})
-
-    def handle(self, news: list[Transition] | Reply, now: Now) -> None:
-        """Take rows of the alerts table, new or repeated, or the answer to a call."""
-        if isinstance(news, Reply):
-            self._settle(news, now)
-            return
-        ended = {row.incident_id for row in news if row.state == "RESOLVED" and row.at_ms <= self._history_until_ms}
-        old = {name for name in ended if not self.owed.incidents.get(name, Incident()).is_decided()}
-        # Of incidents that were over before the first relay, and not notified, only the end is taken.
-        self.owed.observe([row for row in news if row.state == "RESOLVED" or row.incident_id not in old], now)
-
-    def wait_ms(self, pace_ms: int) -> float:
-        """Return the time until something is due, or the tables are read again."""
-        recorded = self._recorded(pace_ms)
-        times = [box.wake_at_ms(recorded) for box in self.owed.outboxes.values()]
-        if recorded < self.owed.decided:
-            times.append(self._write.late_at_ms())
-        return min(self._poll_ms, max(0, min((at for at in times if at is not None), default=1 << 62) - pace_ms))
-
-    def read_input(self, now: Now) -> None:
-        """Begin to read the silences and acknowledgements that are new."""
-        if self._input.start(self._read_input, now.pace_ms):
-            self._read_at_ms = now.pace_ms
-            self._take_input(now)
-
-    def write(self, now: Now, *, is_last: bool = False) -> None:
-        """Append the decisions; the alerts about the relay first, which the log's rows refer to."""
-        if self.owed.records or self.owed.own_rows:
-            self._listener.decided(self.owed.records, self.owed.own_rows)
-            self._unwritten[0].extend(self.owed.own_rows)
-            self._unwritten[1].extend(self.owed.records)
-            self.owed.own_rows, self.owed.records = [], []
-        self._write.take(now.pace_ms)
-        if any(self._unwritten) and self._write.start(self._append, now.pace_ms, is_last=is_last):
-            self._write.take(now.pace_ms)
-
-    def finish(self, now: Now, seconds: float) -> None:
-        """Write all that is decided, within the time for each of two writes."""
-        self._write.wait(seconds)
-        self.write(now, is_last=True)
-        self._write.wait(seconds)
-        self._write.take(now.pace_ms)
-
-    def _recorded(self, pace_ms: int) -> int:
-        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
-        decided = self.owed.decided
-        return decided if self._write.is_failing(pace_ms) else decided - len(self._unwritten[1])
-
-    def _append(self) -> None:
-        """Append what is unwritten at this moment. What is appended is taken off, also if the second append fails."""
-        alerts, records = ([*rows] for rows in self._unwritten)
-        if alerts:
-            self._tables.append_alerts(alerts)
-            del self._unwritten[0][: len(alerts)]
-        if records:
-            self._tables.append(records)
-            del self._unwritten[1][: len(records)]
-
-    def _read_input(self) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
-        read = self._operator_input
-        no_silences: list[Silence] = []
-        silences = self._guard(SILENCES.name, read.read_silences, no_silences)
-        return silences, self._guard(ACKNOWLEDGEMENTS.name, read.read_acknowledgements, None)
-
-    def _guard(self, table: str, read: Callable[[], Result | None], if_damaged: Result | None) -> Result | None:
-        """Return the result; `if_damaged` of a damaged table; None, which changes nothing, of one that is away."""
-        try:
-            found = read()
-        except TableAccessError as error:
-            if table not in self._unreadable:
-                self._unreadable.add(table)
-                log.error("table not read, retrying", table=table, file=error.file, error=str(error)[:500])
-            return if_damaged if error.file is not None else None
-        self._unreadable.discard(table)
-        return found
-
-    def _take_input(self, now: Now) -> None:
-        found = self._input.take(now.pace_ms)
-        if isinstance(found, tuple):
-            silences, acknowledgements = found
-            if silences is not None:
-                self.owed.set_silences(silences)
-            if acknowledgements is not None:
-                self.owed.acknowledge(acknowledgements, now)
-
-    def _settle(self, reply: Reply, now: Now) -> None:
-        self._listener.answered(reply)
-        box, answer = self.owed.outboxes[reply.receiver], reply.answer
-        records = box.settle(answer, now, reply.latency_ms)
-        if records:
-            self.owed.log(records)
-            box.answer_number = self.owed.decided
-        if reply.receiver == CANARY and any(record.status == "firing" for record in records):
-            self.owed.note_canary(now)
-        if answer.verdict != "DELIVERED":
-            log.warning(
-                "notification not delivered",
-                receiver=reply.receiver,
-                verdict=answer.verdict,
-                code=answer.code,
-                reason=answer.reason,
-            )
-
-
 def make_owed(
-    settings: OnCall, receivers: Mapping[str, Receiver], mutes: Sequence[Mute], lost_after_ms: int | None = None
+    settings: OnCall, receivers: Mapping[str, Receiver], mutes: Sequence[Mute] = (), lost_after_ms: int | None = None
 ) -> Owed:
     """Return what the receivers are owed, before the tables are read."""
     pace = Pace.of(settings)
@@ -354,187 +186,381 @@ def make_owed(
 
 
 class Relay:
-    """Resumes from the tables when it is made. `observe`, `on_batch` and `look` may be called from any thread.
+    """`start` and `stop` its thread; or `load`, `finish` and `close` it in this one.
 
-    With `make_rows`, a cursor in the log of the alerts table, it reads new alerts itself: at its start, when a batch's
-    rows are not all that is new, at `look`, and with `follows_log` every poll_seconds. `on_read` is called whenever all
-    new rows are taken; `on_lost` when the log no longer has them, and the relay must resume from the tables.
+    As a BatchListener it reads the alerts table after each batch with alerts; at `look` it reads alerts of no batch.
+    `on_batch`, `look`, `wake` and `renew` may be called from any thread.
     """
 
     def __init__(
         self,
-        settings: OnCall,
-        delivery_log: DeliveryLog,
-        operator_input: OperatorInput,
-        receivers: Mapping[str, Receiver],
-        *,
-        make_rows: Callable[[int], AlertRows] | None = None,
-        follows_log: bool = False,
-        on_read: Callable[[], None] = lambda: None,
-        on_lost: Callable[[], None] = lambda: None,
+        settings: Settings,
         progress_age: ProgressAge | None = None,
-        lost_after_ms: int | None = None,
+        *,
+        follows_log: bool = False,
+        takes_canary: bool = True,
+        expects_canary: bool = False,
         listener: RelayListener | None = None,
-        mutes: Sequence[Mute] = (),
-        now_ms: Callable[[], int] = wall_ms,
+        on_read: Callable[[], None] = lambda: None,
+        now: Callable[[], Now] | None = None,
     ) -> None:
-        """Raises TableAccessError if a table that it must know cannot be read."""
-        self._settings, self._delivery_log, self._wall_ms = settings, delivery_log, now_ms
-        self._clock, self._progress_age = Clock(now_ms), progress_age
-        now = self._clock.now()
-        self._started_at_ms, self._followed_at_ms = now.wall_ms, now.pace_ms
-        self._receivers = receivers
-        self._follows_log, self._on_read, self._on_lost = follows_log, on_read, on_lost
-        self._inbox: queue.SimpleQueue[list[Transition] | Reply | WrittenBatch | None] = queue.SimpleQueue()
-        self._lanes: dict[str, Lane] = {}
-        self.owed = make_owed(settings, receivers, mutes, lost_after_ms)
-        self._tables = Lane("relay-tables")
-        self._reading = Access("alerts table not read, retrying", self._tables.submit, self.wake)
-        try:
-            self._loop = RelayLoop(
-                self.owed,
-                delivery_log,
-                operator_input,
-                now,
-                Pace.of(settings),
-                call=self._call,
-                poll_ms=settings.poll_seconds * 1000,
-                watchers=pick_watchdog_receivers(make_routes(settings, receivers)),
-                watchdog=self._watchdog,
-                listener=listener,
-                submit=self._tables.submit,
-                news=self.wake,
-            )
-            self._rows = make_rows(self._loop.version) if make_rows is not None else None
-        except BaseException:
-            self._tables.stop()
-            raise
-        self._wants_rows = self._rows is not None
+        """With `follows_log` it reads the alerts table every oncall.poll_seconds: no query of this process announces
+        batches. With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not
+        arrive is an alert; both if the settings inject one. `on_read` is called whenever all new rows are taken.
 
-    def observe(self, transitions: Iterable[Transition]) -> None:
-        """Take rows of the alerts table, new or repeated."""
-        self._inbox.put(list(transitions))
+        Raises SettingsError if the secret of a receiver is missing.
+        """
+        make_receivers(settings.oncall)
+        self._settings, self._progress_age, self._now = settings, progress_age, now or Clock(wall_ms).now
+        self._follows_log, self._takes_canary, self._expects_canary = follows_log, takes_canary, expects_canary
+        self._listener, self._on_read = listener or RelayListener(), on_read
+        self._inbox: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        self._lanes: dict[str, Lane] = {}
+        self._receivers: Mapping[str, Receiver] = {}
+        self._unreadable: set[str] = set()
+        self._started_at_ms, self._counted_at_ms = self._now().wall_ms, 0
+        self._stop, self._is_stale, self._is_up = threading.Event(), threading.Event(), threading.Event()
+        self._is_stale.set()
+        self._works = False
+        self._loaded_at, self._resumes_at, self._pause_seconds = time.monotonic(), 0.0, 1.0
+        self._thread = threading.Thread(target=self._work, name="relay", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait_until_up(self) -> None:
+        """Return when the relay takes new alerts, or after DRAIN_SECONDS."""
+        if self._thread.is_alive():
+            self._is_up.wait(DRAIN_SECONDS)
+
+    def renew(self, settings: Settings) -> None:
+        """Resume with other settings; keep the old ones if the secret of a receiver is missing."""
+        try:
+            make_receivers(settings.oncall)
+        except SettingsError as error:
+            log.error("notification settings invalid, keeping the previous ones", reason=str(error))
+            return
+        self._settings = settings
+        self._is_stale.set()
+        self.wake()
+
+    def stop(self) -> None:
+        """Stop once it has taken all that the table holds, and tried each new notification once or for ten seconds."""
+        self.wait_until_up()  # a short run may be over before the tables are read
+        self._stop.set()
+        self.wake()
+        self._thread.join(4 * DRAIN_SECONDS)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                if self._is_stale.is_set() and time.monotonic() >= self._resumes_at:
+                    self._reload()
+            except Exception as error:
+                self._pause(error)
+            if not self._works:
+                self._stop.wait(IDLE_SECONDS)
+                continue
+            try:
+                self.step()
+            except Exception as error:
+                self._works = False
+                self._is_stale.set()
+                self._pause(error)
+                self._try(self.quiesce)
+        if self._works:
+            self.finish(DRAIN_SECONDS)
+        self._try(self.close)
+
+    def _reload(self) -> None:
+        if self._works:
+            self.quiesce()
+        self._is_stale.clear()
+        try:
+            self.load()
+        except Exception:
+            self._is_stale.set()
+            raise
+        self._loaded_at = time.monotonic()
+        self._is_up.set()
+
+    def _pause(self, error: Exception) -> None:
+        if time.monotonic() - self._loaded_at >= HEALTHY_SECONDS:
+            self._pause_seconds = 1.0
+        self._resumes_at = time.monotonic() + self._pause_seconds
+        event = "relay continues from memory, tables not loaded" if self._works else "relay restarted"
+        log.error(event, error=str(error)[:500], retry_in=self._pause_seconds)
+        self._pause_seconds = min(PAUSE_MOST_SECONDS, 2 * self._pause_seconds)
+        if not self._works:
+            self._listener.restarted()
+
+    @staticmethod
+    def _try(act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:
+            log.error("relay not closed", error=str(error)[:500])
+
+    def load(self) -> None:
+        """Load what is owed from the tables. Raises TableAccessError, and then keeps what it has in memory."""
+        settings = self._settings
+        receivers = make_receivers(settings.oncall, settings.runbooks_url)
+        has_canary = settings.canary.interval_seconds > 0
+        if has_canary and self._takes_canary:
+            receivers[CANARY] = CanaryReceiver()
+        overdue_ms = (lost_after_ms(settings) if has_canary else 0) if self._expects_canary else None
+        owed = make_owed(settings.oncall, receivers, make_mutes(settings.mutes), overdue_ms)
+        self.resume(owed, RelayTables(settings.paths.warehouse), receivers, Pace.of(settings.oncall))
+
+    def resume(self, owed: Owed, tables: RelayTables, receivers: Mapping[str, Receiver], pace: Pace) -> None:
+        """Load these tables, and continue with them and these receivers. Raises TableAccessError before that."""
+        now = self._now()
+        history = tables.read_history(owed.outboxes, now.wall_ms - pace.resolved_resend_ms, now.wall_ms)
+        silences, acknowledgements = self._read_operator_input(tables)
+        owed.silences.replace(silences or [])
+        owed.load(history, now)
+        owed.acknowledge(acknowledgements or [], now)
+        owed.advance(now)
+        self._end_lanes()
+        self.owed, self._tables, self._receivers, self._pace = owed, tables, receivers, pace
+        self._read_at_ms = self._followed_at_ms = now.pace_ms
+        self._unwritten: tuple[list[dict[str, Any]], list[Record]] = [], []
+        self._write = self._access("*log", "delivery log not written, notifications continue")
+        self._input = self._access("*silences", "silences and acknowledgements not read, retrying")
+        self._rows = self._access("*alerts", "alerts table not read, retrying")
+        self._wants_rows = self._works = True
 
     def on_batch(self, batch: WrittenBatch) -> None:
-        """Take a batch with alerts."""
-        self._inbox.put(batch)
+        """Read the alerts that the batch has written."""
+        if batch.rows.get(ALERTS.name):
+            self.look()
 
     def look(self) -> None:
-        """Read the alerts table: rows were written that are in no batch."""
-        self._wants_rows = self._rows is not None
-        self.wake()
+        """Read the alerts table: rows were written. A relay that has not loaded it reads them then."""
+        self._wants_rows = True
+        self._inbox.put(None)
 
     def wake(self) -> None:
         """End the wait of `step`: an access to the tables has ended, or there is another reason to look."""
         self._inbox.put(None)
 
+    def step(self, wait_seconds: float | None = None) -> None:
+        """Decide, write, send; then wait for news, at most until something is due."""
+        now = self._now()
+        self._read_rows(now)
+        self.advance(now)
+        self._take(self.wait_ms(now.pace_ms) / 1000 if wait_seconds is None else wait_seconds)
+
     def finish(self, seconds: float, stop: threading.Event | None = None) -> int:
         """Take all that the table has and try each due notification once, within the time; return how many are due."""
         deadline = time.monotonic() + seconds
-        self._wants_rows = self._rows is not None
+        self._wants_rows = True
         self.step(LEAST_WAIT_SECONDS)
-        while self._reading.is_running() and time.monotonic() < deadline:
+        while self._rows.future is not None and time.monotonic() < deadline:
             self.step()
-        self.owed.flush(self._clock.now())
+        boxes = self.owed.outboxes.values()
+        self.owed.advance(self._now(), is_ending=True)
         while time.monotonic() < deadline and not (stop and stop.is_set()):
-            self.owed.advance(self._clock.now())
-            boxes = self.owed.outboxes.values()
+            self.owed.advance(self._now())
             if not self._is_busy() and all(delivery.attempts for box in boxes for delivery in box.owed()):
                 break
             self.step()
-        return sum(box.count() for box in self.owed.outboxes.values())
-
-    def step(self, wait_seconds: float | None = None) -> None:
-        """Decide, write, send; then wait for news, at most until something is due."""
-        now = self._clock.now()
-        self._read_rows(now)
-        self._loop.step(now)
-        self._take(self._loop.wait_ms(now.pace_ms) / 1000 if wait_seconds is None else wait_seconds)
+        return sum(box.count() for box in boxes)
 
     def quiesce(self) -> None:
         """Wait for the calls in flight, and write their answers."""
         deadline = time.monotonic() + DRAIN_SECONDS
         while self._is_busy() and time.monotonic() < deadline:
             self._take(0.1)
-        self._loop.finish(self._clock.now(), max(LEAST_WAIT_SECONDS, deadline - time.monotonic()))
+        now, seconds = self._now(), max(LEAST_WAIT_SECONDS, deadline - time.monotonic())
+        self._write.take(now.pace_ms, seconds)
+        self.write(now, is_last=True)
+        self._write.take(now.pace_ms, seconds)
 
     def close(self) -> None:
         """End the threads; answers that arrive in time are written."""
+        if self._works:
+            self.quiesce()
+        self._end_lanes()
+
+    def _end_lanes(self) -> None:
+        """End the threads of calls and accesses after what they have begun."""
         for name, lane in self._lanes.items():
-            lane.submit(self._receivers[name].close)
+            if name in self._receivers:
+                lane.submit(self._receivers[name].close)
             lane.stop()
-        self.quiesce()
-        self._tables.stop()
+        self._lanes = {}
+
+    def advance(self, now: Now) -> None:
+        """Decide what is due by now, write it, and send what is written."""
+        if now.pace_ms >= self._read_at_ms + self._pace.poll_ms:
+            self.read_operator_input(now)
+        self._take_operator_input(now)
+        self.owed.advance(now)
+        self._set_watchdog(now)
+        self.write(now)
+        recorded = self._recorded(now.pace_ms)
+        for box in self.owed.outboxes.values():
+            if (send := box.pick(now, recorded)) is not None:
+                self._call(send)
+        if now.pace_ms >= self._counted_at_ms + OWED_MS:
+            self._counted_at_ms = now.pace_ms
+            self._listener.owes({name: box.count() for name, box in self.owed.outboxes.items()})
+
+    def wait_ms(self, pace_ms: int) -> float:
+        """Return the time until something is due, or the tables are read again."""
+        recorded = self._recorded(pace_ms)
+        times = [box.wake_at_ms(recorded) for box in self.owed.outboxes.values()]
+        if recorded < self.owed.decided:
+            times.append(self._write.late_at_ms())
+        return min(self._pace.poll_ms, max(0, min((at for at in times if at is not None), default=1 << 62) - pace_ms))
+
+    def read_operator_input(self, now: Now) -> None:
+        """Begin to read the silences and acknowledgements that are new."""
+        if self._input.start(partial(self._read_operator_input, self._tables), now.pace_ms):
+            self._read_at_ms = now.pace_ms
+            self._take_operator_input(now)
+
+    def write(self, now: Now, *, is_last: bool = False) -> None:
+        """Append the decisions; the alerts about the relay first, which the log's rows refer to."""
+        if self.owed.records or self.owed.own_rows:
+            self._listener.decided(self.owed.records, self.owed.own_rows)
+            self._unwritten[0].extend(self.owed.own_rows)
+            self._unwritten[1].extend(self.owed.records)
+            self.owed.own_rows, self.owed.records = [], []
+        self._write.take(now.pace_ms)
+        if any(self._unwritten) and self._write.start(self._append, now.pace_ms, is_last=is_last):
+            self._write.take(now.pace_ms)
 
     def _is_busy(self) -> bool:
         return any(box.flying for box in self.owed.outboxes.values())
 
-    def _watchdog(self, now_ms: int) -> Notice | None:
+    def _recorded(self, pace_ms: int) -> int:
+        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
+        decided = self.owed.decided
+        return decided if self._write.is_failing(pace_ms) else decided - len(self._unwritten[1])
+
+    def _append(self) -> None:
+        """Append what is unwritten at this moment. What is appended is taken off, also if the second append fails."""
+        tables, unwritten = self._tables, self._unwritten
+        alerts, records = ([*rows] for rows in unwritten)
+        if alerts:
+            tables.append_alerts(alerts)
+            del unwritten[0][: len(alerts)]
+        if records:
+            tables.append(records)
+            del unwritten[1][: len(records)]
+
+    def _set_watchdog(self, now: Now) -> None:
+        """Give the watchdog to the receivers that want it, and take it from them while the queries do not progress."""
+        attests = "the queries progress and the relay works"
         if self._progress_age is None:
-            return watchdog(self._started_at_ms, now_ms, "the relay works; it does not cover the queries")
-        if self._progress_age() > self._settings.watchdog_seconds:
-            return None
-        return watchdog(self._started_at_ms, now_ms, "the queries progress and the relay works")
+            attests = "the relay works; it does not cover the queries"
+        is_on = self._progress_age is None or self._progress_age() * 1000 <= self._pace.watchdog_ms
+        for name in self.owed.watchers:
+            if name in self.owed.outboxes:
+                notice = watchdog(self._started_at_ms, now.wall_ms, attests) if is_on else None
+                self.owed.outboxes[name].watchdog = notice
 
     def _call(self, send: Send) -> None:
-        if send.receiver not in self._lanes:
-            self._lanes[send.receiver] = Lane(f"relay-{send.receiver}")
-        self._lanes[send.receiver].submit(lambda: self._inbox.put(call(self._receivers, send, self._wall_ms())))
+        answered = self._submit(send.receiver, partial(call, self._receivers[send.receiver], send, self._now()))
+        answered.add_done_callback(lambda future: self._inbox.put(future.result()))
+
+    def _access(self, lane: str, event: str) -> Access:
+        return Access(event, partial(self._submit, lane), self.wake)
+
+    def _submit(self, lane: str, act: Callable[[], Any]) -> Future[Any]:
+        """Run a call of this receiver, or an access to the tables, after those before it."""
+        if lane not in self._lanes:
+            self._lanes[lane] = Lane(f"relay-{lane}")
+        return self._lanes[lane].submit(act)
 
     def _take(self, wait_seconds: float) -> None:
         """Wait for the first news, then take all."""
         try:
             news = self._inbox.get(timeout=max(wait_seconds, LEAST_WAIT_SECONDS))
             while True:
-                now = self._clock.now()
-                if isinstance(news, WrittenBatch):
-                    self._take_batch(news, now)
-                elif news is not None:
-                    self._loop.handle(news, now)
+                if news is not None:
+                    self.settle(news, self._now())
                 news = self._inbox.get_nowait()
         except queue.Empty:
             return
 
-    def _take_batch(self, batch: WrittenBatch, now: Now) -> None:
-        rows = batch.rows.get(ALERTS.name)
-        if not rows or self._rows is None:
-            return
-        found = None
-        if not self._reading.is_running() and not self._wants_rows:
-            found = self._rows.take(rows, batch.batch_id, batch.versions.get(ALERTS.name))
-        if found is None:
-            self._wants_rows = True
-            return
-        self._loop.handle(found, now)
-        self._on_read()
-
     def _read_rows(self, now: Now) -> None:
         """Take the rows that were read, and begin to read if there may be more."""
-        if self._rows is None:
-            return
-        if self._follows_log and now.pace_ms >= self._followed_at_ms + self._settings.poll_seconds * 1000:
+        if self._follows_log and now.pace_ms >= self._followed_at_ms + self._pace.poll_ms:
             self._wants_rows = True
-        found = self._reading.take(now.pace_ms)
+        found = self._rows.take(now.pace_ms)
         if isinstance(found, list):
-            self._loop.handle(found, now)
+            self.owed.observe(found, now)
             self._on_read()
         elif found is not None:
             self._wants_rows = True
             if isinstance(found, AlertLogError):
-                self._on_lost()
-        if self._wants_rows and not self._reading.is_running():
+                self._is_stale.set()  # the log no longer says what is new
+        if self._wants_rows and self._rows.future is None:
             self._wants_rows = False  # before the read begins: a `look` meanwhile asks for another
-            if not self._reading.start(self._rows.read, now.pace_ms):
+            if not self._rows.start(self._tables.read_new_alerts, now.pace_ms):
                 self._wants_rows = True
             self._followed_at_ms = now.pace_ms
 
+    def _read_operator_input(self, tables: RelayTables) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
+        no_silences: list[Silence] = []
+        silences = self._guard(SILENCES.name, tables.read_silences, no_silences)
+        return silences, self._guard(ACKNOWLEDGEMENTS.name, tables.read_acknowledgements, None)
 
-def call(receivers: Mapping[str, Receiver], send: Send, now_ms: int) -> Reply:
+    def _guard(self, table: str, read: Callable[[], Result | None], if_damaged: Result | None) -> Result | None:
+        """Return the result; `if_damaged` of a damaged table; None, which changes nothing, of one that is away."""
+        try:
+            found = read()
+        except TableAccessError as error:
+            if table not in self._unreadable:
+                self._unreadable.add(table)
+                log.error("table not read, retrying", table=table, file=error.file, error=str(error)[:500])
+            return if_damaged if error.file is not None else None
+        self._unreadable.discard(table)
+        return found
+
+    def _take_operator_input(self, now: Now) -> None:
+        found = self._input.take(now.pace_ms)
+        if isinstance(found, tuple):
+            silences, acknowledgements = found
+            if silences is not None:
+                self.owed.silences.replace(silences)
+            if acknowledgements is not None:
+                self.owed.acknowledge(acknowledgements, now)
+
+    def settle(self, reply: Reply, now: Now) -> None:
+        """Take the answer to a call."""
+        self._listener.answered(reply)
+        box, answer = self.owed.outboxes.get(reply.receiver), reply.answer
+        if box is None or box.flying is not reply.send:
+            return  # of a call from before the tables were loaded again
+        records = box.settle(answer, now, reply.latency_ms)
+        if records:
+            self.owed.log(*records)
+            box.answer_number = self.owed.decided
+        if reply.receiver == CANARY and any(record.status == "firing" for record in records):
+            self.owed.own_alerts.note_canary(now.pace_ms)
+        if answer.verdict != "DELIVERED":
+            log.warning(
+                "notification not delivered",
+                receiver=reply.receiver,
+                verdict=answer.verdict,
+                code=answer.code,
+                reason=answer.reason,
+            )
+
+
+def call(receiver: Receiver, send: Send, now: Now) -> Reply:
     """Call a receiver. If it raises, which it must not, the call has failed."""
     began = time.monotonic()
     try:
-        answer = receivers[send.receiver].send(send.notices, now_ms)
+        answer = receiver.send(send.notices, now.wall_ms)
     except Exception as error:
         log.error("receiver failed", receiver=send.receiver, error=type(error).__name__)
         answer = Answer("RETRY", None, f"internal error in the receiver: {type(error).__name__}")
-    return Reply(send.receiver, answer, round((time.monotonic() - began) * 1000))
+    return Reply(send.receiver, answer, round((time.monotonic() - began) * 1000), send)

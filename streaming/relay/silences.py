@@ -128,29 +128,19 @@ class Silences:
         return pick_silence_throughout(self._all, notice.match_labels(), from_ms, until_ms)
 
 
-@dataclass(frozen=True)
-class UnreadableSilence:
-    """An unreadable row of the silences table, and why it is unreadable."""
+def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], list[tuple[Row, str]]]:
+    """Return the newest row of each silence_id; the unreadable ones as they are, with the reason.
 
-    silence_id: str
-    matchers: str
-    created_by: str
-    comment: str
-    why: str
-
-
-def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], tuple[UnreadableSilence, ...]]:
-    """Return the newest row of each silence_id; `rows` are oldest first."""
-    texts = ("silence_id", "matchers", "created_by", "comment")
+    `rows` are oldest first.
+    """
     silences: list[Silence] = []
-    unreadable: list[UnreadableSilence] = []
+    unreadable: list[tuple[Row, str]] = []
     for row in {row["silence_id"]: row for row in rows}.values():
         try:
-            need(row, texts)
+            need(row, ("silence_id", "matchers", "created_by", "comment"))
             matchers, span = read_matchers(row["matchers"]), (to_ms(row["starts_at"]), to_ms(row["ends_at"]))
             silences.append(Silence(row["silence_id"], matchers, row["created_by"], row["comment"], *span))
         except UNREADABLE as error:
             say_left_out(SILENCES.name, row, error)
-            shown = {name: str(row[name]) for name in texts}
-            unreadable.append(UnreadableSilence(**shown, why=why(error)))
-    return silences, tuple(unreadable)
+            unreadable.append((row, why(error)))
+    return silences, unreadable

@@ -10,11 +10,8 @@ from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from streaming.metrics.instruments import instruments_of
-from streaming.relay.receivers import make_receivers
+from streaming.relay.dry_run import plan_rows
 from streaming.relay.relay import Relay
-from streaming.relay.relay_thread import RelayThread, plan_rows
-from streaming.relay.silences import make_mutes
-from streaming.relay.tables import DeliveryLog, OperatorInput
 from streaming.service.settings_reload import SettingsReload
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, run_or_exit
@@ -87,7 +84,7 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
                 instruments.liveness.idled(FOLLOWER)
 
         listener = None if instruments is None else instruments.deliveries
-        thread = RelayThread(settings, follows_log=True, expects_canary=True, listener=listener, on_read=on_read)
+        thread = Relay(settings, follows_log=True, expects_canary=True, listener=listener, on_read=on_read)
         if instruments is not None:
             instruments.liveness.started(FOLLOWER)
             instruments.begin(None, notifies=True)
@@ -99,7 +96,7 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
         thread.stop()
 
 
-def _wait(thread: RelayThread, settings: Settings, stop: threading.Event, seconds: float | None) -> None:
+def _wait(thread: Relay, settings: Settings, stop: threading.Event, seconds: float | None) -> None:
     """Wait until `stop` is set or the time is over; reload changed settings meanwhile."""
     watch, known = SettingsReload(settings), settings
     deadline = None if seconds is None else time.monotonic() + seconds
@@ -111,11 +108,9 @@ def _wait(thread: RelayThread, settings: Settings, stop: threading.Event, second
 
 
 def _deliver_once(settings: Settings, stop: threading.Event) -> None:
-    warehouse = settings.paths.warehouse
     with occupying("relay", "relay --once", {"paths.warehouse": work_folders(settings)["paths.warehouse"]}):
-        receivers = make_receivers(settings.oncall, settings.runbooks_url)
-        log, operators = DeliveryLog(warehouse), OperatorInput(warehouse)
-        relay = Relay(settings.oncall, log, operators, receivers, mutes=make_mutes(settings.mutes))
+        relay = Relay(settings, takes_canary=False)
+        relay.load()
         try:
             relay.finish(ONCE_SECONDS, stop)
         finally:

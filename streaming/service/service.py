@@ -22,7 +22,7 @@ from streaming.queries.checkpoint_recovery import recover
 from streaming.queries.running import RunningQuery, start_query
 from streaming.queries.written_batch import BatchListener, WrittenBatch
 from streaming.relay.canary import CanaryThread
-from streaming.relay.relay_thread import RelayThread
+from streaming.relay.relay import Relay
 from streaming.self_monitoring.data_loss import DataLoss, refuse_losses
 from streaming.self_monitoring.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.service.clock_publisher import ClockPublisher
@@ -89,10 +89,10 @@ class Service:
         has_canary = with_canary and not available_now
         checkpoint = checkpoint_of(balance.NAME, settings)
         with contextlib.ExitStack() as parts:  # ends in reverse order what was started, also if a later part fails
-            self._relay: RelayThread | None = None
+            self._relay: Relay | None = None
             if notifies:
                 deliveries = instruments.deliveries if instruments is not None else None
-                self._relay = RelayThread(settings, self.age, expects_canary=has_canary, listener=deliveries)
+                self._relay = Relay(settings, self.age, expects_canary=has_canary, listener=deliveries)
                 self._relay.start()
                 parts.callback(self._relay.stop)  # if a later part fails; a second stop does nothing
             state_note = StateNote(balance.NAME, checkpoint)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.check import check_command, rules_command
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.text.times import to_ms
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.check.checking import answer, call, check, judge, move_to_site
@@ -225,7 +225,7 @@ def test_the_receivers_are_those_of_each_severity_it_may_have(rules: list[str]) 
 
 
 def test_a_silence_that_covers_it_is_reported(tmp_path: Path) -> None:
-    operator_input = OperatorInput(tmp_path / "warehouse")
+    operator_input = RelayTables(tmp_path / "warehouse")
     operator_input.add_silence(Silence("s1", {"consumer_group": ("bill*",)}, "ann", "moving house", 0, 2**42), 1)
     assert {one["silence_id"] for one in answer(judge, *starved())["silences"]} == {"s1"}
     assert answer(judge, *starved("orders"))["silences"] == []

@@ -12,7 +12,7 @@ from schemas.suites import CONTRACT
 from streaming.quality import inspector
 from streaming.quality.inspection import Outcome
 from streaming.relay import own_alerts
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import SelfAlerts
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -171,7 +171,7 @@ def test_the_receivers_are_those_that_the_alert_would_reach(tmp_path: Path) -> N
 
 
 def test_a_silence_keeps_what_it_covers_and_never_the_watchdog(tmp_path: Path) -> None:
-    OperatorInput(tmp_path / "warehouse").add_silence(
+    RelayTables(tmp_path / "warehouse").add_silence(
         Silence("s1", {"cluster": ("balance*",)}, "ann", "moving", 0, 2**42), 1
     )
     assert [one["silence_id"] for one in of_kind("data_loss")["silences"]] == ["s1"]

@@ -13,7 +13,7 @@ from conf.settings import Settings
 from streaming.metrics.liveness import PHASES
 from streaming.metrics.names import METRICS, Histogram
 from streaming.metrics.tables import VERDICTS
-from streaming.relay.outbox import Outcome
+from streaming.relay.notice import Outcome
 from streaming.relay.receivers.posting import Verdict
 from tests.conf.promql import names_in
 from tests.offenders import assert_none

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from conf.settings import Settings
 from streaming.maintenance.upkeep import Plan, Report, maintain
 from streaming.queries.written_batch import WrittenBatch
-from streaming.relay.relay_thread import RelayThread
+from streaming.relay.relay import Relay
 from streaming.text.times import wall_ms
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -44,7 +44,7 @@ def test_the_relay_goes_on_across_compaction_deletion_and_vacuum(
 ) -> None:
     """While it runs, and while it is away, however long: it tells exactly what is new."""
     writer, batches = DeltalakeWriter(settings.paths.warehouse), iter(range(100))
-    listeners: list[RelayThread | None] = [None]
+    listeners: list[Relay | None] = [None]
     path = table_path(settings.paths.warehouse, "alerts")
 
     def write(*rows: Row) -> None:
@@ -70,8 +70,8 @@ def test_the_relay_goes_on_across_compaction_deletion_and_vacuum(
         for version in range(int(table.version())):
             (Path(path) / "_delta_log" / f"{version:020}.json").unlink(missing_ok=True)
 
-    def start() -> RelayThread:
-        relay = RelayThread(settings, follows_log=follows_log)
+    def start() -> Relay:
+        relay = Relay(settings, follows_log=follows_log)
         listeners.append(relay)
         relay.start()
         relay.wait_until_up()

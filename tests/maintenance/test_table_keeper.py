@@ -15,7 +15,7 @@ from schemas.tables import ALERTS
 from streaming.maintenance import table_keeper as module
 from streaming.maintenance.files import MB, take_stock
 from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper, due_tier
-from streaming.relay.tables import AlertRows
+from streaming.relay.tables import RelayTables
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import NOW_MS, read, row_of
@@ -76,14 +76,15 @@ def checkpointed(path: Path) -> int:
 
 def test_who_follows_the_log_gets_each_row_once(tmp_path: Path) -> None:
     writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
-    follower, seen = AlertRows(tmp_path, 0), []
+    follower, seen = RelayTables(tmp_path), []
+    follower.read_history([], 0, 0)
     for batch_id in range(150):
         append(writer, batch_id)
         if batch_id % 7 == 0:
             kept.keep()
         if batch_id % 11 == 0:
-            seen.extend(row.incident_id for row in follower.read())
-    seen.extend(row.incident_id for row in follower.read())
+            seen.extend(row.incident_id for row in follower.read_new_alerts())
+    seen.extend(row.incident_id for row in follower.read_new_alerts())
     assert seen == [f"{batch_id:05}" for batch_id in range(150)]
     assert len(take_stock(DeltaTable(table_path(tmp_path, "alerts")))[1]) < 100
 

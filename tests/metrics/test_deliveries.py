@@ -6,15 +6,13 @@ import pytest
 
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.instruments import Deliveries
-from streaming.relay.notice import read_transition
-from streaming.relay.outbox import Record
-from streaming.relay.receivers import make_receivers
+from streaming.relay.notice import Record
 from streaming.relay.receivers.posting import Answer
-from streaming.relay.relay import Relay, Reply
-from streaming.relay.tables import DeliveryLog, OperatorInput
+from streaming.relay.relay import Reply
+from streaming.relay.tables import RelayTables
 from tests.metrics.samples import samples, value
 from tests.relay.stage import START_MS, alert_row
-from tests.relay.test_relay import SECONDS, settings_of
+from tests.relay.test_relay import SECONDS, relay_of, settings_of
 
 
 def deliveries() -> tuple[Exporter, Deliveries]:
@@ -31,11 +29,11 @@ def record(outcome: str, seconds: float, **fields: object) -> Record:
 def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_path: Path) -> None:
     exporter, listener = deliveries()
     settings = settings_of("http://127.0.0.1:9/")  # a closed port
-    relay = Relay(settings, DeliveryLog(tmp_path), OperatorInput(tmp_path), make_receivers(settings), listener=listener)
+    relay = relay_of(settings, tmp_path, listener=listener)
     try:
-        relay.observe([read_transition(alert_row("i", "FIRING", START_MS + 1))])
+        relay._tables.append_alerts([alert_row("i", "FIRING", START_MS + 1)])
         relay.finish(SECONDS)
-        relay._loop._counted_at_ms = 0
+        relay._counted_at_ms = 0
         relay.step(0)
     finally:
         relay.close()
@@ -76,7 +74,7 @@ def test_the_canary_has_its_own_metrics() -> None:
 def test_the_age_continues_from_the_newest_canary_of_an_earlier_run(tmp_path: Path) -> None:
     exporter, listener = deliveries()
     arrived = record("DELIVERED", 4, receiver="canary", kind="duplicate_client_id")
-    DeliveryLog(tmp_path).append([arrived])
+    RelayTables(tmp_path).append([arrived])
     listener.load(tmp_path)
     age = value(exporter, "balancewatch_canary_age_seconds")
     assert age is not None

@@ -1,6 +1,6 @@
 """The relay's engine in virtual time: two tables in memory, scripted receivers, crashes at any point.
 
-The relay's own loop (streaming/relay/relay.py), without threads, HTTP or Delta: an hour of a dead receiver takes
+The relay itself (streaming/relay/relay.py), without threads, HTTP or Delta: an hour of a dead receiver takes
 milliseconds.
 """
 
@@ -10,20 +10,21 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
+from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, Table
-from streaming.relay.notice import Notice, Now, Transition, read_transition
-from streaming.relay.outbox import Acknowledgement, Outbox, Pace, Record, Send
+from streaming.relay.notice import Acknowledgement, Notice, Now, Record, Transition, read_record, read_transition
+from streaming.relay.outbox import Outbox, Pace, Send
 from streaming.relay.owed import Owed
-from streaming.relay.own_alerts import watchdog
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.relay.relay import RelayLoop, Reply, run_now
-from streaming.relay.tables import ALERT_COLUMNS, LOG_COLUMNS, History, read_pasts, split_completed
+from streaming.relay.relay import Relay, Reply
+from streaming.relay.tables import ALERT_COLUMNS, LOG_COLUMNS, History, pick_completed
 from streaming.warehouse.rows import arrow_table
-from udfs.alerts.routing import Route, pick_watchdog_receivers
+from udfs.alerts.routing import Route
 from udfs.alerts.silence import Quiet, Silence
 
 START_MS = 1_790_000_000_000
@@ -92,19 +93,26 @@ class Scripted:
 
 @dataclass
 class TablesInMemory:
-    """The alerts and the delivery log."""
+    """The alerts, the delivery log, silences and acknowledgements."""
 
     alerts: list[Row] = field(default_factory=list)
     log: list[Row] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
+    words: list[Acknowledgement] = field(default_factory=list)
+
+    def read_silences(self) -> list[Silence]:
+        return self.silences
+
+    def read_acknowledgements(self) -> list[Acknowledgement]:
+        return self.words
 
     def read_history(self, receivers: Collection[str], renewed_since_ms: int, _now_ms: int) -> History:
         alerts, log = _columns(self.alerts, ALERTS, ALERT_COLUMNS), _columns(self.log, ALERT_DELIVERIES, LOG_COLUMNS)
-        completed, left = split_completed(alerts, log, receivers, renewed_since_ms, 0)
-        rows: dict[str, list[Transition]] = {name: [] for name in left.to_pylist()}
-        for transition in map(read_transition, self.alerts):
-            if transition.incident_id in rows:
-                rows[transition.incident_id].append(transition)
-        return History(rows, read_pasts(self.log), completed.to_pylist(), 0, 0)
+        completed = pick_completed(alerts, log, receivers, renewed_since_ms, 0)
+        over = set(completed)
+        transitions = [read_transition(row) for row in self.alerts if row["incident_id"] not in over]
+        records = [read_record(row) for row in self.log if row["incident_id"] not in over]
+        return History(transitions, records, completed, 0)
 
     def append(self, records: Sequence[Record]) -> None:
         self.log += [record.row() for record in records]
@@ -117,18 +125,19 @@ def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Tabl
     return arrow_table(rows, table, 0).select(list(names))
 
 
-@dataclass
-class PeopleInMemory:
-    """Silences and acknowledgements."""
+default_settings = cache(Settings.load)
 
-    silences: list[Silence] = field(default_factory=list)
-    words: list[Acknowledgement] = field(default_factory=list)
 
-    def read_silences(self) -> list[Silence]:
-        return self.silences
+class RelayInVirtualTime(Relay):
+    """Calls and writes end when the stage lets them; reads are immediate."""
 
-    def read_acknowledgements(self) -> list[Acknowledgement]:
-        return self.words
+    stage: "Stage"
+
+    def _call(self, send: Send) -> None:
+        self.stage.call(send)
+
+    def _submit(self, _lane: str, act: Callable[[], Any]) -> Future[Any]:
+        return self.stage.submit(act, is_write=act == self._append)
 
 
 class Stage:
@@ -151,7 +160,7 @@ class Stage:
         self.pace, self.limit, self.mutes = pace or Pace(), limit, mutes
         self.now_ms = START_MS
         self.set_by_ms = 0
-        self.tables, self.people = TablesInMemory(), PeopleInMemory()
+        self.tables = TablesInMemory()
         self.is_alive = True
         self._rng = random.Random(seed)
         self._flying: list[tuple[int, int, Reply]] = []
@@ -159,11 +168,11 @@ class Stage:
         self._numbers = itertools.count()
         self._unseen: list[Transition] = []
         self.watch_age_ms: int | None = 0
-        self._loop = self._new_loop()
+        self._relay = self._new_relay()
 
     @property
     def owed(self) -> Owed:
-        return self._loop.owed
+        return self._relay.owed
 
     @property
     def alerts(self) -> list[Row]:
@@ -184,25 +193,26 @@ class Stage:
         self._unseen += [read_transition(row) for row in rows]
 
     def silence(self, silence: Silence) -> None:
-        self.people.silences = [one for one in self.people.silences if one.silence_id != silence.silence_id] + [silence]
+        others = [one for one in self.tables.silences if one.silence_id != silence.silence_id]
+        self.tables.silences = [*others, silence]
         if self.is_alive:
-            self._loop.read_input(self.now)
+            self._relay.read_operator_input(self.now)
 
     def acknowledge(self, word: Acknowledgement) -> None:
-        self.people.words.append(word)
+        self.tables.words.append(word)
         if self.is_alive:
-            self._loop.read_input(self.now)
+            self._relay.read_operator_input(self.now)
 
     def step(self) -> None:
-        """Once through the relay's loop, at this moment."""
+        """Let the relay work once, at this moment."""
         while self._writes and self._writes[0][0] <= self.now_ms:
             _, future, act = self._writes.pop(0)
             future.set_result(act())
         while self._flying and self._flying[0][0] <= self.now_ms:
-            self._loop.handle(heapq.heappop(self._flying)[2], self.now)
-        self._loop.handle(self._unseen, self.now)
+            self._relay.settle(heapq.heappop(self._flying)[2], self.now)
+        self.owed.observe(self._unseen, self.now)
         self._unseen = []
-        self._loop.step(self.now)
+        self._relay.advance(self.now)
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -225,54 +235,53 @@ class Stage:
         """A new relay, from the two tables."""
         self.is_alive = True
         self._unseen.clear()
-        self._loop = self._new_loop()
+        self._relay = self._new_relay()
+
+    def reload(self) -> None:
+        """The settings change: the same relay loads the tables again. Answers are still on the way."""
+        self._load(self._relay)
 
     def outcomes(self, outcome: str) -> list[Row]:
         """Rows of the delivery log with this outcome."""
         return [row for row in self.log if row["outcome"] == outcome]
 
-    def _new_loop(self) -> RelayLoop:
-        boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
-        return RelayLoop(
-            Owed(
-                self.routes,
-                boxes,
-                limit=self.limit,
-                resend_ms=self.pace.resend_ms,
-                quiet=["log"],
-                mutes=self.mutes,
-            ),
-            self.tables,
-            self.people,
-            self.now,
-            self.pace,
-            call=self._call,
-            poll_ms=POLL_MS,
-            watchers=pick_watchdog_receivers(self.routes),
-            watchdog=self._watchdog,
-            submit=self._submit,
+    def _new_relay(self) -> Relay:
+        relay = RelayInVirtualTime(
+            default_settings(),
+            lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000,
+            now=lambda: self.now,
         )
+        relay.stage = self
+        self._load(relay)
+        return relay
 
-    def _submit(self, act: Callable[[], Any]) -> Future[Any]:
+    def _load(self, relay: Relay) -> None:
+        boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
+        owed = Owed(
+            self.routes, boxes, limit=self.limit, resend_ms=self.pace.resend_ms, quiet=["log"], mutes=self.mutes
+        )
+        tables: Any = self.tables
+        relay.resume(owed, tables, {}, self.pace)
+
+    def submit(self, act: Callable[[], Any], *, is_write: bool) -> Future[Any]:
         """Read at once; write after `write_ms`."""
-        if not self.write_ms or act != self._loop._append:
-            return run_now(act)
         future: Future[Any] = Future()
-        self._writes.append((self.now_ms + self.write_ms, future, act))
+        if self.write_ms and is_write:
+            self._writes.append((self.now_ms + self.write_ms, future, act))
+        else:
+            future.set_result(act())
         return future
 
-    def _call(self, send: Send) -> None:
+    def call(self, send: Send) -> None:
+        """Ask the scripted receiver; its answer arrives after its latency."""
         receiver = self.receivers[send.receiver]
         answer = receiver.behaviour(send, self.now_ms)
         receiver.calls.append((self.now_ms, send, answer))
-        reply = Reply(send.receiver, answer, receiver.latency_ms)
+        reply = Reply(send.receiver, answer, receiver.latency_ms, send)
         heapq.heappush(self._flying, (self.now_ms + receiver.latency_ms, next(self._numbers), reply))
 
-    def _watchdog(self, now_ms: int) -> Notice | None:
-        return None if self.watch_age_ms is None else watchdog(START_MS, now_ms, "it works")
-
     def _next_ms(self) -> int:
-        times = [self.now_ms + (self._loop.wait_ms(self.now_ms) if self.is_alive else POLL_MS)]
+        times = [self.now_ms + (self._relay.wait_ms(self.now_ms) if self.is_alive else POLL_MS)]
         times += [waiting[0][0] for waiting in (self._flying, self._writes) if waiting]
         return max(self.now_ms + 1, round(min(times)))
 

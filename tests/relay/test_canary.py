@@ -14,8 +14,7 @@ from conf.oncall import CANARY
 from schemas.decode import decode
 from streaming.cli import app
 from streaming.relay.canary import CanaryReceiver, end_event, read_canaries, twin_events
-from streaming.relay.notice import Now, read_transition
-from streaming.relay.outbox import Record
+from streaming.relay.notice import Now, Record, read_transition
 from streaming.relay.own_alerts import RelayAlerts
 from streaming.store.alerts import Filter, read_alerts
 from streaming.warehouse.writer import append_rows

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.relay.notice import Clock, Now
 from streaming.relay.receivers.posting import Traits
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.text.times import wall_ms
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row
@@ -132,17 +132,15 @@ def test_a_relay_on_real_tables_reports_the_next_page_within_seconds(
     scene, set_by = Scene(tmp_path, settings_of(hook.url)), [0]
     with scene.relay(lambda: wall_ms() + set_by[0]) as relay:
         scene.write(alert_row("before", "FIRING", START_MS))
-        relay.observe(scene.transitions())
         assert relay.finish(20.0) == 0
         set_by[0] = step_ms
         scene.write(alert_row("after", "FIRING", START_MS))
-        relay.observe(scene.transitions())
         assert relay.finish(20.0) == 0
     assert notified(hook) == [("before", "firing"), ("after", "firing")]
 
 
 def test_a_silence_that_is_ended_after_the_clock_was_set_back_is_over(tmp_path: Path) -> None:
-    operator_input = OperatorInput(tmp_path)
+    operator_input = RelayTables(tmp_path)
     operator_input.add_silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS + HOUR_MS), START_MS)
     operator_input.add_silence(
         Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS - HOUR_MS), START_MS - HOUR_MS

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streaming.cli import app
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.warehouse.writer import append_rows
 from tests.relay.stage import START_MS, alert_row
 from tests.relay.vendors import ROUTING_KEY, FakePagerDuty
@@ -201,7 +201,7 @@ def test_a_mute_that_is_open_is_listed_obeyed_and_explained_with_the_end_of_its_
 def test_a_dry_run_of_a_silence_lists_what_it_would_cover_and_adds_nothing(warehouse: Path) -> None:
     covered = add_silence(warehouse, "--match", "severity=critical,error", "--for", "1h", "--dry-run")
     assert {row["incident_id"].split("-")[0] for row in covered} == {"open", "explained"}
-    assert OperatorInput(warehouse).read_silences() == []
+    assert RelayTables(warehouse).read_silences() == []
 
 
 def test_a_prefix_of_the_id_is_enough_to_silence_incidents_like_it(warehouse: Path) -> None:

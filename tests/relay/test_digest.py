@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.relay.receivers import dingtalk, feishu
+from streaming.relay.receivers.chat import (
+    MARKDOWN,
+    PLAIN,
+    digest,
+    dingtalk_message,
+    feishu_message,
+    fits,
+    headline,
+    in_order,
+)
 from streaming.relay.receivers.posting import json_bytes
-from streaming.relay.receivers.robot import MARKDOWN, PLAIN, digest, fits, headline, in_order
 from tests.relay.notices import NOW_MS, notice, notices
 
 
@@ -58,7 +66,7 @@ def test_lines_stay_lines_whatever_a_name_holds() -> None:
     assert text.splitlines()[1:] == ["a # b c d"]
 
 
-@pytest.mark.parametrize("build", [dingtalk.message, feishu.message], ids=["dingtalk", "feishu"])
+@pytest.mark.parametrize("build", [dingtalk_message, feishu_message], ids=["dingtalk", "feishu"])
 def test_a_message_stays_within_its_limit_and_cuts_on_whole_notices(build: Any, subtests: pytest.Subtests) -> None:
     """For any number of notices and any bytes per letter."""
     for count, word in product([1, 2, 19, 200], ["q", "队", "😀", '"']):

@@ -184,7 +184,7 @@ def test_nothing_is_notified_that_is_silenced_muted_explained_or_over_the_limit(
         open_there.add(row["incident_id"])
         assert len(open_there) <= limit
         if row["incident_id"] not in over:
-            assert pick_silence([*stage.people.silences, *stage.mutes], fact, row["delivered_at"]) is None
+            assert pick_silence([*stage.tables.silences, *stage.mutes], fact, row["delivered_at"]) is None
     for one in receivers.values():
         newest = {notice.incident_id: notice.status for _, notice in one.took() if notice.kind == "starved_queue"}
         assert not {name for name, status in newest.items() if status == "firing"} & over

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming.relay.notice import Links
-from streaming.relay.receivers import alertmanager, dingtalk, feishu, pagerduty, webhook
+from streaming.relay.receivers import alertmanager, chat, pagerduty, webhook
 from streaming.relay.receivers.posting import json_bytes
 from tests.relay.notices import NOW_MS, notice
 
@@ -32,9 +32,9 @@ OVER = dataclasses.replace(ODD, status="resolved")
 BOARD = Links("https://board", "https://board/runbooks")
 
 SENT = {
-    "dingtalk": json_bytes(dingtalk.message([ODD, OVER], NOW_MS, BOARD)),
-    "feishu": json_bytes(feishu.message([ODD, OVER], NOW_MS, BOARD)),
-    "webhook": json_bytes(webhook.message([ODD, OVER], NOW_MS, "hook", BOARD)),
+    "dingtalk": json_bytes(chat.dingtalk_message([ODD, OVER], NOW_MS, BOARD)),
+    "feishu": json_bytes(chat.feishu_message([ODD, OVER], NOW_MS, BOARD)),
+    "webhook": json_bytes(webhook.message(ODD, NOW_MS, "hook", BOARD)),
     "alertmanager": json_bytes(alertmanager.alerts([ODD, OVER], NOW_MS, 240_000, None, BOARD)),
     "pagerduty": pagerduty.event(ODD, "key", BOARD),
 }

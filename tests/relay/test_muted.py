@@ -110,7 +110,7 @@ def test_only_what_matches_is_muted_and_an_effect_waits_under_its_muted_cause() 
 
 
 def test_a_mute_that_is_taken_out_of_the_settings_keeps_nothing_quiet_any_more() -> None:
-    """The relay begins anew from the tables where the settings have changed (RelayThread.renew)."""
+    """The relay begins anew from the tables where the settings have changed (Relay.renew)."""
     stage, pager = muted_stage(0, 30)
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(60)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.relay.outbox import Acknowledgement
+from streaming.relay.notice import Acknowledgement
 from streaming.relay.receivers.posting import Traits
 from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row
 from udfs.alerts.routing import Route

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from streaming.relay.outbox import Acknowledgement
+from streaming.relay.notice import Acknowledgement
 from streaming.relay.receivers.posting import Traits
 from tests.relay.stage import START_MS, Scripted, Stage, alert_row
 from udfs.alerts.routing import Route
@@ -170,3 +170,15 @@ def test_a_log_that_hangs_delays_a_page_by_ten_seconds() -> None:
     assert [(line["event"], line["error"]) for line in logs] == [
         ("delivery log not written, notifications continue", "not finished within 10 s")
     ]
+
+
+def test_an_answer_to_a_call_from_before_a_reload_is_not_taken_for_that_of_the_next_call() -> None:
+    """The tables do not have the answer, so the notification is sent again, and recorded once."""
+    pager = Scripted(latency_ms=9_000)
+    stage = Stage({"pager": pager})
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(1)
+    stage.reload()
+    stage.run(60)
+    assert pager.notified() == ["m firing", "m firing"]
+    assert [row["receiver"] for row in stage.outcomes("DELIVERED")] == ["pager"]

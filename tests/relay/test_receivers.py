@@ -7,8 +7,7 @@ from contextlib import closing
 import pytest
 
 from streaming.relay.receivers.alertmanager import Alertmanager
-from streaming.relay.receivers.dingtalk import DingTalk
-from streaming.relay.receivers.feishu import Feishu
+from streaming.relay.receivers.chat import DingTalk, Feishu
 from streaming.relay.receivers.pagerduty import PagerDuty
 from streaming.relay.receivers.posting import Receiver, TimeOuts
 from streaming.relay.receivers.webhook import Webhook

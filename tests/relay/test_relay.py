@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
-from streaming.relay.notice import Transition, read_transition
+from streaming.relay.notice import Clock, Now
 from streaming.relay.outbox import Send
 from streaming.relay.own_alerts import canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.relay.relay import Relay, call
-from streaming.relay.tables import DeliveryLog, OperatorInput
+from streaming.relay.relay import ProgressAge, Relay, RelayListener, call
+from streaming.relay.tables import RelayTables
 from streaming.self_monitoring.self_alerts import SelfAlerts
 from streaming.text.times import wall_ms
 from streaming.warehouse.tables import table_path
@@ -42,6 +42,26 @@ def settings_of(url: str, **keys: Any) -> OnCall:
     return Settings.load(oncall=defaults | keys).oncall
 
 
+def relay_of(
+    settings: OnCall,
+    warehouse: Path,
+    *,
+    now_ms: Callable[[], int] = wall_ms,
+    progress_age: ProgressAge | None = None,
+    listener: RelayListener | None = None,
+) -> Relay:
+    """A relay that has loaded the tables."""
+    loaded = Settings.load(paths={"warehouse": warehouse}).model_copy(update={"oncall": settings})
+    relay = Relay(loaded, progress_age, takes_canary=False, listener=listener, now=Clock(now_ms).now)
+    relay.load()
+    return relay
+
+
+def alert_rows(warehouse: Path, *columns: str) -> list[Row]:
+    rows: list[Row] = RelayTables(warehouse)._alerts.opened().read(columns).to_pylist()
+    return rows
+
+
 class Scene:
     """A warehouse, and relays on it."""
 
@@ -54,10 +74,6 @@ class Scene:
         append_rows(self.writer, {"alerts": list(rows)}, "app", self.batches)
         self.batches += 1
 
-    def transitions(self) -> list[Transition]:
-        rows = DeltaTable(table_path(self.warehouse, "alerts"))
-        return [read_transition(row) for row in rows.to_pyarrow_table().to_pylist()]
-
     def log(self) -> list[Row]:
         rows = DeltaTable(table_path(self.warehouse, "alert_deliveries"))
         found: list[Row] = sorted(rows.to_pyarrow_table().to_pylist(), key=lambda row: row["batch_id"])
@@ -65,8 +81,7 @@ class Scene:
 
     @contextmanager
     def relay(self, now_ms: Callable[[], int] = wall_ms) -> Iterator[Relay]:
-        delivery_log, words = DeliveryLog(self.warehouse), OperatorInput(self.warehouse)
-        made = Relay(self.settings, delivery_log, words, make_receivers(self.settings), now_ms=now_ms)
+        made = relay_of(self.settings, self.warehouse, now_ms=now_ms)
         try:
             yield made
         finally:
@@ -130,7 +145,7 @@ def test_a_rewound_query_that_writes_every_row_again_reports_nothing_again(scene
     scene.write(*rows)
     scene.deliver()
     with scene.relay() as relay:
-        relay.observe([read_transition(row) for row in rows])
+        scene.write(*rows)
         assert relay.finish(SECONDS) == 0
     assert sorted(notified(hook)) == [("open", "firing"), ("over", "firing"), ("over", "resolved")]
 
@@ -150,7 +165,6 @@ def test_of_what_an_empty_table_is_filled_with_only_what_is_open_is_notified(
         for some in (rows, later):
             scene.write(*some)
             if is_running:
-                relay.observe([read_transition(row) for row in some])
                 relay.finish(SECONDS)
     scene.deliver()
     assert [one for one in notified(hook) if one[0] != "open"] == []
@@ -175,7 +189,7 @@ def test_files_of_the_log_that_run_takes_together_say_the_same(
 def test_a_relay_that_expects_no_canary_leaves_the_lost_one_to_the_relay_that_does(scene: Scene) -> None:
     scene.write(SelfAlerts().open(canary_lost(), START_MS))
     scene.deliver()
-    rows = DeliveryLog(scene.warehouse)._alerts.read(["kind", "state"]).to_pylist()
+    rows = alert_rows(scene.warehouse, "kind", "state")
     assert [row["state"] for row in rows if row["kind"] == "canary_lost"] == ["FIRING"]
 
 
@@ -200,7 +214,7 @@ def test_people_are_notified_even_when_the_log_cannot_be_written(
 
     scene.write(alert_row("m", "FIRING", START_MS))
     with scene.relay() as relay:
-        monkeypatch.setattr(relay._delivery_log, "append", fail)
+        monkeypatch.setattr(relay._tables, "append", fail)
         relay.finish(SECONDS)
         monkeypatch.undo()
         assert notified(hook) == [("m", "firing")]
@@ -223,7 +237,7 @@ def test_an_alert_of_the_relay_itself_is_in_the_alerts_table(tmp_path: Path) -> 
             "delivery_failed",
             "starved_queue",
         ]
-        rows = DeliveryLog(tmp_path)._alerts.read(["kind", "state", "labels"]).to_pylist()
+        rows = alert_rows(tmp_path, "kind", "state", "labels")
         own = [row for row in rows if row["kind"] == "delivery_failed"]
         assert [(row["state"], json.loads(row["labels"])) for row in own] == [
             ("FIRING", {"cluster": "balancewatch", "receiver": "ill"})
@@ -234,11 +248,12 @@ def test_a_silence_that_is_added_while_it_runs_is_obeyed(scene: Scene, hook: Fak
     now_ms = wall_ms()
     silence = Silence("s1", {"consumer_group": ("bill*",)}, "ada", "release", now_ms, now_ms + 3_600_000)
     with scene.relay() as relay:
-        OperatorInput(scene.warehouse).add_silence(silence, now_ms)
+        RelayTables(scene.warehouse).add_silence(silence, now_ms)
         relay.step(0.1)
         relay.step(0.1)
         rows = [alert_row(name, "FIRING", START_MS, consumer_group=name) for name in ("bills", "x")]
-        relay.observe([read_transition(row) for row in rows])
+        scene.write(*rows)
+        relay.look()
         relay.step(0.1)
         relay.finish(SECONDS)
     assert notified(hook) == [("x", "firing")]
@@ -255,8 +270,7 @@ def test_the_watchdog_comes_while_the_queries_make_progress(
     route = {"name": "dog", "match": {"kind": "watchdog"}, "receivers": ["hook"]}
     settings = settings_of(hook.url, routes=[route, {"name": "all", "receivers": ["hook"]}])
     progress_age = None if age is None else lambda: age
-    receivers = make_receivers(settings)
-    relay = Relay(settings, DeliveryLog(tmp_path), OperatorInput(tmp_path), receivers, progress_age=progress_age)
+    relay = relay_of(settings, tmp_path, progress_age=progress_age)
     relay.finish(SECONDS)
     relay.close()
     summaries = [one["annotations"]["summary"] for call in hook.received for one in call.fields["alerts"]]
@@ -274,7 +288,7 @@ def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_i
 
         def close(self) -> None: ...
 
-    answer = call({"r": Raising()}, Send("r", ()), 0).answer
+    answer = call(Raising(), Send("r", ()), Now(0, 0)).answer
     assert (answer.verdict, answer.code, answer.reason) == ("RETRY", None, "internal error in the receiver: ValueError")
 
 

@@ -8,14 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from conf.settings import Settings
-from streaming.relay.notice import read_transition
-from streaming.relay.receivers import make_receivers
-from streaming.relay.relay import Relay
-from streaming.relay.tables import DeliveryLog, OperatorInput
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.alertmanager import Alertmanager
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import START_MS, Row, alert_row
+from tests.relay.test_relay import relay_of
 
 pytestmark = pytest.mark.real
 
@@ -62,12 +59,11 @@ def test_a_replica_that_lost_everything_learns_what_is_open_and_only_that(
     ).oncall
     writer = DeltalakeWriter(tmp_path / "warehouse")
     batches = iter(range(10))
-    delivery_log, words = DeliveryLog(tmp_path / "warehouse"), OperatorInput(tmp_path / "warehouse")
-    relay = Relay(oncall, delivery_log, words, make_receivers(oncall))
+    relay = relay_of(oncall, tmp_path / "warehouse")
 
     def write(*rows: Row) -> None:
         append_rows(writer, {"alerts": list(rows)}, "app", next(batches))
-        relay.observe([read_transition(row) for row in rows])
+        relay.look()
 
     stop = threading.Event()
 

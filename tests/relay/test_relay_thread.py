@@ -14,10 +14,9 @@ from conf.settings import Settings
 from schemas.tables import ACKNOWLEDGEMENTS, SILENCES, Table
 from streaming.metrics.instruments import Instruments
 from streaming.queries.written_batch import WrittenBatch
-from streaming.relay import relay_thread, tables
+from streaming.relay import tables
 from streaming.relay.relay import Relay
-from streaming.relay.relay_thread import RelayThread
-from streaming.relay.tables import OperatorInput
+from streaming.relay.tables import RelayTables
 from streaming.service import relay_command, settings_reload
 from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -40,7 +39,7 @@ class Query:
     def __init__(self, settings: Settings) -> None:
         self._writer = DeltalakeWriter(settings.paths.warehouse)
         self._batch_id = -1
-        self.listener: RelayThread | None = None
+        self.listener: Relay | None = None
 
     def write(self, *rows: Row, again: bool = False, is_handed_over: bool = True) -> None:
         self._batch_id += not again
@@ -69,8 +68,8 @@ def notified(hook: FakeServer) -> list[str]:
     return [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
 
 
-def started(settings: Settings, query: Query, *, follows_log: bool = False) -> RelayThread:
-    relay = RelayThread(settings, follows_log=follows_log)
+def started(settings: Settings, query: Query, *, follows_log: bool = False) -> Relay:
+    relay = Relay(settings, follows_log=follows_log)
     query.listener = None if follows_log else relay
     relay.start()
     return relay
@@ -136,7 +135,7 @@ def test_a_relay_that_dies_begins_again_from_the_tables(
     settings: Settings, hook: FakeServer, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batches in between are not lost, and nothing is notified twice."""
-    dies, step, make = threading.Event(), Relay.step, RelayThread._make
+    dies, step, load = threading.Event(), Relay.step, Relay.load
 
     def mortal(self: Relay, wait_seconds: float | None = None) -> None:
         if dies.is_set():
@@ -146,12 +145,12 @@ def test_a_relay_that_dies_begins_again_from_the_tables(
 
     lives = []
     monkeypatch.setattr(Relay, "step", mortal)
-    monkeypatch.setattr(RelayThread, "_make", lambda self: (lives.append(self), make(self))[1])
+    monkeypatch.setattr(Relay, "load", lambda self: (lives.append(self), load(self))[1])
     relay = started(settings, query)
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)
     dies.set()
-    until(lambda: relay._relay is None)
+    until(lambda: not relay._works)
     query.write(alert_row("b", "FIRING", START_MS))
     assert hook.wait_for(2)
     query.write(alert_row("c", "FIRING", START_MS))
@@ -173,12 +172,9 @@ def test_a_changed_receiver_is_notified_without_a_restart_and_nothing_is_notifie
     query.write(alert_row("b", "FIRING", START_MS))
     assert hook.wait_for(2)
     with FakeServer() as other:
-        made: list[object] = []
-        make = relay_thread.make_receivers
-        monkeypatch.setattr(relay_thread, "make_receivers", lambda *given: made.append(given) or make(*given))
-        before = relay._relay
+        before = relay.owed
         relay.renew(settings_of(tmp_path, other.url))
-        until(lambda: relay._relay is not None and relay._relay is not before)
+        until(lambda: relay.owed is not before)
         query.write(alert_row("c", "FIRING", START_MS))
         assert other.wait_for(1)
         relay.stop()
@@ -296,7 +292,7 @@ def test_tables_that_are_away_end_no_lease_and_what_comes_meanwhile_is_notified(
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)
     with capture_logs() as logs:
-        accesses = ("catch_up", "open_table", "open_delta", "open_written", "read_commit")
+        accesses = ("catch_up", "open_table", "open_written", "read_commit")
         is_back = refuse_tables(monkeypatch, *accesses, hangs=hangs)
         if is_renewed:
             relay.renew(settings.model_copy(update={"mutes": ()}))
@@ -323,7 +319,7 @@ def test_a_damaged_table_of_silences_or_acknowledgements_silences_nothing_and_st
     settings: Settings, hook: FakeServer, query: Query, table: Table, content: bytes, is_running: bool
 ) -> None:
     everything = Silence("s1", {"cluster": ("*",)}, "ada", "release", 0, 9_000_000_000_000)
-    OperatorInput(settings.paths.warehouse).add_silence(everything, START_MS)
+    RelayTables(settings.paths.warehouse).add_silence(everything, START_MS)
     is_silenced = table is ACKNOWLEDGEMENTS
     open_table(settings.paths.warehouse, table)
     log = Path(table_path(settings.paths.warehouse, table.name)) / "_delta_log"
@@ -353,7 +349,7 @@ def test_a_read_that_failed_is_repeated_without_another_batch(
 ) -> None:
     relay = started(settings, query)
     relay.wait_until_up()
-    until(lambda: relay._relay is not None and not relay._relay._wants_rows)
+    until(lambda: not relay._wants_rows)
     is_back = refuse_tables(monkeypatch, "catch_up")
     query.write(alert_row("a", "FIRING", START_MS), is_handed_over=False)
     relay.look()

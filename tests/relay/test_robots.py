@@ -5,9 +5,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from streaming.relay.receivers import dingtalk, feishu
-from streaming.relay.receivers.dingtalk import DingTalk
-from streaming.relay.receivers.feishu import Feishu, message
+from streaming.relay.receivers.chat import DingTalk, Feishu, dingtalk_signature, feishu_message, feishu_signature
 from streaming.relay.receivers.posting import TIME_OUTS, TimeOuts
 from tests.relay.fakes import Behaviour, Drip, Half, Reply, Reset
 from tests.relay.notices import NOW_MS, notice, notices
@@ -47,11 +45,11 @@ def test_the_signatures_are_those_of_the_documented_sums() -> None:
     openssl dgst -sha256 -hmac this_is_secret -binary | base64
     and: printf '' | openssl dgst -sha256 -hmac $'1599360473\\ndemo' -binary | base64
     """
-    assert dingtalk.signature("this_is_secret", 1_577_262_236_757) == {
+    assert dingtalk_signature("this_is_secret", 1_577_262_236_757) == {
         "timestamp": "1577262236757",
         "sign": "OGxW/51aOkXEdzZxMhSYGyrbc6lbFtSQ83hTJyEhh/Y=",
     }
-    assert feishu.signature("demo", 1_599_360_473_999) == {
+    assert feishu_signature("demo", 1_599_360_473_999) == {
         "timestamp": "1599360473",
         "sign": "l1N0gAcBjdwBvGm1xMjOF0XSyaLRpR7tuO5dHfhAYc8=",
     }
@@ -75,7 +73,8 @@ def test_a_robot_without_a_secret_is_not_signed(vendor: str) -> None:
 
 def test_the_card_is_red_while_an_alert_fires_and_green_after() -> None:
     colours = [
-        message([notice(status=status)], NOW_MS)["card"]["header"]["template"] for status in ("firing", "resolved")
+        feishu_message([notice(status=status)], NOW_MS)["card"]["header"]["template"]
+        for status in ("firing", "resolved")
     ]
     assert colours == ["red", "green"]
 

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
 from streaming.cli import app
-from streaming.relay.notice import read_transition
-from streaming.relay.outbox import Acknowledgement, record_of
-from streaming.relay.tables import OperatorInput
+from streaming.relay.notice import Acknowledgement, read_transition, record_of
+from streaming.relay.tables import RelayTables
 from streaming.warehouse import readable_rows as readable
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
@@ -82,10 +81,10 @@ def blank(warehouse: Path, table: Table, row: dict[str, Any], *columns: str) -> 
 
 def reports(scene: Scene, hook: FakeServer, table: Table) -> None:
     """Alerts are notified, silences and acknowledgements are used, and the row is logged once."""
-    OperatorInput(scene.warehouse).add_silence(
+    RelayTables(scene.warehouse).add_silence(
         Silence("good", {"cluster": ("quiet",)}, "ada", "why", 0, 9_000_000_000_000), START_MS
     )
-    OperatorInput(scene.warehouse).add_acknowledgement(Acknowledgement(f"m-{START_MS}", "ada", "on it", START_MS))
+    RelayTables(scene.warehouse).add_acknowledgement(Acknowledgement(f"m-{START_MS}", "ada", "on it", START_MS))
     scene.write(alert_row("m", "FIRING", START_MS), alert_row("q", "FIRING", START_MS, cluster="quiet"))
     with capture_logs() as logs:
         scene.deliver()

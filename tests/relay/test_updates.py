@@ -64,7 +64,7 @@ def test_what_only_waits_is_notified_by_a_relay_that_ends() -> None:
     stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(2)))
     stage.run(5)
     assert pager.notified() == ["m firing"]
-    stage.owed.flush(stage.now)
+    stage.owed.advance(stage.now, is_ending=True)
     stage.run(5)
     assert sorted(pager.notified()) == ["effect firing", "m firing", "m firing"]
 

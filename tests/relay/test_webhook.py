@@ -4,7 +4,7 @@ from contextlib import closing
 
 from streaming.relay.receivers.webhook import Webhook, message
 from tests.relay.fakes import Reset
-from tests.relay.notices import NOW_MS, notice, notices
+from tests.relay.notices import NOW_MS, notice
 from tests.relay.vendors import FakeWebhook
 
 TOKEN = "t0ken-of-nothing"  # noqa: S105 # of no server
@@ -38,19 +38,14 @@ def test_a_wrong_token_is_a_bad_key_and_is_not_notified() -> None:
     assert TOKEN not in answer.reason
 
 
-def test_a_group_has_in_common_what_all_of_it_have() -> None:
-    notified = message(notices(3), NOW_MS, "ops")
-    assert notified["groupLabels"] == {"alertname": "starved_queue", "cluster": "demo"}
-    assert notified["groupKey"] == '{}:{alertname="starved_queue", cluster="demo"}'
-    assert "topic" not in notified["commonLabels"]
-    assert notified["commonLabels"]["consumer_group"] == "order-service"
-    assert notified["notification_reason"] == "opened"
-
-
-def test_a_group_fires_while_one_of_it_does() -> None:
-    over = [notice(1, status="resolved"), notice(2, status="resolved")]
-    assert message(over, NOW_MS, "ops")["status"] == "resolved"
-    assert message([*over, notice(3)], NOW_MS, "ops")["status"] == "firing"
+def test_a_message_is_a_group_of_one_alert_in_alertmanagers_format() -> None:
+    firing, over = (message(notice(status=status), NOW_MS, "ops") for status in ("firing", "resolved"))
+    assert firing["groupLabels"] == {"alertname": "starved_queue", "cluster": "demo"}
+    assert firing["groupKey"] == '{}:{alertname="starved_queue", cluster="demo"}'
+    assert firing["commonLabels"] == firing["alerts"][0]["labels"]
+    assert firing["commonLabels"]["consumer_group"] == "order-service"
+    assert firing["notification_reason"] == "opened"
+    assert (firing["status"], over["status"]) == ("firing", "resolved")
 
 
 def test_a_name_of_any_script_makes_a_key_that_a_header_can_carry() -> None:

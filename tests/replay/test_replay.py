@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.relay.outbox import Record
+from streaming.relay.notice import Record
 from streaming.replay import replay_command
 from streaming.replay.replay_command import (
     Asked,

@@ -17,7 +17,7 @@ from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import StoppedError
 
 PARTS = (
-    "CanaryThread ClockPublisher DataLoss DeltalakeWriter Inspector RelayThread SettingsReload create_topics end_open "
+    "CanaryThread ClockPublisher DataLoss DeltalakeWriter Inspector Relay SettingsReload create_topics end_open "
     "refuse_losses start_query start_spark"
 )
 
@@ -49,7 +49,7 @@ def test_the_canary_is_injected_with_and_without_the_relay(
     """The relay of another process receives it too; the relay of a run without canaries expects none."""
     Service(Settings.load(), **keys).close()
     assert parts["CanaryThread"].called is injects
-    made = parts["RelayThread"].call_args
+    made = parts["Relay"].call_args
     assert (None if made is None else made.kwargs["expects_canary"]) is expects
 
 
@@ -75,7 +75,7 @@ def test_changed_rules_reach_the_query_and_changed_notification_settings_the_rel
     for _ in range(2):
         service._take_changed_rules()
     assert parts["start_query"].call_count == (2 if changed == "rules" else 1)
-    renew = parts["RelayThread"].return_value.renew
+    renew = parts["Relay"].return_value.renew
     assert [call.args for call in renew.call_args_list] == ([] if changed == "rules" else [(after,)])
     service.close()
 
@@ -105,7 +105,7 @@ def test_instruments_receive_batches_rule_changes_and_threads_and_end_first(
     )
     assert reported.count("take_rules") == 1
     assert {"relay", "clock-keeper", "canary"} <= watched
-    assert parts["RelayThread"].call_args.kwargs["listener"] is instruments.deliveries
+    assert parts["Relay"].call_args.kwargs["listener"] is instruments.deliveries
 
 
 def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_the_relay(
@@ -114,7 +114,7 @@ def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_the_relay(
     instruments, listener, batch = MagicMock(), MagicMock(), WrittenBatch("balance", 3, {"alerts": []}, {"alerts": 7})
     service = Service(Settings.load(), notifies=True, instruments=instruments, listeners=(listener,))
     service._on_batch(batch)
-    made = [parts[name].return_value for name in ("RelayThread", "DataLoss", "ClockPublisher", "Inspector")]
+    made = [parts[name].return_value for name in ("Relay", "DataLoss", "ClockPublisher", "Inspector")]
     for one in (*made, instruments, listener):
         one.on_batch.assert_called_once_with(batch)
     for name in ("DataLoss", "Inspector"):
@@ -132,7 +132,7 @@ def test_the_age_of_the_query_grows_after_its_announced_rest(
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     instruments = MagicMock()
     service = Service(Settings.load(), notifies=True, instruments=instruments)
-    age, listener = parts["RelayThread"].call_args.args[1], parts["start_query"].call_args.kwargs["rest_listener"]
+    age, listener = parts["Relay"].call_args.args[1], parts["start_query"].call_args.kwargs["rest_listener"]
     ages = []
     for act in (
         lambda: listener.rests("balance", 60.0),
@@ -214,7 +214,7 @@ def test_the_relay_renews_while_kafka_is_away_and_the_query_starts_once_it_is_ba
     parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY_LEAST_SECONDS", 0.01)
-    relay, asked = parts["RelayThread"].return_value, []
+    relay, asked = parts["Relay"].return_value, []
 
     def ask(*_: object) -> None:
         asked.append((relay.start.called, relay.stop.called))
@@ -237,7 +237,7 @@ def test_the_relay_ends_after_the_query_and_before_the_tables_and_spark(
     monkeypatch.setattr(module, "TableKeeper", keeper := MagicMock())
     stops = {
         "query": parts["start_query"].return_value.stop,
-        "relay": parts["RelayThread"].return_value.stop,
+        "relay": parts["Relay"].return_value.stop,
         "tables": keeper.return_value.stop,
         "spark": parts["start_spark"].return_value.stop,
     }
@@ -257,7 +257,7 @@ def test_each_part_that_fails_at_the_start_is_retried_and_the_relay_continues(
     parts[part].side_effect = [AwayError("no"), OSError(28, "No space left on device"), works]
     with Service(Settings.load(), notifies=True, retries=True):
         assert parts[part].call_count == 3
-        assert not parts["RelayThread"].return_value.stop.called
+        assert not parts["Relay"].return_value.stop.called
 
 
 def test_a_stop_ends_the_retries_and_the_relay(parts: dict[str, MagicMock]) -> None:
@@ -270,7 +270,7 @@ def test_a_stop_ends_the_retries_and_the_relay(parts: dict[str, MagicMock]) -> N
     parts["create_topics"].side_effect = ask
     with pytest.raises(StoppedError):
         Service(Settings.load(), notifies=True, retries=True, stop=stop)
-    assert parts["RelayThread"].return_value.stop.called
+    assert parts["Relay"].return_value.stop.called
     assert not parts["start_spark"].called
 
 
@@ -281,7 +281,7 @@ def test_without_retries_or_for_refused_settings_a_failure_ends_the_start_and_th
     parts["create_topics"].side_effect = error
     with pytest.raises(type(error)):
         Service(Settings.load(), notifies=True, retries=retries)
-    assert parts["RelayThread"].return_value.stop.called
+    assert parts["Relay"].return_value.stop.called
 
 
 def test_a_query_that_fails_repeatedly_is_restarted_with_backoff_and_the_relay_continues(
@@ -307,7 +307,7 @@ def test_a_query_that_fails_repeatedly_is_restarted_with_backoff_and_the_relay_c
         service.wait(stop, 60)
         assert parts["start_query"].call_count == 4
         assert service.running is works
-        assert not parts["RelayThread"].return_value.stop.called
+        assert not parts["Relay"].return_value.stop.called
         service._on_batch(WrittenBatch("balance", 1, {}))
         assert service._failures == 0
     pauses = [one["retry_in"] for one in logs if one["event"] == "query failed, retrying"]

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.relay.relay_thread import RelayThread
+from streaming.relay.relay import Relay
 from streaming.service.service import Service
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
@@ -106,14 +106,14 @@ def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: st
         settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"}, oncall=oncall)
         writer = DeltalakeWriter(bucket)
         append_rows(writer, {"alerts": [alert_row("a", "FIRING", START_MS)]}, "app", 0)
-        relay = RelayThread(settings, follows_log=True)
+        relay = Relay(settings, follows_log=True)
         relay.start()
         assert hook.wait_for(1)
         append_rows(writer, {"alerts": [alert_row("b", "FIRING", START_MS)]}, "app", 1)
         assert hook.wait_for(2)
         relay.stop()
         append_rows(writer, {"alerts": [alert_row("a", "RESOLVED", START_MS + 1)]}, "app", 2)
-        relay = RelayThread(settings, follows_log=True)
+        relay = Relay(settings, follows_log=True)
         relay.start()
         assert hook.wait_for(3)
         relay.stop()

@@ -8,8 +8,7 @@ from conf.oncall import Receiver as ReceiverSettings
 from conf.section import SettingsError
 from streaming.relay.notice import Links
 from streaming.relay.receivers.alertmanager import Alertmanager
-from streaming.relay.receivers.dingtalk import DingTalk
-from streaming.relay.receivers.feishu import Feishu
+from streaming.relay.receivers.chat import DingTalk, Feishu
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.pagerduty import EVENTS_URL, PagerDuty
 from streaming.relay.receivers.posting import AddressError, Receiver, TimeOuts

@@ -9,7 +9,7 @@ changes is therefore a new alert, and the same request resolves the old one; aft
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -34,33 +34,6 @@ SAME_CLOCK_MS = 5_000
 """A Date is cut to seconds and takes time to arrive: a smaller difference is none."""
 
 
-class TheirClock:
-    """Alertmanager's clock by the Date headers of its answers; this machine's until the first, or if they agree.
-
-    If this machine's clock were an hour behind, each alert would be over for Alertmanager before it arrives.
-    """
-
-    def __init__(self, pace_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._pace_ns = pace_ns
-        self._zero_ms: int | None = None
-
-    def note(self, date: str | None) -> None:
-        """Note the Date header of an answer."""
-        try:
-            date_ms = to_ms(parsedate_to_datetime(date)) if date else None
-        except (ValueError, TypeError, OverflowError):
-            return
-        if date_ms is not None:
-            self._zero_ms = date_ms - self._pace_ns() // 1_000_000
-
-    def now_ms(self, ours_ms: int) -> int:
-        """Return the time there, given the time here."""
-        if self._zero_ms is None:
-            return ours_ms
-        theirs_ms = self._zero_ms + self._pace_ns() // 1_000_000
-        return ours_ms if abs(ours_ms - theirs_ms) <= SAME_CLOCK_MS else theirs_ms
-
-
 class Alertmanager(HttpReceiver):
     """One replica. `url` is its root, without /api/v2; it may contain a user and password."""
 
@@ -75,12 +48,12 @@ class Alertmanager(HttpReceiver):
         """
         super().__init__(name, url.rstrip("/") + ALERTS_PATH, time_outs=time_outs, **options)
         self._lease_ms, self._answer_ms = round(lease_seconds * 1000), round(time_outs.total * 1000)
-        self._clock = TheirClock()
+        self._zero_ms: int | None = None
         self._severities: dict[str, str] = {}
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Send all at once. A rejected batch is halved until the rejected alerts are identified."""
-        first = self._post(notices, now_ms)
+        first = self._post_alerts(notices, now_ms)
         if first.code not in REFUSES_A_BATCH or len(notices) == 1:
             return first
         refused: list[str] = []
@@ -91,7 +64,7 @@ class Alertmanager(HttpReceiver):
                 reason = f"{reason}; the rejected alerts are not identified yet"
                 return Answer("RETRY", first.code, reason, 0.0, tuple(refused))
             some = remaining.pop()
-            answer = self._post(some, now_ms)
+            answer = self._post_alerts(some, now_ms)
             if answer.verdict in {"RETRY", "BAD_KEY"}:
                 return dataclasses.replace(answer, refused=tuple(refused))
             if answer.code in REFUSES_A_BATCH and len(some) > 1:
@@ -102,15 +75,15 @@ class Alertmanager(HttpReceiver):
         is_all_refused = len(refused) == len(notices)
         return Answer("REFUSED" if is_all_refused else "DELIVERED", first.code, reason, refused=tuple(refused))
 
-    def _post(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+    def _post_alerts(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Post once; twice if the answer shows that the receiver's clock differs."""
         for _ in range(2):
-            there_ms = self._clock.now_ms(now_ms)
+            there_ms = self._time_there_ms(now_ms)
             payload = alerts(notices, there_ms, self._lease(notices), self._severities, self._links)
-            reply = self._poster.post(json_bytes(payload), now_ms)
-            self._clock.note(reply.date)
-            is_delivered = reply.answer.verdict == "DELIVERED"
-            if not is_delivered or abs(there_ms - self._clock.now_ms(now_ms)) <= SAME_CLOCK_MS:
+            answer = self.post(json_bytes(payload), now_ms)
+            self._note_date(answer.date)
+            is_delivered = answer.verdict == "DELIVERED"
+            if not is_delivered or abs(there_ms - self._time_there_ms(now_ms)) <= SAME_CLOCK_MS:
                 break
         for notice in notices if is_delivered else ():
             self._severities.pop(notice.incident_id, None)
@@ -118,12 +91,31 @@ class Alertmanager(HttpReceiver):
                 self._severities[notice.incident_id] = notice.severity
         while len(self._severities) > REMEMBERED:
             del self._severities[next(iter(self._severities))]
-        return reply.answer
+        return answer
 
     def _lease(self, notices: Sequence[Notice]) -> int:
         """Return ms. Each further batch of open alerts adds twice the longest wait for an answer."""
         open_ = self._severities.keys() | {notice.incident_id for notice in notices}
         return self._lease_ms + 2 * self._answer_ms * ((len(open_) - 1) // self.traits.at_most)
+
+    def _note_date(self, date: str | None) -> None:
+        """Note Alertmanager's clock by the Date header of an answer."""
+        try:
+            date_ms = to_ms(parsedate_to_datetime(date)) if date else None
+        except (ValueError, TypeError, OverflowError):
+            return
+        if date_ms is not None:
+            self._zero_ms = date_ms - time.monotonic_ns() // 1_000_000
+
+    def _time_there_ms(self, now_ms: int) -> int:
+        """Return Alertmanager's time; this machine's until the first answer, or if they agree.
+
+        If this machine's clock were an hour behind, each alert would be over for Alertmanager before it arrives.
+        """
+        if self._zero_ms is None:
+            return now_ms
+        there_ms = self._zero_ms + time.monotonic_ns() // 1_000_000
+        return now_ms if abs(now_ms - there_ms) <= SAME_CLOCK_MS else there_ms
 
 
 def _halves(notices: Sequence[Notice]) -> list[Sequence[Notice]]:

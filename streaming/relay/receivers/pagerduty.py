@@ -47,12 +47,11 @@ class PagerDuty(HttpReceiver):
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Trigger, acknowledge or resolve the incident of one notice."""
-        reply = self._poster.post(event(notices[0], self._routing_key, self._links), now_ms)
-        answer = reply.answer
+        answer = self.post(event(notices[0], self._routing_key, self._links), now_ms)
         if answer.code == 429:
             seconds = max(answer.retry_after_seconds or 0.0, THROTTLED_SECONDS)
             return dataclasses.replace(answer, retry_after_seconds=seconds)
-        if answer.code == 400 and _NAMES_KEY.search(reply.body.decode("utf-8", "replace")):
+        if answer.code == 400 and _NAMES_KEY.search(answer.body.decode("utf-8", "replace")):
             return dataclasses.replace(answer, verdict="BAD_KEY")
         return answer
 

@@ -10,8 +10,8 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Protocol
 from urllib.parse import unquote
@@ -47,7 +47,7 @@ class Answer:
     """The result of one attempt. `code` is the HTTP status, None without an answer.
 
     `refused` are the keys of the batch's notices that the receiver never takes, whatever the verdict on the others;
-    empty if the verdict holds for all.
+    empty if the verdict holds for all. `body` is the begin of the answer, at most READ_BYTES, and `date` its header.
     """
 
     verdict: Verdict
@@ -55,6 +55,16 @@ class Answer:
     reason: str
     retry_after_seconds: float | None = None
     refused: tuple[str, ...] = ()
+    body: bytes = field(default=b"", repr=False)
+    date: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the body as a JSON object; empty if it is none."""
+        try:
+            value = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -104,43 +114,35 @@ class TimeOuts:
 TIME_OUTS = TimeOuts()
 
 
-@dataclass(frozen=True)
-class Reply:
-    """The classified answer, up to READ_BYTES of its body, and its Date."""
+class HttpReceiver:
+    """One HTTP address, which gets one request at a time. Connections are kept until `close`.
 
-    answer: Answer
-    body: bytes = b""
-    date: str | None = None
+    `token` is sent as a bearer; `secret` is the vendor's. No reason contains them, or the secret parts of `url`.
+    """
 
-    def fields(self) -> dict[str, Any]:
-        """Return the body as a JSON object; empty if it is none."""
-        try:
-            value = json.loads(self.body)
-        except (ValueError, RecursionError):
-            return {}
-        return value if isinstance(value, dict) else {}
-
-
-class Poster:
-    """Post JSON to one address, one request at a time. Connections are kept until `close`."""
+    traits = Traits()
 
     def __init__(
         self,
+        name: str,
         url: str,
         *,
-        headers: Mapping[str, str] | None = None,
-        secrets: Iterable[str] = (),
+        token: str | None = None,
+        secret: str | None = None,
+        links: Links = NO_LINKS,
         time_outs: TimeOuts = TIME_OUTS,
     ) -> None:
-        """`secrets` never appear in a reason, nor do the secret parts of `url` and `headers`.
-
-        Raises AddressError when `url` is not an http or https address with a host.
-        """
+        """Raises AddressError when `url` is not an http or https address with a host, or `token` no header's value."""
+        self.name, self._secret, self._links = name, secret, links
         self._url = _parse(url)
         self.host = self._url.netloc.decode("ascii")
-        self._headers = {"User-Agent": "balancewatch", "Accept-Encoding": "identity", **(headers or {})}
-        tokens = {value.split()[-1] for value in (headers or {}).values() if value.strip()}
-        self._secrets = _secrets_of(self._url, {*secrets, *tokens})
+        token = (token or "").strip()
+        if not (token.isascii() and token.isprintable()):
+            raise AddressError("the token has a character that is not allowed in an HTTP header; use printable ASCII")
+        self._headers = {"User-Agent": "balancewatch", "Accept-Encoding": "identity"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._secrets = _secrets_of(self._url, {secret or "", *token.split()[-1:]})
         self._time_outs = time_outs
         self._lock = threading.Lock()
         self._runner: asyncio.Runner | None = None
@@ -154,7 +156,7 @@ class Poster:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         needs_body: bool = False,
-    ) -> Reply:
+    ) -> Answer:
         """POST `body` as JSON, with `params` added to the URL's own. Never raises, never retries.
 
         With `needs_body` the timeout of the body is that of the headers. `now_ms` is the wall clock, for Retry-After.
@@ -166,14 +168,14 @@ class Poster:
                 self._runner = self._runner or asyncio.Runner()
                 response, text = self._runner.run(self._exchange(url, body, own, needs_body))
         except Exception as error:  # the notice may not have arrived: retry
-            return Reply(Answer("RETRY", None, f"no answer from {self.host}: {self._describe(error)}"))
+            return Answer("RETRY", None, f"no answer from {self.host}: {self._describe(error)}")
         verdict, reason = _classify(response.status_code)
         said = self.quote(text.decode("utf-8", "replace"))
         if said and verdict != "DELIVERED":
             reason = f"{reason}: {said}"
         later = retry_after_seconds(response.headers.get("Retry-After"), now_ms) if verdict == "RETRY" else None
-        answer = Answer(verdict, response.status_code, f"{self.host} {reason}", later)
-        return Reply(answer, text, response.headers.get("Date"))
+        date = response.headers.get("Date")
+        return Answer(verdict, response.status_code, f"{self.host} {reason}", later, body=text, date=date)
 
     async def _exchange(
         self, url: httpx.URL, body: bytes, headers: dict[str, str], needs_body: bool
@@ -222,29 +224,6 @@ class Poster:
             self._client = self._runner = None
 
 
-class HttpReceiver:
-    """One HTTP address. `token` is sent as a bearer; `secret` is the vendor's. Neither appears in a reason."""
-
-    traits = Traits()
-
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        token: str | None = None,
-        secret: str | None = None,
-        links: Links = NO_LINKS,
-        time_outs: TimeOuts = TIME_OUTS,
-    ) -> None:
-        """Raises AddressError."""
-        self.name, self._secret, self._links = name, secret, links
-        self._poster = Poster(url, headers=bearer(token), secrets=[secret] if secret else [], time_outs=time_outs)
-
-    def close(self) -> None:
-        self._poster.close()
-
-
 async def _read_some(response: httpx.Response, seconds: float) -> bytes:
     """Return what arrives of the body within the time, at most READ_BYTES."""
     text = b""
@@ -255,15 +234,6 @@ async def _read_some(response: httpx.Response, seconds: float) -> bytes:
                 if len(text) >= READ_BYTES:
                     break
     return text[:READ_BYTES]
-
-
-def bearer(token: str | None) -> dict[str, str]:
-    """Return the header of a bearer token, none without one. Raises AddressError for characters no header can hold."""
-    if token is None or not token.strip():
-        return {}
-    if not (token.strip().isascii() and token.strip().isprintable()):
-        raise AddressError("the token has a character that is not allowed in an HTTP header; use printable ASCII")
-    return {"Authorization": f"Bearer {token.strip()}"}
 
 
 def json_bytes(payload: Any) -> bytes:

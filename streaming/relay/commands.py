@@ -1,6 +1,7 @@
-"""`balancewatch silence`: add, list and end silences."""
+"""`balancewatch silence` and `balancewatch ack`: add, list and end silences; acknowledge an incident."""
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -8,8 +9,9 @@ import typer
 
 from conf.location import Location
 from schemas.tables import ALERTS
-from streaming.relay.silences import UnreadableSilence, make_mutes
-from streaming.relay.tables import OperatorInput
+from streaming.relay.notice import Acknowledgement
+from streaming.relay.silences import make_mutes
+from streaming.relay.tables import RelayTables
 from streaming.store.alerts import Filter, UnknownIncidentError, find_incident, read_alerts
 from streaming.store.store import History
 from streaming.terminal.choices import choose
@@ -80,9 +82,7 @@ def add(
     --owner ada --reason "load test" --dry-run
     """
     _check_format(format_)
-    for flag, text in (("--owner", owner), ("--reason", reason)):
-        if not text.strip() or len(text) > MOST_CHARACTERS:
-            fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    _check_texts({"--owner": owner, "--reason": reason})
     if incident is None and not match:
         fail("give an INCIDENT or at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
     matchers = _matchers(match or [])
@@ -90,13 +90,13 @@ def add(
     end_ms = _end_ms(for_, until, now_ms)
     settings = load(paths={"warehouse": warehouse})
     if incident is not None:
-        matchers = _incident(settings.paths.warehouse, incident) | matchers
+        matchers = dict(incident_matchers(_newest_row(settings.paths.warehouse, incident))) | matchers
     made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, end_ms)
     covered = _covered(settings.paths.warehouse, made)
     if dry_run:
         print_rows(covered, format_, "The silence would cover no firing incident.")  # type: ignore[arg-type]  # checked
         return
-    OperatorInput(settings.paths.warehouse).add_silence(made, now_ms)
+    RelayTables(settings.paths.warehouse).add_silence(made, now_ms)
     print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")  # type: ignore[arg-type]  # checked
     if format_ == "table":
         say(f"End it with `balancewatch silence end {made.silence_id}`.")
@@ -117,11 +117,11 @@ def list_(
     _check_format(format_)
     settings = load(paths={"warehouse": warehouse})
     now_ms = wall_ms()
-    operator_input = OperatorInput(settings.paths.warehouse, may_write=False)
-    found = sorted(operator_input.read_silences() or [], key=lambda silence: silence.ends_at_ms)
+    tables = RelayTables(settings.paths.warehouse, may_write=False)
+    found = sorted(tables.read_silences() or [], key=lambda silence: silence.ends_at_ms)
     found += [window for mute in make_mutes(settings.mutes) if (window := mute.at(now_ms)) is not None]
     rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
-    rows += [_unreadable_row(one) for one in operator_input.unreadable]
+    rows += [_unreadable_row(row, why) for row, why in tables.unreadable]
     print_rows(rows, format_, "No silence is active.")  # type: ignore[arg-type]  # checked above
 
 
@@ -137,14 +137,38 @@ def end(
 
     settings = load(paths={"warehouse": warehouse})
     now_ms = wall_ms()
-    silences = OperatorInput(settings.paths.warehouse, may_write=False).read_silences() or []
+    silences = RelayTables(settings.paths.warehouse, may_write=False).read_silences() or []
     found = next((one for one in silences if one.silence_id == silence_id), None)
     if found is None:
         fail(f"SILENCE_ID {silence_id!r} does not exist; `balancewatch silence list` lists the ids")
     if found.ends_at_ms <= now_ms:
         fail(f"silence {silence_id} ended at {iso(found.ends_at_ms, 'seconds')}")
-    OperatorInput(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
+    RelayTables(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
     say(f"silence {silence_id} by {found.created_by} ended")
+
+
+def ack(
+    incident: Annotated[
+        str, typer.Argument(help="An incident_id or its prefix, as `alerts` prints it.", metavar="INCIDENT")
+    ],
+    owner: Annotated[str, typer.Option(help="Person who handles the incident.", metavar="NAME")],
+    note: Annotated[str, typer.Option(help="Message for others.", metavar="TEXT")],
+    warehouse: Warehouse = None,
+) -> None:
+    """Acknowledge an incident; PagerDuty stops escalating.
+
+    The relay forwards the acknowledgement to PagerDuty within seconds. `explain` and the board show it.
+
+    Example: balancewatch ack c87a8d88 --owner ada --note "restarting the twin"
+    """
+    _check_texts({"--owner": owner, "--note": note})
+    settings = load(paths={"warehouse": warehouse})
+    found = _newest_row(settings.paths.warehouse, incident)
+    incident_id = found["incident_id"]
+    if found["state"] == "RESOLVED":
+        fail(f"INCIDENT {incident_id} was resolved at {iso(found['changed_at'])}; only an open one can be acknowledged")
+    RelayTables(settings.paths.warehouse).add_acknowledgement(Acknowledgement(incident_id, owner, note, wall_ms()))
+    say(f"{incident_id} acknowledged by {owner}: {found['summary']}")
 
 
 def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
@@ -157,15 +181,15 @@ def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
     return [{name: row[name] for name in columns} for row in rows if is_match(made.matchers, row)]
 
 
-def _incident(warehouse: Location, text: str) -> dict[str, tuple[str, ...]]:
-    """Return matchers of the incident with this id or prefix."""
+def _newest_row(warehouse: Location, text: str) -> Mapping[str, Any]:
+    """Return the newest row of the incident with this id or prefix."""
     try:
         history = History(warehouse, [ALERTS])
         query = "SELECT * FROM alerts_now WHERE incident_id = $id"
         (found,) = history.rows(query, {"id": find_incident(history, text)})
     except (WarehouseError, UnknownIncidentError) as error:
         fail(str(error))
-    return dict(incident_matchers(found))
+    return found
 
 
 def _matchers(texts: list[str]) -> dict[str, tuple[str, ...]]:
@@ -217,16 +241,22 @@ def _row(one: Silence, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _unreadable_row(one: UnreadableSilence) -> dict[str, Any]:
+def _unreadable_row(row: Mapping[str, Any], why: str) -> dict[str, Any]:
     return {
-        "silence_id": one.silence_id,
+        "silence_id": str(row["silence_id"]),
         "state": "unreadable",
-        "match": f"nothing: {one.why}; matchers: {one.matchers[:MOST_CHARACTERS]}",
-        "created_by": one.created_by,
-        "comment": one.comment,
+        "match": f"nothing: {why}; matchers: {str(row['matchers'])[:MOST_CHARACTERS]}",
+        "created_by": str(row["created_by"]),
+        "comment": str(row["comment"]),
         "starts_at": None,
         "ends_at": None,
     }
+
+
+def _check_texts(texts: Mapping[str, str]) -> None:
+    for flag, text in texts.items():
+        if not text.strip() or len(text) > MOST_CHARACTERS:
+            fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
 
 
 def _check_format(format_: str) -> None:

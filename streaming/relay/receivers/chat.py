@@ -1,0 +1,263 @@
+"""Group robots of DingTalk and Feishu (Lark): a signature, a digest of many notices, and a result code in the body.
+
+A digest has firing notices first, then the most severe, then the newest. It is cut between notices and says how many
+are left out. An HTTP 200 can carry a refusal: the robot's own code decides. A 200 without a code, such as a proxy's
+login page, is not a success.
+
+DingTalk blocks a robot for ten minutes after 20 messages a minute. Feishu allows 100 a minute and 5 a second. Limits,
+codes and signatures: open.dingtalk.com, "custom robots: send group messages"; open.feishu.cn, custom bot guide.
+"""
+
+import base64
+import bisect
+import dataclasses
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from streaming.relay.notice import NO_LINKS, Links, Notice, lasted, one_line
+from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
+from streaming.text.times import time_text
+from udfs.alerts.firing_limit import SEVERITIES
+
+BODY_BYTES = 20_000
+SIGNATURE_BYTES = 200
+"""Room for Feishu's timestamp and sign, which are added last."""
+
+SUMMARY_CHARACTERS = 600
+ADVICE_CHARACTERS = 300
+NAME_CHARACTERS = 100
+
+ORDER = {severity: number for number, severity in enumerate(SEVERITIES)}
+
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "]": "&#93;"})
+"""Escapes of tags, links and pictures: clients choose their names. Brackets are entities, so no link syntax is left."""
+
+Meaning = tuple[Verdict, float | None]
+"""A verdict, and the seconds until the robot takes messages again."""
+
+BAD_KEY: Meaning = ("BAD_KEY", None)
+SHUT: Meaning = ("RETRY", 600.0)
+LIMITED: Meaning = ("RETRY", 60.0)
+DINGTALK_MEANINGS: Mapping[int, Meaning] = {
+    -1: ("RETRY", None),  # busy
+    130101: SHUT,  # send too fast
+    410100: SHUT,  # send too fast
+    300001: BAD_KEY,  # the token
+    300005: BAD_KEY,  # token is not exist
+    310000: BAD_KEY,  # sign, timestamp, keyword or address: the robot's security settings
+    400101: BAD_KEY,  # the token
+    400102: BAD_KEY,  # the robot is switched off
+    400106: BAD_KEY,  # there is no such robot
+}
+FEISHU_MEANINGS: Mapping[int, Meaning] = {
+    9499: LIMITED,  # "too many request" and "Bad Request" share it; only the second is final
+    11232: LIMITED,  # frequency limited
+    19001: BAD_KEY,  # incoming webhook access token invalid
+    19021: BAD_KEY,  # the signature, or its time is off by more than an hour
+    19022: BAD_KEY,  # this address is not on its list
+    19024: BAD_KEY,  # its keyword is not in the text
+}
+TOO_OFTEN = ("too many", "too fast", "frequency")
+
+
+@dataclass(frozen=True)
+class Style:
+    """The markup of a chat: ends of lines, headings, escapes, links."""
+
+    line_end: str
+    head: Callable[[str], str]
+    escape: Callable[[str], str]
+    link: Callable[[str, str], str]
+
+
+MARKDOWN = Style(
+    "  \n",
+    lambda text: f"**{text}**",
+    lambda text: text.translate(_ENTITIES),
+    lambda word, url: f"[{word}]({url})",
+)
+PLAIN = Style("\n", str, str, lambda word, url: f"{word}: {url}")
+
+
+class Robot(HttpReceiver):
+    """One robot. Its code 0, in the first of CODE_FIELDS, is success; MEANINGS lists others."""
+
+    CODE_FIELDS: tuple[str, ...] = ()
+    MESSAGE_FIELD = ""
+    MEANINGS: Mapping[int, Meaning] = MappingProxyType({})
+
+    def judge(self, answer: Answer) -> Answer:
+        """Return the answer by the robot's code.
+
+        A code that is not listed means what the HTTP status says, REFUSED on 200. A refusal whose message has one of
+        TOO_OFTEN is a rate limit.
+        """
+        is_accepted, code, fields = answer.verdict == "DELIVERED", self._code(answer), answer.fields()
+        if answer.code is None or (not is_accepted and not code) or (is_accepted and code == 0):
+            return answer
+        if code is None:
+            reason = f"{self.host} answered {answer.code} without a robot's result code"
+            return Answer("RETRY", answer.code, reason)
+        message = self.quote(str(fields.get(self.MESSAGE_FIELD, "")))
+        unlisted: Verdict = "REFUSED" if is_accepted else answer.verdict
+        verdict, seconds = self.MEANINGS.get(code, (unlisted, None))
+        if verdict == "REFUSED" and any(phrase in message.lower() for phrase in TOO_OFTEN):
+            verdict, seconds = LIMITED
+        if verdict == "RETRY":
+            seconds = max(seconds or 0.0, answer.retry_after_seconds or 0.0) or None
+        return dataclasses.replace(
+            answer,
+            verdict=verdict,
+            reason=f"{self.host} rejected the message with code {code}: {message}",
+            retry_after_seconds=seconds,
+        )
+
+    def _code(self, answer: Answer) -> int | None:
+        """Return the robot's code; of an incomplete object too, if the number is complete."""
+        fields = answer.fields()
+        value = next((fields[name] for name in self.CODE_FIELDS if name in fields), None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and re.fullmatch(r"-?\d{1,11}", value):
+            return int(value)
+        for name in self.CODE_FIELDS if answer.body.lstrip().startswith(b"{") else ():
+            if found := re.search(rb'"%s"\s*:\s*(-?\d{1,11})\s*[,}]' % name.encode(), answer.body):
+                return int(found[1])
+        return None
+
+
+class DingTalk(Robot):
+    """One markdown message. `url` contains its access_token; `secret` (SEC...) signs, if the robot asks for it."""
+
+    traits = Traits(at_most=20, min_interval_ms=3_500)
+    CODE_FIELDS, MESSAGE_FIELD = ("errcode",), "errmsg"
+    MEANINGS = DINGTALK_MEANINGS
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        params = dingtalk_signature(self._secret, now_ms) if self._secret else None
+        body = json_bytes(dingtalk_message(notices, now_ms, self._links))
+        return self.judge(self.post(body, now_ms, params=params, needs_body=True))
+
+
+class Feishu(Robot):
+    """One card of plain_text: in Feishu's markdown a client named `<at id=all></at>` would mention everybody.
+
+    The path of `url` contains its token; `secret` signs, if the bot asks for it.
+    """
+
+    traits = Traits(at_most=20, min_interval_ms=700)
+    CODE_FIELDS, MESSAGE_FIELD = ("code", "StatusCode"), "msg"  # StatusCode in older answers
+    MEANINGS = FEISHU_MEANINGS
+
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        body = feishu_message(notices, now_ms, self._links)
+        if self._secret:
+            body = {**feishu_signature(self._secret, now_ms), **body}
+        answer = self.post(json_bytes(body), now_ms, needs_body=True)
+        judged = self.judge(answer)
+        is_final = judged.verdict == "RETRY" and self._code(answer) == 9499
+        if is_final and "bad request" in str(answer.fields().get("msg", "")).lower():
+            return dataclasses.replace(judged, verdict="REFUSED", retry_after_seconds=None)
+        return judged
+
+
+def dingtalk_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
+    """Return the request's body, at most BODY_BYTES."""
+    title = headline(notices)
+
+    def envelope(text: str) -> dict[str, Any]:
+        return {"msgtype": "markdown", "markdown": {"title": title, "text": f"### {title}\n\n{text}"}}
+
+    return envelope(digest(notices, now_ms, MARKDOWN, fits(envelope, BODY_BYTES), links))
+
+
+def feishu_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
+    """Return the request's body, at most BODY_BYTES with its signature."""
+    title = headline(notices)
+    colour = "red" if any(notice.status == "firing" for notice in notices) else "green"
+
+    def envelope(text: str) -> dict[str, Any]:
+        return {
+            "msg_type": "interactive",
+            "card": {
+                "header": {"template": colour, "title": {"tag": "plain_text", "content": title}},
+                "elements": [{"tag": "div", "text": {"tag": "plain_text", "content": text}}],
+            },
+        }
+
+    return envelope(digest(notices, now_ms, PLAIN, fits(envelope, BODY_BYTES - SIGNATURE_BYTES), links))
+
+
+def dingtalk_signature(secret: str, now_ms: int) -> dict[str, str]:
+    """Return the signature's query parameters: HMAC-SHA256 of "timestamp\\nsecret", valid for an hour."""
+    return _signature(secret.encode(), f"{now_ms}\n{secret}".encode(), now_ms)
+
+
+def feishu_signature(secret: str, now_ms: int) -> dict[str, str]:
+    """Return the signature's fields: HMAC-SHA256 of an empty text with the key "timestamp\\nsecret", in seconds."""
+    return _signature(f"{now_ms // 1000}\n{secret}".encode(), b"", now_ms // 1000)
+
+
+def _signature(key: bytes, text: bytes, timestamp: int) -> dict[str, str]:
+    signed = hmac.new(key, text, hashlib.sha256).digest()
+    return {"timestamp": str(timestamp), "sign": base64.b64encode(signed).decode("ascii")}
+
+
+def headline(notices: Sequence[Notice]) -> str:
+    """Return the product's name, for chats that filter by keyword, and the numbers of firing and resolved incidents."""
+    counts = {status: sum(notice.status == status for notice in notices) for status in ("firing", "resolved")}
+    return "balancewatch: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+
+
+def in_order(notices: Sequence[Notice]) -> list[Notice]:
+    """Return firing ones first; then by severity; then the newest."""
+    return sorted(
+        notices,
+        key=lambda notice: (notice.status != "firing", ORDER.get(notice.severity, 1), -notice.changed_at_ms),
+    )
+
+
+def digest(
+    notices: Sequence[Notice], now_ms: int, style: Style, is_fit: Callable[[str], bool], links: Links = NO_LINKS
+) -> str:
+    """Return the text of as many notices as `is_fit` allows, at least one, and the number of the others."""
+    blocks = [_block(notice, now_ms, style, links) for notice in in_order(notices)]
+
+    def text(count: int) -> str:
+        more = len(blocks) - count
+        rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
+        return "\n\n".join([*blocks[:count], *rest])
+
+    if is_fit(everything := text(len(blocks))):
+        return everything
+    # Of the texts of 2, 3, ... notices, which grow, bisect counts those that fit; one notice is sent in any case.
+    return text(bisect.bisect(range(2, len(blocks)), False, key=lambda count: not is_fit(text(count))) + 1)
+
+
+def fits(envelope: Callable[[str], Any], max_bytes: int) -> Callable[[str], bool]:
+    """Return whether a text, in its envelope, is at most `max_bytes` of JSON."""
+    return lambda text: len(json_bytes(envelope(text))) <= max_bytes
+
+
+def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
+    kind, is_firing = one_line(notice.kind, NAME_CHARACTERS), notice.status == "firing"
+    if is_firing:
+        ago = lasted(now_ms - notice.started_at_ms)
+        update = "" if notice.is_first else ", changed"
+        head = f"FIRING {notice.severity} {kind}{update} (since {time_text(notice.started_at_ms)}, {ago})"
+    else:
+        ago = lasted(notice.changed_at_ms - notice.started_at_ms)
+        head = f"RESOLVED {kind} (at {time_text(notice.changed_at_ms)}, after {ago})"
+    lines = [style.head(style.escape(head)), style.escape(one_line(notice.summary, SUMMARY_CHARACTERS))]
+    if is_firing and notice.advice:
+        lines.append(style.escape("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS)))
+    if is_firing and (runbook := links.runbook(notice)):
+        lines.append(style.link("Runbook", runbook))
+    if incident := links.incident(notice):
+        lines.append(style.link("Incident", incident))
+    return style.line_end.join(lines)
