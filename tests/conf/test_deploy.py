@@ -226,6 +226,8 @@ def test_a_unit_that_serves_is_started_again_but_not_over_a_setting_that_cannot_
         assert (service["KillSignal"], service["KillMode"]) == ("SIGTERM", "mixed")
         assert unit(path)["Unit"]["StartLimitIntervalSec"] == "0"
     assert_none(path.name for path in UNITS if unit(path)["Service"]["User"] != "balancewatch")
+    watched = {path.name for path in UNITS if "WatchdogSec" in unit(path)["Service"]}
+    assert watched == {"balancewatch-run.service", "balancewatch-relay.service"}
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd's own linter is where systemd is")
