@@ -1,7 +1,7 @@
 """Metrics and health of one process, `run` or `relay`."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -52,7 +52,7 @@ class Instruments:
 
     def __init__(self, settings: Settings, query: str, *, key: str = "port") -> None:
         """`query` is the name of the query, `key` the setting of the port. Raises SettingsError."""
-        self._warehouse = settings.paths.warehouse
+        self._warehouse, self._settings = settings.paths.warehouse, settings.metrics
         self.tables = TableMetrics(settings.metrics.max_groups)
         self.exporter = Exporter(self.tables)
         self.deliveries = Deliveries(self.exporter)
@@ -64,12 +64,16 @@ class Instruments:
         self._server = Server(
             settings.metrics,
             self.exporter.text,
-            lambda: self.liveness.reasons_not_alive(settings.metrics.unhealthy_after_seconds),
+            self.reasons_not_alive,
             lambda: self.liveness.reasons_not_ready(settings.metrics.unready_after_seconds),
             key=key,
         )
         self.port = self._server.port
         """The port of the metrics."""
+
+    def reasons_not_alive(self) -> Iterator[str]:
+        """Yield the reasons to restart the process."""
+        yield from self.liveness.reasons_not_alive(self._settings.unhealthy_after_seconds)
 
     def begin(self, spark: SparkSession | None, *, notifies: bool) -> None:
         """Listen to Spark before its query starts. `spark` is None in a separate relay, which exports no tables."""

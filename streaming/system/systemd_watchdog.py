@@ -11,7 +11,10 @@ from contextlib import suppress
 
 
 class SystemdWatchdog:
-    """A thread that reports to systemd twice per watchdog interval; without a watchdog it does nothing."""
+    """A thread that reports to systemd twice per watchdog interval; without a watchdog it does nothing.
+
+    Use as a context manager.
+    """
 
     def __init__(self, reasons_not_alive: Callable[[], Iterable[str]]) -> None:
         """Report while `reasons_not_alive` yields nothing."""
@@ -21,11 +24,12 @@ class SystemdWatchdog:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="systemd-watchdog", daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> "SystemdWatchdog":
         if self._address and self._seconds > 0:
             self._thread.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2)

@@ -16,26 +16,22 @@ def test_a_healthy_process_reports_and_a_hung_one_does_not(tmp_path: Path, monke
         systemd.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "40000")
-        watchdog = SystemdWatchdog(lambda: reasons)
-        watchdog.start()
-        assert [systemd.recv(64) for _ in range(3)] == [b"WATCHDOG=1"] * 3
-        reasons.append("the query balance has shown no progress for 400 s")
-        time.sleep(0.1)  # longer than an interval: a message that was sent before is there
-        systemd.setblocking(False)
-        while True:
-            try:
+        with SystemdWatchdog(lambda: reasons):
+            assert [systemd.recv(64) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+            reasons.append("the query balance has shown no progress for 400 s")
+            time.sleep(0.1)  # longer than an interval: a message that was sent before is there
+            systemd.setblocking(False)
+            while True:
+                try:
+                    systemd.recv(64)
+                except BlockingIOError:
+                    break
+            time.sleep(0.2)
+            with pytest.raises(BlockingIOError):
                 systemd.recv(64)
-            except BlockingIOError:
-                break
-        time.sleep(0.2)
-        with pytest.raises(BlockingIOError):
-            systemd.recv(64)
-        watchdog.stop()
 
 
 def test_without_a_watchdog_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
-    watchdog = SystemdWatchdog(list)
-    watchdog.start()
-    watchdog.stop()
-    assert not watchdog._thread.is_alive()
+    with SystemdWatchdog(list) as watchdog:
+        assert not watchdog._thread.is_alive()
