@@ -17,7 +17,7 @@ UV := uv==0.13.9
 unexport PYTHONDONTWRITEBYTECODE # otherwise each test process rewrites every assertion again
 
 # Rooms whose tests need Delta tables, a browser or a server.
-ROOMS_LEFT_OUT := board chaos check history maintenance manual oracle quality replay service store whatif
+ROOMS_LEFT_OUT := board lab/chaos check history maintenance manual lab/oracle quality replay service store whatif
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -81,7 +81,7 @@ proof: jars ## slow tests: RocketMQ on its own intervals, a Spark cluster, more 
 	@$(PYTEST) -n 2 -m proof $(ARGS)
 
 oracle: jars ## a million cases against the classes of three RocketMQ releases (4 minutes); ORACLE_SEED=7
-	@ORACLE_CASES=$${ORACLE_CASES:-10} $(BIN)/python -m pytest tests/oracle $(ARGS)
+	@ORACLE_CASES=$${ORACLE_CASES:-10} $(BIN)/python -m pytest tests/lab/oracle $(ARGS)
 
 lint: $(VENV)/.ready ## ruff and mypy --strict
 	@$(BIN)/ruff check .
@@ -92,24 +92,24 @@ format: $(VENV)/.ready ## format the code with ruff
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
 
 bench: setup ## throughput, latency, CPU, memory, rivals, history and board (45 minutes)
-	@$(BIN)/python -m tests.bench $(ARGS)
-	@test -n "$(ARGS)" || $(BIN)/python -m tests.bench.board
-	@test -n "$(ARGS)" || $(BIN)/python -m tests.bench.board_alerts
+	@$(BIN)/python -m tests.lab.bench $(ARGS)
+	@test -n "$(ARGS)" || $(BIN)/python -m tests.lab.bench.board
+	@test -n "$(ARGS)" || $(BIN)/python -m tests.lab.bench.board_alerts
 
 profile: $(VENV)/.ready ## profile the Python of one batch; ARGS="--groups 2000 --touched few"
-	@$(BIN)/python -m tests.bench.batch_profile $(ARGS)
+	@$(BIN)/python -m tests.lab.bench.batch_profile $(ARGS)
 
 soak: setup ## an hour of 1,000 events/s, first tenth against last; ARGS="--minutes 10"
-	@$(BIN)/python -m tests.bench.soak $(ARGS)
+	@$(BIN)/python -m tests.lab.bench.soak $(ARGS)
 
 score: $(VENV)/.ready ## the rules on simulated scenarios, against ground truth (5 to 25 minutes)
-	@$(BIN)/python -m tests.score $(ARGS)
+	@$(BIN)/python -m tests.lab.score $(ARGS)
 
 chaos: setup ## kill -9 at every point and at random, Kafka away, full disk (half an hour)
-	@$(BIN)/python -m tests.chaos $(ARGS)
+	@$(BIN)/python -m tests.lab.chaos $(ARGS)
 
 field: jars ## a real RocketMQ with injected faults, against its clients' logs (2 hours); ARGS="--only frozen"
-	@$(BIN)/python -m tests.field $(ARGS)
+	@$(BIN)/python -m tests.lab.field $(ARGS)
 
 docs: $(VENV)/.ready ## rewrite the generated tables of the pages
 	@$(BIN)/python -m tests.manual

@@ -23,11 +23,11 @@ from conf.settings import Settings
 from schemas.events import EVENTS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
-from tests.engine import Stream
-from tests.scratch_kafka import scratch_kafka
-from tests.twins_log import Log, Story, publish, story, twins_log
+from tests.support.engine import Stream
+from tests.support.scratch_kafka import scratch_kafka
+from tests.support.twins_log import Log, Story, publish, story, twins_log
 
-pytest_plugins = ["tests.local_zone", "tests.rocketmq"]
+pytest_plugins = ["tests.support.local_zone", "tests.support.rocketmq"]
 
 hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.register_profile("daily", deadline=None, max_examples=30)

@@ -1,12 +1,12 @@
-"""The texts that a user reads keep CONTRIBUTING's rules for words (tests/words.py)."""
+"""The texts that a user reads keep CONTRIBUTING's rules for words (tests/support/words.py)."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests import words
-from tests.offenders import assert_none
+from tests.support import words
+from tests.support.offenders import assert_none
 
 PAGE = """\
 # The DeliveryLog of RocketMQ

@@ -372,7 +372,7 @@ class Scenario(Part):
     rollouts: tuple[Rollout, ...] = Field(default=(), description="rollouts that add groups and happenings")
     happenings: tuple[Happening, ...] = ()
     expects: tuple[dict[str, Any], ...] = Field(
-        default=(), description="findings that must or may be reported: Expectation of tests/score/expectations.py"
+        default=(), description="findings that must or may be reported: Expectation of tests/lab/score/expectations.py"
     )
 
     @model_validator(mode="after")

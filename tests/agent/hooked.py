@@ -15,8 +15,8 @@ from schemas.events import PULLS, SEND_LATENCIES, key_of
 from streaming.collector.rocketmq_jvm import OPENED_PACKAGES
 from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.spark.jars import class_path, java, resolve_jars
-from tests.java_sources import compile_sources
-from tests.oracle import RELEASES
+from tests.lab.oracle import RELEASES
+from tests.support.java_sources import compile_sources
 
 HOOK = Path(__file__).parents[2] / "streaming" / "agent" / "BalancewatchHook.java"
 SERVICE = Path(__file__).with_name("HookedService.java")

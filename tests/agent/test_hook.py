@@ -14,10 +14,10 @@ from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka, free_port
 from tests.agent.hooked import HookedClasses, HookedService, pulls_of, sends_of
 from tests.conftest import settings_for
-from tests.freezing import freeze
-from tests.oracle import EACH_RELEASE
-from tests.rocketmq import RocketMQ
-from tests.rocketmq_server import wait_for
+from tests.lab.oracle import EACH_RELEASE
+from tests.support.freezing import freeze
+from tests.support.rocketmq import RocketMQ
+from tests.support.rocketmq_server import wait_for
 from udfs.rocketmq.fault import FaultItem, update_fault_item
 from udfs.rocketmq.version import release_of
 

@@ -11,7 +11,7 @@ from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.board.tables import MINUTE, NOW_MS
-from tests.engine import Stream
+from tests.support.engine import Stream
 
 PLAYED = {"twins": 5, "dead_broker": 5, "frozen_client": 10, "mixed_strategy": 5, "slow_broker": 10}
 """Minutes that each scenario is played for: the first, the second and the fourth still go on at the end."""

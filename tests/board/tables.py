@@ -15,7 +15,7 @@ from streaming.board.web.app import Board, make_app
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.board.components import Element, read_html
-from tests.row_writer import RowWriter
+from tests.support.row_writer import RowWriter
 
 NOW_MS = 1_795_258_800_000
 """2026-11-21T11:00:00Z."""

@@ -15,7 +15,7 @@ from tests.board.conftest import DESK, PHONE, Tab, is_update, serve
 from tests.board.modelled import played
 from tests.board.pictures import pages
 from tests.board.tables import NOW_MS
-from tests.row_writer import RowWriter
+from tests.support.row_writer import RowWriter
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
 

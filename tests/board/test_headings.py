@@ -11,7 +11,7 @@ from streaming.store.store import History
 from tests.board.components import read_html, text_of, walk
 from tests.board.pictures import pages
 from tests.board.tables import NOW_MS
-from tests.words import CAMEL_CASE, PRODUCT_NAMES
+from tests.support.words import CAMEL_CASE, PRODUCT_NAMES
 
 HEADINGS = ("h1", "h2", "h3", "dt", "label", "summary", "caption")
 

@@ -12,8 +12,8 @@ from streaming.warehouse.writer import append_rows
 from tests.board.components import links_of, read_html, walk
 from tests.board.modelled import played, poor, reported
 from tests.board.tables import client_of
-from tests.offenders import assert_none
-from tests.row_writer import RowWriter
+from tests.support.offenders import assert_none
+from tests.support.row_writer import RowWriter
 
 LINK = "<a href=https://evil>x</a>&#60;b>"
 UNSEEN = "\u202egnp\u2066\u200b\u2028\x9b\x7f"

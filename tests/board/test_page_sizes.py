@@ -1,6 +1,6 @@
 """How much a browser is given at 1,000 groups and 10,000 queues of one: it freezes by elements, so these are counted.
 
-`python -m tests.bench.board` measures the longest task of each page in Chromium over the same tables.
+`python -m tests.lab.bench.board` measures the longest task of each page in Chromium over the same tables.
 """
 
 from pathlib import Path
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from streaming.board.pages import PAGES
-from tests.bench.board_warehouse import CLUSTER, GIANT, Size, write_warehouse
 from tests.board.components import text_of, walk
 from tests.board.tables import NOW_MS, shown
+from tests.lab.bench.board_warehouse import CLUSTER, GIANT, Size, write_warehouse
 
 GROUP = {"cluster": CLUSTER, "group": GIANT}
 

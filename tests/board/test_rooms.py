@@ -3,7 +3,7 @@
 import re
 
 from streaming.board.pages import PAGES
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 from tests.test_layout import ROOT, imports_of, name_of
 
 BOARD = ROOT / "streaming/board"

@@ -16,7 +16,7 @@ from tests.board.components import Element, links_of, read_html, walk
 from tests.board.conftest import PHONE, Tab
 from tests.board.tables import alert, client_of, shown, write
 from tests.conf.test_prometheus import ALERTS
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 from udfs.alerts.runbook import CAUSES, runbook_url
 
 TOKEN = "a-token-of-some-length"  # noqa: S105  # of these tests

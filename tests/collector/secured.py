@@ -12,8 +12,8 @@ from pathlib import Path
 from conf.settings import Settings
 from streaming.collector.rocketmq_answers import Broker
 from streaming.collector.rocketmq_jvm import RocketMQError
-from tests.rocketmq_operator import Operator
-from tests.rocketmq_server import NO_TLS, broker_lines, broker_port, start_broker, start_name_server, wait_for
+from tests.support.rocketmq_operator import Operator
+from tests.support.rocketmq_server import NO_TLS, broker_lines, broker_port, start_broker, start_name_server, wait_for
 
 OPERATOR = ("operator", "operator-secret")
 WATCHER = ("balancewatch", "watch-secret")

@@ -24,7 +24,7 @@ from streaming.collector.round_events import clock_event, compute_round
 from streaming.collector.round_memory import Memory
 from streaming.collector.round_reader import RoundReader
 from tests.collector.rounds import BROKER_A, BROKER_B, GROUP, NOW, ORDERS, SOURCE, TOPIC, FakeAdmin, refused, timed_out
-from tests.engine import Stream
+from tests.support.engine import Stream
 from udfs.rocketmq.route import QueueData
 
 pytestmark = pytest.mark.replay

@@ -18,11 +18,11 @@ from streaming.collector.rocketmq_jvm import RocketMQJvm
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
-from tests.offenders import assert_none
-from tests.rocketmq import RocketMQ
-from tests.rocketmq_clocks import Clocks
-from tests.rocketmq_consumer import Consumer
-from tests.rocketmq_server import CLUSTER, wait_for
+from tests.support.offenders import assert_none
+from tests.support.rocketmq import RocketMQ
+from tests.support.rocketmq_clocks import Clocks
+from tests.support.rocketmq_consumer import Consumer
+from tests.support.rocketmq_server import CLUSTER, wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 

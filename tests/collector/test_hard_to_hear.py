@@ -13,13 +13,13 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import LIVELY, Collected
-from tests.field.class_paths import build_agent, skew_options
-from tests.field.links import EVERY, Links
-from tests.offenders import assert_none
-from tests.rocketmq import RocketMQ
-from tests.rocketmq_clocks import Clocks
-from tests.rocketmq_consumer import Consumer
-from tests.rocketmq_server import wait_for
+from tests.lab.field.class_paths import build_agent, skew_options
+from tests.lab.field.links import EVERY, Links
+from tests.support.offenders import assert_none
+from tests.support.rocketmq import RocketMQ
+from tests.support.rocketmq_clocks import Clocks
+from tests.support.rocketmq_consumer import Consumer
+from tests.support.rocketmq_server import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 

@@ -15,7 +15,7 @@ from streaming.collector.rocketmq_admin import RocketMQAdmin
 from streaming.collector.rocketmq_jvm import RocketMQError
 from streaming.collector.round_reader import RoundReader
 from tests.collector.secured import BROKER, GROUP, OPERATOR, TOPIC, WATCHER, Authority, Secured, secured
-from tests.rocketmq_server import wait_for
+from tests.support.rocketmq_server import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 

@@ -24,11 +24,11 @@ from streaming.collector.lease import CollectorName, KafkaLease, Turn
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import consumer_at_the_end
-from tests.freezing import freeze
-from tests.offenders import assert_none
-from tests.rocketmq import RocketMQ
-from tests.rocketmq_server import CLUSTER, wait_for
-from tests.rules import default_rules
+from tests.support.freezing import freeze
+from tests.support.offenders import assert_none
+from tests.support.rocketmq import RocketMQ
+from tests.support.rocketmq_server import CLUSTER, wait_for
+from tests.support.rules import default_rules
 from udfs.brokers.cluster_findings import find_slow_collector, find_stopped_collectors
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.rounds import Rounds, Tick

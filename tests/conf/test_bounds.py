@@ -10,7 +10,7 @@ from conf.rules import Override
 from conf.settings import TOPICS, Settings, SettingsError
 from conf.sources import Spot, is_section, names_of, spot_at
 from schemas.events import EVENTS
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 
 def numbers(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Spot]]:

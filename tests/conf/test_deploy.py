@@ -30,7 +30,7 @@ from tests.conf.deployed import (
     tool,
     unit,
 )
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 SERVING = {"run", "relay", "board", "collect"}
 WORST_EXPOSURE = 2.0

@@ -5,7 +5,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 ROOT = Path(__file__).parent.parent.parent
 

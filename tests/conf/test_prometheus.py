@@ -16,7 +16,7 @@ from streaming.metrics.tables import VERDICTS
 from streaming.relay.notice import Outcome
 from streaming.relay.receivers.posting import Verdict
 from tests.conf.promql import names_in
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.runbook import CAUSES

@@ -8,7 +8,7 @@ import pytest
 from conf.settings import Rules as RuleSettings
 from conf.settings import Settings, SettingsError
 from streaming.queries.rulebook import rulebook
-from tests.rules import default_rules
+from tests.support.rules import default_rules
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.groups.plan import RECOMPUTED
 

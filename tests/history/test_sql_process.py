@@ -22,7 +22,7 @@ from streaming.history.sql_process import print_apart
 from streaming.store.store import History, with_text
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.history.warehouse_stage import alert, rows_of, run, write
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 ENDLESS = "SELECT count(*) FROM range(1000000000000) AS a(i), range(1000) AS b(j) WHERE i % 7 = j"
 COMMAND = [sys.executable, "-m", "streaming.cli", "sql"]

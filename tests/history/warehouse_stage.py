@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from streaming.cli import app
 from streaming.warehouse.writer import append_rows
-from tests.row_writer import RowWriter
+from tests.support.row_writer import RowWriter
 
 START_MS = 1_750_000_000_000
 """2025-06-15T15:06:40Z"""

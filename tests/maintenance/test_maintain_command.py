@@ -14,7 +14,7 @@ from schemas.tables import ASSIGNMENTS, QUARANTINE, TABLES
 from streaming.cli import app
 from streaming.warehouse.tables import table_path
 from tests.maintenance.rows import DAY_MS, row_of, write
-from tests.row_writer import create_tables
+from tests.support.row_writer import create_tables
 
 
 @pytest.fixture

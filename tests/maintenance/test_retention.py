@@ -30,8 +30,8 @@ from schemas.tables import (
 )
 from streaming.maintenance.upkeep import KEPT, SUBJECTS, drop_old, find_old
 from streaming.warehouse.tables import table_path
-from tests.examples import examples
 from tests.maintenance.rows import DAY_MS, NOW_MS, Row, read, row_of, write, write_in_turn
+from tests.support.examples import examples
 
 CUTOFF_MS = NOW_MS - 10 * DAY_MS
 OLDER, OLD, NEW = CUTOFF_MS - 5 * DAY_MS, CUTOFF_MS - 1, CUTOFF_MS

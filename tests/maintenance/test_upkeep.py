@@ -24,7 +24,7 @@ from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import DAY_MS, NOW_MS, read, row_of, write
 from tests.maintenance.test_retention import incident
-from tests.row_writer import create_tables
+from tests.support.row_writer import create_tables
 
 
 def settings_of(root: Path, **maintain: Any) -> Settings:

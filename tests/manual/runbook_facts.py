@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from streaming.text.times import span_text
+from tests.lab.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
 from tests.manual.block import markdown_table
-from tests.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.self_kinds import KEY, LIMITS, SELF_FACTS
 

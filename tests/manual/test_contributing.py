@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
@@ -18,7 +18,7 @@ from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.engine import Stream
+from tests.support.engine import Stream
 
 rows = Stream().feed(Simulation(load_scenario("twins"), 1, 1_700_000_000_000).events(60_000))
 append_rows(DeltalakeWriter("tables"), rows, "app", 0)

@@ -16,8 +16,8 @@ from conf.settings import Settings
 from streaming.cli import app
 from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.markdown import Block, blocks_of, commands_of
-from tests.modelled_warehouse import fill_warehouse
+from tests.support.markdown import Block, blocks_of, commands_of
+from tests.support.modelled_warehouse import fill_warehouse
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("*/**/*.md")) if ".venv" not in path.parts]

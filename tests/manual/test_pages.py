@@ -10,8 +10,8 @@ from streaming.cli import COMMANDS
 from tests.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
 from tests.manual.runbook_facts import findings_table
 from tests.manual.tables import commands_table, read_keys
-from tests.markdown import blocks_of, commands_of
-from tests.offenders import assert_none
+from tests.support.markdown import blocks_of, commands_of
+from tests.support.offenders import assert_none
 from udfs.alerts.runbook import CAUSES
 
 

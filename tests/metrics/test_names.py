@@ -12,7 +12,7 @@ from streaming.metrics import names
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.names import METRICS, Counter, Histogram, Metric
 from streaming.metrics.tables import GAUGES, TableMetrics
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 CLIENTS_OWN = ("process_", "python_gc_")
 ROOM = Path(names.__file__).parent

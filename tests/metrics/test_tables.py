@@ -22,7 +22,7 @@ from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.metrics.samples import assignment, closed, membership, samples, value
 from tests.relay.stage import START_MS, alert_row
-from tests.row_writer import RowWriter
+from tests.support.row_writer import RowWriter
 
 GROUP = {"cluster": "c", "consumer_group": "g"}
 

@@ -30,8 +30,8 @@ from streaming.quality.quarantine_command import (
 )
 from streaming.warehouse.writer import append_rows
 from tests.conftest import settings_for
-from tests.row_writer import RowWriter
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
+from tests.support.row_writer import RowWriter
 
 MINUTE = 60_000
 PAST_MS = 1_700_000_000_000

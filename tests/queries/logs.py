@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from streaming.simulator.scenario import load_scenario
-from tests.engine import messages_of, replay
-from tests.score.truth import TrueSimulation, Truth
+from tests.lab.score.truth import TrueSimulation, Truth
+from tests.support.engine import messages_of, replay
 from udfs.rocketmq.model import queue_order
 
 START = 1_700_000_000_000

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.queries.shard import Shard
-from tests.engine import cut, messages_of, replay
-from tests.every_evaluation import EveryEvaluation
-from tests.examples import examples
-from tests.plays import Play, each_play
 from tests.queries.drawn_log import DrawnLog
 from tests.queries.logs import SECOND, START, Messages, Rows, comparable
 from tests.queries.test_forgetting import forget
 from tests.queries.test_small_logs import beat, clock, pull, route
+from tests.support.engine import cut, messages_of, replay
+from tests.support.every_evaluation import EveryEvaluation
+from tests.support.examples import examples
+from tests.support.plays import Play, each_play
 
 pytestmark = pytest.mark.replay
 

@@ -20,9 +20,9 @@ from streaming.replay.stream import parcels_for
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
 from streaming.warehouse.rows import Rows
-from tests.engine import cut
 from tests.queries.logs import cut_as_spark_does
-from tests.rules import default_rules
+from tests.support.engine import cut
+from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 from udfs.producers.board import Board
 from udfs.producers.fleet import Fleet

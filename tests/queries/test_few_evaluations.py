@@ -8,9 +8,9 @@ import pytest
 
 from schemas.events import CLOCKS
 from streaming.queries import tick as tick_module
-from tests.engine import Stream
 from tests.queries.drawn_log import BROKERS, DrawnLog
 from tests.queries.logs import SECOND, START
+from tests.support.engine import Stream
 
 pytestmark = pytest.mark.replay
 

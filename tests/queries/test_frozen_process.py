@@ -9,7 +9,7 @@ from schemas.events import PULLS
 from streaming.replay.stream import Enveloper, Stream
 from tests.queries.logs import SECOND, START, alerts
 from tests.queries.test_small_logs import beat, clock, route
-from tests.rules import default_rules
+from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 
 pytestmark = pytest.mark.replay

@@ -9,9 +9,9 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.fields import FIRST_MS
 from schemas.tables import TABLES
 from streaming.warehouse.rows import LAST_MS, arrow_table
-from tests.engine import Stream
 from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import beat, clock, pull
+from tests.support.engine import Stream
 
 pytestmark = pytest.mark.replay
 

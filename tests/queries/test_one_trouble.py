@@ -12,9 +12,9 @@ import pytest
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario, parse_scenario
 from streaming.simulator.simulation import Simulation
-from tests.engine import cut, replay
 from tests.queries.logs import SECOND, START, Messages, Rows, comparable, cut_as_spark_does
-from tests.rules import default_rules
+from tests.support.engine import cut, replay
+from tests.support.rules import default_rules
 from udfs.alerts.life import FIRING, RECOVERING, RESOLVED, Reason
 from udfs.alerts.rules import Rules
 from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA

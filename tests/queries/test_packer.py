@@ -17,8 +17,8 @@ from streaming.queries.waiting import Planned, safe_time_ms
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import simulate
-from tests.engine import chunks_for
 from tests.queries.logs import log_of, renumbered
+from tests.support.engine import chunks_for
 
 SHARDS = 4
 START_MS = 1_750_000_000_000

@@ -10,9 +10,9 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
-from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.queries.test_small_logs import groups_of_two
+from tests.support.engine import Stream
 
 pytestmark = pytest.mark.replay
 

@@ -15,7 +15,7 @@ from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.events import not_after
 from streaming.queries.pack import Combiner, builder_for
 from streaming.queries.parcel import Key, Pack, Reject
-from tests.examples import examples
+from tests.support.examples import examples
 from udfs.brokers.skew import WINDOW_MS
 from udfs.producers.attempts import MOMENT_MS, QUIET_MS
 

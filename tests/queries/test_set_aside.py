@@ -13,11 +13,11 @@ from streaming.queries.state import ShardState
 from streaming.queries.store import DictShardStore
 from streaming.queries.working_set import key_of
 from streaming.replay.stream import parcels_for
-from tests.engine import Stream, messages_of
 from tests.queries.logs import SECOND, START
 from tests.queries.test_fault_items import send
 from tests.queries.test_small_logs import beat, clock, groups_of_two
-from tests.rules import default_rules
+from tests.support.engine import Stream, messages_of
+from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 from udfs.groups.state import GroupState
 from udfs.producers.board import Board

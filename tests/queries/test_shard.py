@@ -9,7 +9,6 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
-from tests.engine import cut, messages_of, replay
 from tests.queries.logs import (
     MINUTE,
     SECOND,
@@ -28,6 +27,7 @@ from tests.queries.logs import (
     renumbered,
     starved_queues,
 )
+from tests.support.engine import cut, messages_of, replay
 
 pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 

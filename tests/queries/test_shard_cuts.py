@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.running import plan_of
-from tests.engine import cut, replay
-from tests.examples import examples
 from tests.queries.logs import (
     MINUTE,
     SCENARIOS,
@@ -27,6 +25,8 @@ from tests.queries.logs import (
     renumbered,
     starved_queues,
 )
+from tests.support.engine import cut, replay
+from tests.support.examples import examples
 
 pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 

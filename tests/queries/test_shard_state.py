@@ -19,10 +19,10 @@ from streaming.queries.shard import work_through
 from streaming.queries.state import ShardState, StateCache, beats_of, lay_over, without_pauses
 from streaming.queries.store import BUCKET_BYTES, DictShardStore, Shelf, StateError, StoreError
 from streaming.replay.stream import parcels_for
-from tests.engine import CountingStore, Stream, cut, messages_of, replay
 from tests.queries.logs import log_of
 from tests.queries.test_small_logs import START, beat, clock, groups_of_two, route
-from tests.rules import default_rules
+from tests.support.engine import CountingStore, Stream, cut, messages_of, replay
+from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 
 RULES = Rulebook(default_rules())

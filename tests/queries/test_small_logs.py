@@ -9,14 +9,14 @@ from streaming.queries.shard import work_through
 from streaming.queries.state import ShardState
 from streaming.queries.store import DictShardStore
 from streaming.replay.stream import parcels_for
-from tests.engine import cut, messages_of, replay
 from tests.queries.logs import (
     SECOND,
     START,
     Rows,
     alerts,
 )
-from tests.rules import default_rules, kind_rules
+from tests.support.engine import cut, messages_of, replay
+from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.rulebook import Rulebook
 
 pytestmark = pytest.mark.replay

@@ -29,9 +29,9 @@ from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
 from streaming.store.store import History
 from tests.conftest import settings_for
-from tests.idle import wait_until_idle
 from tests.metrics.scraping import Scraper
-from tests.twins_log import Log, Story, publish, story_in
+from tests.support.idle import wait_until_idle
+from tests.support.twins_log import Log, Story, publish, story_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 

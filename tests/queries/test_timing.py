@@ -10,9 +10,9 @@ from schemas.decode import DECODERS
 from schemas.events import CLOCKS, PULLS, ROUTES
 from streaming.queries import events, shard, waiting
 from streaming.queries.waiting import Planned
-from tests.engine import SHARDS, Stream, chunks_for, cut, messages_of, replay
 from tests.queries.logs import SECOND, START
 from tests.queries.test_small_logs import beat, clock, groups_of_two, pull, route
+from tests.support.engine import SHARDS, Stream, chunks_for, cut, messages_of, replay
 
 pytestmark = pytest.mark.replay
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from schemas.events import CLOCKS, SEND_LATENCIES
-from tests.engine import Stream
 from tests.queries.logs import MINUTE, SECOND, START
-from tests.rules import default_rules
+from tests.support.engine import Stream
+from tests.support.rules import default_rules
 
 pytestmark = pytest.mark.replay
 

@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from streaming.relay.receivers.alertmanager import Alertmanager
-from tests.alertmanager import Alertmanager as Replica
-from tests.alertmanager import scratch_alertmanagers
 from tests.relay.fakes import FakeServer, Received
 from tests.relay.notices import notice
-from tests.rocketmq_server import wait_for
+from tests.support.alertmanager import Alertmanager as Replica
+from tests.support.alertmanager import scratch_alertmanagers
+from tests.support.rocketmq_server import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("alertmanager")]
 

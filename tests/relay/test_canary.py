@@ -18,9 +18,9 @@ from streaming.relay.notice import Now, Record, read_transition
 from streaming.relay.own_alerts import RelayAlerts
 from streaming.store.alerts import Filter, read_alerts
 from streaming.warehouse.writer import append_rows
-from tests.engine import Stream
 from tests.relay.stage import BAD_KEY, START_MS, Scripted, Stage, alert_row
-from tests.row_writer import RowWriter
+from tests.support.engine import Stream
+from tests.support.row_writer import RowWriter
 from udfs.alerts.routing import Route
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.silence import Silence

@@ -16,7 +16,7 @@ from streaming.relay.tables import RelayTables
 from streaming.warehouse.writer import append_rows
 from tests.relay.stage import START_MS, alert_row
 from tests.relay.vendors import ROUTING_KEY, FakePagerDuty
-from tests.row_writer import RowWriter
+from tests.support.row_writer import RowWriter
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from conf.settings import Settings
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.relay.silences import Mute, make_mutes
 from streaming.text.times import HOUR, MINUTE, SECOND
-from tests.engine import cut, messages_of, replay
-from tests.markdown import Block, blocks_of
 from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row
+from tests.support.engine import cut, messages_of, replay
+from tests.support.markdown import Block, blocks_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "udfs" / "alerts" / "runbooks" / "group_offline.md", ROOT / "streaming" / "relay" / "README.md")

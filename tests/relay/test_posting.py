@@ -21,7 +21,7 @@ from streaming.relay.receivers.posting import (
 )
 from tests.relay.fakes import Behaviour, Drip, FakeServer, Half, Hang, Reply, Reset
 from tests.relay.notices import NOW_MS
-from tests.rocketmq_server import wait_for
+from tests.support.rocketmq_server import wait_for
 
 
 @pytest.fixture

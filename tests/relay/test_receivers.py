@@ -14,7 +14,7 @@ from streaming.relay.receivers.webhook import Webhook
 from tests.relay.fakes import Behaviour, FakeServer, Half, Hang, Reply, Reset
 from tests.relay.notices import NOW_MS, notice, notices
 from tests.relay.vendors import ROUTING_KEY, FakeDingTalk, FakeFeishu, FakePagerDuty, FakeWebhook
-from tests.rocketmq_server import wait_for
+from tests.support.rocketmq_server import wait_for
 
 PATIENT = TimeOuts(connect=10.0, read=10.0, total=20.0)
 HASTY = TimeOuts(connect=10.0, read=0.2, total=10.0)

@@ -9,10 +9,10 @@ import pytest
 
 from conf.settings import Settings
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.alertmanager import Alertmanager
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import START_MS, Row, alert_row
 from tests.relay.test_relay import relay_of
+from tests.support.alertmanager import Alertmanager
 
 pytestmark = pytest.mark.real
 

@@ -30,8 +30,8 @@ from streaming.replay.stream import Stream
 from streaming.simulator.play import play
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
-from tests.rules import default_rules
 from tests.simulator.modelled import MINUTE, START, Events, run
+from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Override, Rulebook
 
 EVERYTHING = Asked(START, START + 60 * MINUTE)

@@ -12,9 +12,9 @@ from schemas.contract import CODES, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_REASONS
 from schemas.decode import DECODERS, decode
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.fields import FIRST_MS, MOST_QUEUES
-from tests.examples import examples
 from tests.schemas.messages import RAW_JSON, events_of, messages, text_of
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS, Sample
+from tests.support.examples import examples
 
 NOW_MS = 1_788_999_999_999
 CLOCK = {"cluster": "c", "source": "run", "brokers_asked": [], "brokers_answered": [], "event_time_ms": NOW_MS}

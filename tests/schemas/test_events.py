@@ -6,7 +6,7 @@ from pyspark.sql import types as T
 
 from schemas.events import EVENTS, KEYS, key_of
 from schemas.fields import NEVER
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 METADATA = {"comment", "unit", "null"}
 BOUNDS = {

@@ -16,9 +16,9 @@ from schemas.decode import decode
 from schemas.events import EVENTS, SEND_LATENCIES
 from schemas.fields import FIRST_MS
 from schemas.send_columns import LONGEST_SHAPE, read_sends
-from tests.examples import examples
 from tests.schemas.messages import INGEST_TIME_MS, RAW_JSON, Raw, changed, events_of, text_of
 from tests.schemas.samples import BAD, GOOD
+from tests.support.examples import examples
 
 SEND = {
     "cluster": "c",

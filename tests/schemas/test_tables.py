@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from schemas.tables import PROPERTIES, TABLES, ColumnType
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 COLUMNS = [(f"{table.name}.{column.name}", column) for table in TABLES.values() for column in table.columns]
 REQUIRED = Path(__file__).parents[1] / "golden" / "required_columns.txt"

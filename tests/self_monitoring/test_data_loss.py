@@ -20,7 +20,7 @@ from streaming.self_monitoring.data_loss import DataLoss, DataLossError, losses_
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.conftest import settings_for
 from tests.maintenance.rows import row_of, write
-from tests.scratch_kafka import scratch_kafka
+from tests.support.scratch_kafka import scratch_kafka
 from udfs.alerts.self_kinds import LIMITS
 
 HEADER = 'v1\n{"batchWatermarkMs":0}\n'

@@ -17,9 +17,9 @@ from streaming.self_monitoring.data_loss import DataLossError
 from streaming.service.service import Service, ServiceError
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import simulate
-from tests.calling import Calling
 from tests.conftest import delete_topics, settings_for
-from tests.twins_log import Log, publish
+from tests.support.calling import Calling
+from tests.support.twins_log import Log, publish
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 

@@ -19,9 +19,9 @@ from streaming.replay.stream import Enveloper, Stream
 from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
-from tests.idle import wait_until_idle
 from tests.simulator.modelled import MINUTE, START, Events, run
-from tests.twins_log import publish
+from tests.support.idle import wait_until_idle
+from tests.support.twins_log import publish
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 

@@ -17,7 +17,7 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
-from tests.twins_log import SECONDS, Story, story_in
+from tests.support.twins_log import SECONDS, Story, story_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from schemas.events import HEARTBEATS, PULLS
 from streaming.simulator.scenario import Scenario, load_scenario, parse_scenario
-from tests.score.truth import TrueSimulation
+from tests.lab.score.truth import TrueSimulation
 from udfs.rocketmq.model import MessageQueue
 
 START = 1_700_000_000_000

@@ -9,7 +9,7 @@ from schemas.events import PULLS
 from streaming.simulator.beside import GROUP, TOPIC, with_beside
 from streaming.simulator.conditions import ConditionsError
 from streaming.simulator.scenario import Rollout, load_scenario
-from tests.score.truth import TrueSimulation
+from tests.lab.score.truth import TrueSimulation
 from tests.simulator.modelled import SECOND, START, Events, of
 
 pytestmark = pytest.mark.replay

@@ -13,7 +13,7 @@ from streaming.simulator.conditions import Conditions, ConditionsError, Skew, pa
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
 from streaming.simulator.world import Said
-from tests.score.truth import TrueWatch
+from tests.lab.score.truth import TrueWatch
 from tests.simulator.modelled import MINUTE, SECOND, START
 
 pytestmark = pytest.mark.replay

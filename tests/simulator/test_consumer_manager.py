@@ -1,4 +1,4 @@
-"""The exact limit of the broker's lists; tests/oracle/test_membership.py plays all else against RocketMQ's classes."""
+"""The exact limit of the broker's lists; tests/lab/oracle/test_membership.py plays the rest against RocketMQ."""
 
 from streaming.simulator.consumer_manager import ClientChannelInfo, ConsumerManager
 

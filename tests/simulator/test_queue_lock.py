@@ -1,6 +1,6 @@
 """Queue locks: who gets one, for how long, and what a client does with those it was refused.
 
-tests/oracle/test_membership.py plays sessions of locks and releases against RocketMQ's own classes.
+tests/lab/oracle/test_membership.py plays sessions of locks and releases against RocketMQ's own classes.
 """
 
 import pytest

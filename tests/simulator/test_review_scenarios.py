@@ -6,7 +6,7 @@ import pytest
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
 from streaming.simulator.scenario import load_scenario
-from tests.score.truth import TrueWatch
+from tests.lab.score.truth import TrueWatch
 from tests.simulator.modelled import SECOND, START, between, mq_of, of, run, seconds
 from udfs.rocketmq.model import MessageQueue
 

@@ -9,10 +9,10 @@ import pytest
 from schemas.decode import decode
 from schemas.events import CLOCKS, EVENTS, PULLS
 from streaming.simulator.scenario import load_scenario, parse_scenario, scenario_names
-from tests.plays import Play, each_play
-from tests.score.expectations import causes_of, expectations_of
-from tests.score.truth import TrueSimulation
+from tests.lab.score.expectations import causes_of, expectations_of
+from tests.lab.score.truth import TrueSimulation
 from tests.simulator.modelled import MINUTE, SECOND, START, mq_of, of, run
+from tests.support.plays import Play, each_play
 from udfs.rocketmq.model import MessageQueue
 
 pytestmark = pytest.mark.replay

@@ -10,9 +10,9 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.simulator.consumer import PULL_THRESHOLD_FOR_QUEUE
 from streaming.simulator.scenario import Scenario
-from tests.plays import Play, each_play
-from tests.score.truth import Span
+from tests.lab.score.truth import Span
 from tests.simulator.modelled import SECOND, START, Events, of
+from tests.support.plays import Play, each_play
 
 pytestmark = pytest.mark.replay
 

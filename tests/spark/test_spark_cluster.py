@@ -18,8 +18,8 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
 from tests.service.test_run_process import environment_for
-from tests.spark_cluster import Cluster, spark_cluster
-from tests.twins_log import Story, story_in
+from tests.support.spark_cluster import Cluster, spark_cluster
+from tests.support.twins_log import Story, story_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.proof]
 

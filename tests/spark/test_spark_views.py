@@ -24,7 +24,7 @@ from schemas.views import VIEWS
 from streaming.spark.views import create_views, open_session
 from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.modelled_warehouse import MINUTE, START_MS, fill_warehouse
+from tests.support.modelled_warehouse import MINUTE, START_MS, fill_warehouse
 from udfs.rocketmq.fault import FaultItem, compute_not_available_duration, is_available, only_extends, rules_of
 from udfs.rocketmq.version import parse_client_version
 from udfs.sql import STRATEGIES, allocate_queues

@@ -9,7 +9,7 @@ from streaming.store.store import History
 from streaming.warehouse.warehouse_error import FilesGoneError, WarehouseError
 from tests.history.hostile import HARMLESS, HOSTILE
 from tests.history.warehouse_stage import alert, assignment, write
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 OTHER_TEXT = "text-of-another-file"
 

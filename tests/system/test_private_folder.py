@@ -13,7 +13,7 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.queries.running import start_query
 from streaming.spark.session import _output_to
 from streaming.system.private_folder import make_private
-from tests.row_writer import create_tables
+from tests.support.row_writer import create_tables
 
 
 @pytest.fixture(autouse=True)

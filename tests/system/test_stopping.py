@@ -23,9 +23,9 @@ from streaming.service.service import Service
 from streaming.system.stopping import StoppedError, is_end_asked, stop_on_signals
 from tests.board.tables import alert, write
 from tests.conftest import settings_for
-from tests.offenders import assert_none
 from tests.service.test_run_process import environment_for
-from tests.twins_log import Log, publish
+from tests.support.offenders import assert_none
+from tests.support.twins_log import Log, publish
 
 START_SECONDS = 180.0
 END_SECONDS = 60.0

@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from streaming.cli import COMMANDS, EXIT_CODES, GROUPS, app
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.s3_server import BUCKET, environment_of, s3_server
+from tests.support.s3_server import BUCKET, environment_of, s3_server
 
 
 @pytest.fixture(scope="session")

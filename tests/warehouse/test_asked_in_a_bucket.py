@@ -21,7 +21,7 @@ from streaming.warehouse.file_copies import copies_folder
 from streaming.warehouse.table_store import store_of
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.history.warehouse_stage import alert, assignment, delivery, fault, member
-from tests.row_writer import RowWriter
+from tests.support.row_writer import RowWriter
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 

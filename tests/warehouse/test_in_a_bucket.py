@@ -23,7 +23,7 @@ from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.occupancy import BucketLock, HeldError, OccupiedError, occupying
 from streaming.warehouse.table_store import list_files, store_of
-from tests.s3_server import environment_of, losing_answers
+from tests.support.s3_server import environment_of, losing_answers
 from tests.warehouse.tables import make_table_at, numbers, read
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]

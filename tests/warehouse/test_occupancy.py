@@ -16,7 +16,7 @@ from conf.settings import Settings
 from streaming.cli import app
 from streaming.service.run_command import only_run
 from streaming.warehouse.occupancy import OccupiedError, Part, occupying
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 
 HOLD = """
 import sys, time

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from streaming.cli import app
 from streaming.warehouse.table_store import StoreUnreachableError, reach
-from tests.s3_server import environment_of
+from tests.support.s3_server import environment_of
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 

@@ -21,7 +21,7 @@ from tests.conftest import settings_for
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import START_MS, alert_row
 from tests.service.test_run_process import environment_for
-from tests.twins_log import Story, story_in
+from tests.support.twins_log import Story, story_in
 
 pytestmark = pytest.mark.real
 

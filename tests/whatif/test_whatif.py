@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from streaming.cli import app
 from streaming.warehouse.writer import append_rows
 from streaming.whatif.whatif_command import read_file, read_group, save_file
-from tests.row_writer import RowWriter
+from tests.support.row_writer import RowWriter
 
 START_MS = 1_750_000_000_000
 IDS = ("10.0.0.1@7", "10.0.0.2@7")

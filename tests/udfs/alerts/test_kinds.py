@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.history.questions import VERDICTS
-from tests.plays import Play, each_play
+from tests.support.plays import Play, each_play
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.kinds import ABOVE_GROUPS, KIND_FACTS
 from udfs.alerts.rules import Rules

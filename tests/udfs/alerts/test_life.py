@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rules import default_rules, kind_rules
+from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.alert import Finding, Incident, Text, Transition, alert_id
 from udfs.alerts.life import (
     FIRING,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.rules import default_rules, kind_rules
+from tests.support.rules import default_rules, kind_rules
 from udfs.alerts import rulebook as module
 from udfs.alerts.rulebook import CANARY_CLUSTER, Override, Rulebook
 from udfs.alerts.rules import OF_ALL, Rules

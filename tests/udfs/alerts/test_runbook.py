@@ -11,7 +11,7 @@ from streaming.collector.rocketmq_jvm import RocketMQJvm
 from streaming.quality import inspector
 from streaming.relay import own_alerts
 from streaming.self_monitoring import data_loss
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.runbook import CAUSES, runbook_url
 from udfs.alerts.self_kinds import RELAY_KINDS, SELF_FACTS

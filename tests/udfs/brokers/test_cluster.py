@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.rules import default_rules, kind_rules
+from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.alert import Transition
 from udfs.brokers.cluster import Overview, evaluate_cluster
 from udfs.brokers.cluster_findings import explains

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.support.examples import examples
 from tests.udfs.groups.facts import Life, at
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.brokers.families import BIRTH_MS, FORGET_MS, MOST_SIBLINGS, Families, Family, family_of

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.rules import default_rules
+from tests.support.rules import default_rules
 from tests.udfs.groups.facts import at
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.mute_brokers import SEEN_MS, find_mute, find_unserved, note_mute, note_puller_heartbeat, note_pulling

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.rules import default_rules
+from tests.support.rules import default_rules
 from udfs.alerts.alert import Transition
 from udfs.brokers.cluster import evaluate_cluster
 from udfs.brokers.cluster_state import ClusterState

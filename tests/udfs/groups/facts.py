@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.rules import default_rules, kind_rules
+from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
 from udfs.groups.group import Outcome, tick

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules import default_rules, kind_rules
+from tests.support.rules import default_rules, kind_rules
 from tests.udfs.groups.facts import BOTH, CLIENTS, RULES, Life, at, fired_kinds, play, queues_of, two_clients
 from udfs.brokers.broker_coverage import BrokerCoverage
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules import default_rules
+from tests.support.rules import default_rules
 from tests.udfs.groups.facts import BOTH, A, B, Life, Pull, at, fired_kinds, play
 from udfs.alerts.alert import Transition
 from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage, Unasked

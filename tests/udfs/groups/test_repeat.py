@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.support.examples import examples
 from tests.udfs.groups.facts import RULES, A, B, Heartbeat, Life, Pull, at, subscribes, two_clients
 from udfs.groups.calm import calm_until
 from udfs.groups.consumption import PULL_THRESHOLD_FOR_QUEUE

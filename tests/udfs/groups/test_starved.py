@@ -6,7 +6,7 @@ import pytest
 
 from conf.settings import Settings
 from streaming.queries.rulebook import rulebook
-from tests.markdown import blocks_of
+from tests.support.markdown import blocks_of
 from tests.udfs.groups.facts import A, Life, Pull, at, fired_kinds, play, two_clients
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
 from udfs.groups.state import GroupState

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tests.rules import default_rules, kind_rules
+from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.alert import Transition
 from udfs.alerts.rules import Rules
 from udfs.producers.attempts import AttemptsBuilder

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.support.examples import examples
 from udfs.producers.attempts import Attempts, AttemptsBuilder
 from udfs.producers.board import Board, Flip, Health
 from udfs.producers.item import Item

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
-from tests.rules import default_rules
+from tests.support.examples import examples
+from tests.support.rules import default_rules
 from tests.udfs.producers.sends import MINUTE, SECOND, START, Send, every, judge, reported
 from udfs.alerts.alert import Transition
 from udfs.alerts.life import FIRING, RESOLVED

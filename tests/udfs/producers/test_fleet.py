@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
-from tests.rules import default_rules
+from tests.support.examples import examples
+from tests.support.rules import default_rules
 from tests.udfs.producers.sends import MINUTE, SECOND, START, Send, Tick, every, feed, log_of
 from udfs.brokers.skew import CLOCK, SENDS, SENDS_OF, Lag
 from udfs.producers.attempts import MOMENT_MS, AttemptsBuilder

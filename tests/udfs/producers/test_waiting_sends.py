@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules import default_rules
+from tests.support.rules import default_rules
 from tests.udfs.producers.sends import MINUTE, SECOND, START, Send, Tick, every, feed
 from udfs.alerts.alert import Transition
 from udfs.alerts.life import Reason

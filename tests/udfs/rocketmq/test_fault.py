@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.offenders import assert_none
+from tests.support.offenders import assert_none
 from udfs.rocketmq.fault import (
     RULES,
     FaultItem,

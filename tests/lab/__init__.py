@@ -1,0 +1,1 @@
+"""Laboratories: each measures the product from outside, and `make` runs each at full length."""

@@ -1,0 +1,138 @@
+"""One scenario on the stage: its topics, groups and clients, its troubles at their times, and its record."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.lab.field.client import ClientError, FieldClient, FieldClients
+from tests.lab.field.others import ask_others
+from tests.lab.field.played import Done, Played
+from tests.lab.field.scenario import Client, Scenario, Trouble, load_scenario
+from tests.lab.field.stage import FieldStage, StoppedError
+from tests.lab.field.troubles import make_trouble
+
+STARTS = threading.Semaphore(2)
+"""JVMs that start at a time, of all plays: more of them only wait for the cores."""
+
+
+class Play:
+    """A scenario with a seed: clients by the scenario's own names.
+
+    `set_up` starts everything, `play` makes the troubles from a moment that plays side by side share, `tear_down` ends
+    the clients and takes topics and groups away, so that nothing is said of them afterwards.
+    """
+
+    def __init__(self, stage: FieldStage, scenario_name: str, seed: int) -> None:
+        self.stage, self.scenario_name, self.seed = stage, scenario_name, seed
+        self.scenario: Scenario = load_scenario(scenario_name)
+        self.name = f"{scenario_name}_{_letters(seed)}"
+        self.suffix = f"_{self.name}"
+        self.folder: Path = stage.folder / "plays" / self.name
+        self.folder.mkdir(parents=True)
+        self.cluster, self.links, self.collector = stage.cluster, stage.links, stage.collector
+        self._clients = FieldClients(self.folder, stage.class_paths, stage.clocks, stage.bootstrap_servers)
+
+    @property
+    def clients(self) -> dict[str, FieldClient]:
+        return self._clients.clients
+
+    def link_name(self, client: str) -> str:
+        """A client's name among all links."""
+        return f"{self.name}.{client}"
+
+    def set_up(self) -> None:
+        """Topics, groups, then every client that runs from the start."""
+        for topic in self.scenario.topics:
+            self.cluster.create_topic(topic.topic + self.suffix, topic.queues, perm=topic.perm, brokers=topic.brokers)
+        for group in self.scenario.groups:
+            self.cluster.create_group(group.group + self.suffix)
+            for topic in self.scenario.topics if group.is_pop else ():
+                self.cluster.set_pop(group.group + self.suffix, topic.topic + self.suffix)
+        for client in self.scenario.clients:
+            spec = client.spec(self.suffix)
+            link = self.link_name(client.name)
+            self._clients.add(spec, self.links.proxy_of(link) if spec.is_grpc else self.links.name_server_of(link))
+        running = [client for client in self.scenario.clients if client.running]
+        with ThreadPoolExecutor(len(running)) as threads:
+            list(threads.map(self._start, running))
+
+    def play(self, start_s: float) -> Played:
+        """Make every trouble at its time, ask RocketMQ's tools meanwhile, and keep the record."""
+        shift_s, factor = self.scenario.shift(self.seed), self.stage.clocks.factor
+        done: list[Done] = []
+        with self._asking_others(start_s, shift_s):
+            try:
+                for trouble in sorted(self.scenario.troubles, key=lambda one: one.at):
+                    self.stage.wait_until(start_s + (shift_s + trouble.at) / factor)
+                    done.append(self._make(trouble))
+                self.stage.wait_until(start_s + self.scenario.seconds / factor)
+            except StoppedError:
+                if not self.scenario.is_quiet:  # of a quiet one each minute counts
+                    raise
+        played = Played(
+            self.scenario_name,
+            self.seed,
+            self.suffix,
+            shift_s,
+            int(start_s * 1000),
+            int(time.time() * 1000),
+            tuple(done),
+            factor,
+        )
+        played.write(self.folder)
+        return played
+
+    def tear_down(self) -> None:
+        """Clients end without a word, then their groups and topics are deleted."""
+        self._clients.close()
+        if self.stage.stop.is_set():
+            return
+        for group in sorted(self.scenario.group_names):
+            self.cluster.delete_group(group + self.suffix)
+        for topic in self.scenario.topics:
+            self.cluster.delete_topic(topic.topic + self.suffix)
+
+    def close(self) -> None:
+        """End every client, whatever came before."""
+        self._clients.close()
+
+    def _start(self, client: Client) -> None:
+        with STARTS:
+            if self.stage.stop.is_set():
+                return
+            try:
+                self.clients[client.name].start()
+            except ClientError:  # as a supervisor would: on a busy machine the first question may find no answer
+                self.clients[client.name].process.kill()
+                self.clients[client.name].start()
+
+    def _make(self, trouble: Trouble) -> Done:
+        start_ms = int(time.time() * 1000)
+        make_trouble(self, trouble.do, **trouble.arguments(self.suffix))
+        return Done(trouble.at, trouble.do, start_ms, int(time.time() * 1000))
+
+    @contextlib.contextmanager
+    def _asking_others(self, start_s: float, shift_s: float) -> Iterator[None]:
+        """mqadmin takes seconds a call, so a thread of its own asks; its end is waited for."""
+        at = self.scenario.asks_others_at
+        if at is None:
+            yield
+            return
+        groups = sorted(group + self.suffix for group in self.scenario.group_names)
+
+        def ask() -> None:
+            self.stage.wait_until(start_s + (shift_s + at) / self.stage.clocks.factor)
+            ask_others(self.cluster.operator.mqadmin, groups, self.folder)
+
+        with ThreadPoolExecutor(1, thread_name_prefix=f"{self.name}-others") as thread:
+            asked = thread.submit(ask)
+            yield
+        asked.result()
+
+
+def _letters(seed: int) -> str:
+    """A seed in letters: a name that ends with a number looks like one of a family of short-lived groups."""
+    return "".join(chr(ord("a") + int(digit)) for digit in str(seed))

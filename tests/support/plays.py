@@ -1,0 +1,75 @@
+"""Plays that many tests look at: each is made once in a process, and so are the alerts that the rules make of it."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import pytest
+
+from streaming.simulator.scenario import Scenario, load_scenario, scenario_names
+from tests.lab.score.expectations import Expectation, expectations_of
+from tests.lab.score.truth import TrueSimulation
+from tests.simulator.modelled import MINUTE, Events, Run, run
+from tests.support.engine import Stream
+
+SEED = 1
+"""The seed of `make test`."""
+SECOND_SEEDS = (2, 101)
+"""The seeds that `make proof` adds."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """A scenario of the package, played to its end with a seed; an endless one for a quarter of an hour.
+
+    A play is made when its first test asks, and kept until the next play is made. The parameters of `each_play` have
+    the session's scope and a group of xdist a scenario: so all tests of one play run one after the other in one
+    process, from whichever files they come.
+    """
+
+    name: str
+    seed: int
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        return load_scenario(self.name)
+
+    @cached_property
+    def expects(self) -> tuple[Expectation, ...]:
+        return expectations_of(self.scenario)
+
+    @property
+    def simulation(self) -> TrueSimulation:
+        return _run(self)[0]
+
+    @property
+    def events(self) -> Events:
+        return _run(self)[1]
+
+    @property
+    def alerts(self) -> list[dict[str, Any]]:
+        """Every alert row that the rules write."""
+        return _alerts(self)
+
+
+@lru_cache(maxsize=1)
+def _run(play: Play) -> Run:
+    return run(play.scenario, play.seed, 15 * MINUTE if play.scenario.duration_seconds is None else None)
+
+
+@lru_cache(maxsize=1)
+def _alerts(play: Play) -> list[dict[str, Any]]:
+    return Stream().feed(play.events).get("alerts", [])
+
+
+def _parameter(name: str, seed: int) -> Any:
+    of_proof = [pytest.mark.proof] if seed != SEED else []
+    return pytest.param(
+        Play(name, seed), id=f"{name}-{seed}", marks=[pytest.mark.xdist_group(f"play-{name}"), *of_proof]
+    )
+
+
+each_play = pytest.mark.parametrize(
+    "play", [_parameter(name, seed) for name in scenario_names() for seed in (SEED, *SECOND_SEEDS)], scope="session"
+)
+"""Every scenario, once in `make test` and with two more seeds in `make proof`."""
