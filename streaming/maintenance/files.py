@@ -130,7 +130,7 @@ def take_stock(handle: DeltaTable) -> tuple[int, list[int]]:
     adds = handle.get_add_actions(flatten=True)
     rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None]
     counted = sum(rows) if None not in rows else int(handle.to_pyarrow_dataset().count_rows())
-    return counted, adds["size_bytes"].to_pylist()
+    return counted, [int(size) for size in adds["size_bytes"].to_pylist()]
 
 
 def compact(handle: DeltaTable, table: str, size: int, most_retries: int | None = None) -> tuple[int, int]:

@@ -265,7 +265,8 @@ class _Log:
 
     def read_new(self) -> pa.Table:
         """Return the rows of files that were added since the version that was read last. Raises AlertLogError."""
-        newest, appended = self.version(), []
+        newest = self.version()
+        appended: list[str] = []
         for version in range((self.read_version or 0) + 1, newest + 1):
             commit = read_commit(self._path, version)
             if commit is None:

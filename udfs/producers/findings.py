@@ -7,6 +7,7 @@ for a short while, is an Episode of the fleet.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from functools import partial
 from typing import Any
 
 from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of
@@ -187,7 +188,12 @@ def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition
         is_seen = kind != BROKER_EVICTED or completeness >= rules.completeness_min
         evaluation = Evaluation(fleet.judged_ms, completeness, is_seen)
         findings = find(fleet, cluster, rules)
-        yield from step(fleet.incidents, fleet.windows, kind, findings, lambda _, same=evaluation: same, rules)
+        yield from step(fleet.incidents, fleet.windows, kind, findings, partial(_same, evaluation), rules)
+
+
+def _same(evaluation: Evaluation, _: Incident | None) -> Evaluation:
+    """Return the one evaluation of all incidents of a kind."""
+    return evaluation
 
 
 def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
