@@ -6,8 +6,8 @@ for a short while, is an Episode of the fleet.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from functools import partial
+from math import ceil
 from typing import Any
 
 from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of
