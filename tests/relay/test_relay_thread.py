@@ -323,12 +323,19 @@ def test_a_damaged_table_of_silences_or_acknowledgements_silences_nothing_and_st
     is_silenced = table is ACKNOWLEDGEMENTS
     open_table(settings.paths.warehouse, table)
     log = Path(table_path(settings.paths.warehouse, table.name)) / "_delta_log"
-    newest = log / f"{len(list(log.glob('*.json'))):020}.json"
+    version = len(list(log.glob("*.json")))
+    damaged = log / f"{version:020}.json"
+
+    def damage() -> None:
+        """An intact commit follows: a damaged newest one would be set aside."""
+        damaged.write_bytes(content)
+        (log / f"{version + 1:020}.json").write_text('{"commitInfo":{"timestamp":1}}')
+
     with capture_logs() as logs:
         if is_running:
             relay = started(settings, query)
             relay.wait_until_up()
-        newest.write_bytes(content)
+        damage()
         if not is_running:
             relay = started(settings, query)
         query.write(alert_row("a", "FIRING", START_MS), alert_row("b", "FIRING", START_MS, cluster="other"))
@@ -340,7 +347,7 @@ def test_a_damaged_table_of_silences_or_acknowledgements_silences_nothing_and_st
         DeltalakeWriter(settings.paths.warehouse)
     assert sorted(notified(hook)) == ([] if is_silenced else ["a firing", "b firing"])
     said = [one for one in logs if one["event"] == "table not read, retrying"]
-    assert [(one["table"], one["file"]) for one in said] == [(table.name, str(newest))]
+    assert [(one["table"], one["file"]) for one in said] == [(table.name, str(damaged))]
     assert [one["table"] for one in logs if one["event"] == "table not opened"] == [table.name]
 
 
