@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import typer
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
+from rich.status import Status
 from rich.text import Text
 
 from conf.location import Location
@@ -458,8 +459,8 @@ def replay(
             if events is None
             else read_events(events)
         )
-        with VisibleConsole(stderr=True).status("replaying events"):
-            replayed = work_through(slices, rulebook(settings), asked)
+        with VisibleConsole(stderr=True).status("replaying events") as status:
+            replayed = work_through(_showing_progress(slices, status, asked), rulebook(settings), asked)
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:
@@ -469,6 +470,16 @@ def replay(
         print_outcomes(outcomes, replayed, asked, form)
     for line in _notes(replayed, asked, incomparable):
         note(line)
+
+
+def _showing_progress(slices: Iterable[list[Message]], status: Status, asked: Asked) -> Iterator[list[Message]]:
+    """Yield the slices; the status shows how much of the time span is replayed."""
+    begin_ms = asked.from_ms - WARM_UP_MS
+    for part in slices:
+        yield part
+        if part:
+            share = (part[-1]["ingest_time_ms"] - begin_ms) / (asked.to_ms - begin_ms)
+            status.update(f"replaying events: {min(1.0, max(0.0, share)):.0%}")
 
 
 def _notes(replayed: Replayed, asked: Asked, incomparable: str | None) -> Iterator[str]:
