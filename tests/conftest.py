@@ -45,8 +45,8 @@ if MAIN.__spec__ is None and not hasattr(MAIN, "__file__"):
 
 TOPICS_GONE_SECONDS = 60.0
 
-LONGEST_GROUPS = ("spark", "field", "rocketmq", "oracle")
-"""Groups of tests that take minutes, in the order of their beginning; the other tests fill the cores beside them."""
+LONGEST_GROUPS = ("rocketmq", "spark")
+"""Groups of tests that take minutes and mostly wait; the other tests fill the cores beside them."""
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of this name

@@ -24,7 +24,7 @@ from tests.lab.field.stored import (
 )
 from tests.support.rocketmq_clocks import Clocks
 
-pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("field")]
+pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
 TOLD_SECONDS = 10.0
 """What the last round said is in the table by then."""
