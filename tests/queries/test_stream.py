@@ -134,7 +134,7 @@ def test_a_run_continues_after_a_power_cut(
 
 def samples_of_pulls(settings: Settings) -> list[tuple[bool, int]]:
     rows = History(settings.paths.warehouse).rows(
-        "SELECT * FROM quality WHERE suite = ? AND expectation = 'pull_offset in range'", [PULLS]
+        "SELECT * FROM quality WHERE suite = ? AND expectation = 'contract_pull_offset in set'", [PULLS]
     )
     return [(row["success"], row["unexpected"]) for row in rows]
 
