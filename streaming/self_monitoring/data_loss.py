@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
 from kafka.errors import KafkaError
 
 from conf.location import is_store
@@ -36,6 +37,8 @@ from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import Writer
 from udfs.alerts.life import Reason
 from udfs.alerts.self_kinds import DATA_LOSS, LIMITS, OWN_CLUSTER
+
+log = structlog.get_logger()
 
 
 class DataLossError(BalancewatchError):
@@ -152,6 +155,7 @@ class DataLoss:
         for name in () if is_store(warehouse) else TABLES:
             for damage in find_damage(Path(table_path(warehouse, name))):
                 alert = _damage_alert(name, damage)
+                log.warning("damaged commit", table=name, file=damage.file, set_aside=damage.is_set_aside)
                 known = self._alerts.find(table=name)
                 if known is None:
                     row = self._alerts.open(alert, now_ms)

@@ -16,16 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import structlog
-
 from streaming.warehouse.delta_log import LOG
 
 CHECKED = 20
 """Newest commits that are checked: a disk writes back what is not synced within a minute."""
 
 DAMAGED = ".damaged"
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,6 @@ def set_aside_damaged(table: Path) -> None:
             if is_intact:
                 return
             commit.rename(commit.with_name(commit.name + DAMAGED))
-            log.error("damaged commit set aside", table=table.name, file=f"{commit}{DAMAGED}")
 
 
 def _checked(table: Path) -> Iterator[tuple[Path, bool]]:

@@ -201,7 +201,7 @@ def test_draws_are_the_same_each_time_and_of_all_sorts() -> None:
     assert drawn == [draw(f"twins {number}") for number in range(300)]
     assert {one.view for one, _ in drawn} == {"model", "agents", "collector"}
     assert {one.interval_ms for one, _ in drawn} >= {5_000, 10_000, 30_000, 60_000, 75_000, 180_000}
-    labels = set().union(*(one.labels() for one, _ in drawn))
+    labels = set().union(*(Run("twins", 1, None, one).labels() for one, _ in drawn))
     assert labels >= {"missed_rounds", "lost_answers", "mute_clients", "listed_only", "skew", "lag"}
 
 
