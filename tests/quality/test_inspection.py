@@ -86,7 +86,7 @@ def test_an_unexpected_value_is_reported_with_its_place_and_the_process_ends() -
     process = inspection._process
     inspection.end_look()
     outcome = next(outcome for outcome in outcomes if outcome.expectation.column == "contract_queue_id")
-    assert outcome.observed == ("unknown_queue",)
+    assert outcome.observed == ("unknown_queue", "wrong_type")
     assert outcome.sample_offsets[0].startswith(f"{PULLS}-0@")
     assert process is not None
     assert process.returncode is not None
