@@ -267,7 +267,7 @@ BUDGET = {
     "streaming/board": 4_460, "streaming/check": 560, "streaming/collector": 3_280, "streaming/history": 2_020,
     "streaming/kafka_io": 420, "streaming/logs": 320, "streaming/maintenance": 790,
     "streaming/metrics": 1_150, "streaming/quality": 1_820, "streaming/queries": 4_260, "streaming/relay": 3_930,
-    "streaming/replay": 570, "streaming/self_monitoring": 450, "streaming/service": 1_500,
+    "streaming/replay": 580, "streaming/self_monitoring": 460, "streaming/service": 1_500,
     "streaming/simulator": 3_690, "streaming/spark": 450, "streaming/store": 710, "streaming/system": 340,
     "streaming/terminal": 460, "streaming/text": 670, "streaming/warehouse": 1_610, "streaming/whatif": 450,
     "udfs/alerts": 1_620, "udfs/brokers": 2_190, "udfs/groups": 3_860, "udfs/producers": 1_300,

@@ -84,7 +84,7 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve.
     options = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
-    options += f' "-Djava.io.tmpdir={folder}"'  # the JVM does not read TMPDIR
+    options += f' "-Djava.io.tmpdir={folder}"'
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
@@ -113,14 +113,17 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
 
 
 def temporary_folder() -> str:
-    """Return the folder for temporary files. Raises SettingsError if no library can be loaded from it."""
-    folder = tempfile.gettempdir()
-    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
-        raise SettingsError(
-            f"the temporary folder {folder} is mounted noexec, and Spark's RocksDB cannot load its library from there; "
-            "set TMPDIR to a folder with exec, or mount it so (docker run --tmpfs /tmp:exec)"
-        )
-    return folder
+    """Return the JVM's folder for temporary files: /tmp, or TMPDIR if no library can be loaded from /tmp.
+
+    Raises SettingsError if none can be loaded from either.
+    """
+    for folder in ("/tmp", tempfile.gettempdir()):  # noqa: S108  # the JVM's default; it does not read TMPDIR
+        if Path(folder).is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    raise SettingsError(
+        f"the temporary folder {folder} is mounted noexec, and Spark's RocksDB cannot load its library from there; "
+        "set TMPDIR to a folder with exec, or mount it so (docker run --tmpfs /tmp:exec)"
+    )
 
 
 def launch_jvm(options: Mapping[str, str]) -> None:

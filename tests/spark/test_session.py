@@ -103,25 +103,26 @@ def test_no_setting_is_on_the_command_line_and_all_arrive(tmp_path: Path) -> Non
     assert not list(tmp_path.glob("balancewatch-spark-*"))
 
 
-NOEXEC = 'mount -t tmpfs -o noexec,nosuid,nodev tmpfs /mnt && exec "$@"'
+NOEXEC = 'mount -t tmpfs -o noexec,nosuid,nodev tmpfs /tmp && exec "$@"'
 """As Docker mounts `--tmpfs /tmp`, in a mount namespace of its own."""
 
 
-def can_mount() -> bool:
-    ended = subprocess.run(["unshare", "-m", "sh", "-c", NOEXEC, "sh", "true"], capture_output=True, check=False)
-    return ended.returncode == 0
-
-
-@pytest.mark.skipif(not can_mount(), reason="needs the right to mount")
-def test_a_temporary_folder_that_docker_mounts_noexec_is_refused_with_the_remedy() -> None:
-    code = "from streaming.spark.session import temporary_folder; temporary_folder()"
-    ended = subprocess.run(
+def in_docker(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ["unshare", "-m", "sh", "-c", NOEXEC, "sh", sys.executable, "-c", code],
-        env={**os.environ, "TMPDIR": "/mnt"},
+        env={name: value for name, value in os.environ.items() if name != "TMPDIR"} | environment,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert "the temporary folder /mnt is mounted noexec" in ended.stderr
-    assert "docker run --tmpfs /tmp:exec" in ended.stderr
+
+
+@pytest.mark.skipif(in_docker("").returncode != 0, reason="needs the right to mount")
+def test_a_temporary_folder_that_docker_mounts_noexec_is_refused_with_the_remedy() -> None:
+    code = "from streaming.spark.session import temporary_folder; print(temporary_folder())"
+    refused = in_docker(code)
+    assert "the temporary folder /tmp is mounted noexec" in refused.stderr
+    assert "docker run --tmpfs /tmp:exec" in refused.stderr
+    folder = str(WORKER_PYTHON.parent)  # any other
+    assert in_docker(code, TMPDIR=folder).stdout == f"{folder}\n"

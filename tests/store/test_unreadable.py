@@ -169,7 +169,8 @@ def test_a_list_that_names_no_queue_and_no_place_hides_no_page(warehouse: Path) 
     for asked in (["assignments"], ["members"], ["owner", "orders", "broker-a:0"]):
         printed = CliRunner().invoke(app, [*asked, "--warehouse", str(warehouse)], catch_exceptions=False)
         assert "A@1" in printed.stdout
-    assert [(one.observed, one.sample_offsets) for one in read_failing(History(warehouse))] == [(("5",), ("t-0@1",))]
+    (failing,) = read_failing(History(warehouse))
+    assert (failing["observed"], failing["sample_offsets"]) == (["5"], ["t-0@1"])
 
 
 @pytest.mark.parametrize("table", [ALERTS, ALERT_DELIVERIES], ids=lambda one: one.name)
