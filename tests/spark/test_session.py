@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,7 +119,9 @@ def in_docker(code: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.skipif(in_docker("").returncode != 0, reason="needs the right to mount")
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or in_docker("").returncode != 0, reason="needs Linux, and the right to mount"
+)
 def test_a_temporary_folder_that_docker_mounts_noexec_is_refused_with_the_remedy() -> None:
     code = "from streaming.spark.session import temporary_folder; print(temporary_folder())"
     refused = in_docker(code)
