@@ -25,14 +25,8 @@ from obstore.exceptions import BaseError
 
 from streaming.system.known_error import BalancewatchError
 from streaming.text.times import wall_ms
-from streaming.warehouse.delta_log import log_name
-from streaming.warehouse.table_store import (
-    CONFLICT_SECONDS,
-    CONFLICT_TRIES,
-    create_file,
-    store_of,
-    write_file,
-)
+from streaming.warehouse.delta_log import actions_in, log_name
+from streaming.warehouse.table_store import create_file, store_of, write_file
 from streaming.warehouse.tables import open_delta
 
 ORDERED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_timestamp)
@@ -218,35 +212,32 @@ class Appender:
         table that was altered meanwhile to one that an append would break; TableGoneError if its folder is gone.
         """
         with self._lock:
-            if abs(time.time() - self._looked_at) > TRUST_SECONDS:  # the wall clock also counts a suspension
-                self._look_for_checkpoint()
-            if transaction is not None and self._is_in(transaction):
-                return None
-            self._contract.check(rows)
-            actions = _begin_actions(transaction)
-            if rows.num_rows == 0:
-                return self._version if self._commit(actions, rows, transaction) else None
-            name, sink = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", BytesIO()
-            pq.write_table(rows.replace_schema_metadata(None), sink, compression="snappy")
-            content = sink.getvalue()
-            self._write_data(name, content)
-            add = {"path": name, "partitionValues": {}, "size": len(content), "modificationTime": wall_ms()}
-            actions.append({"add": {**add, "dataChange": True, "stats": statistics_of(rows)}})
-            if self._commit(actions, rows, transaction):
-                return self._version
-            obstore.delete(self._store, name)
+            try:
+                return self._append(rows, transaction)
+            except FileNotFoundError as error:
+                raise TableGoneError(
+                    f"{self._path}: the folder of the table has disappeared; mount its volume again, or move it back"
+                ) from error
+
+    def _append(self, rows: pa.Table, transaction: Transaction | None) -> int | None:
+        if abs(time.time() - self._looked_at) > TRUST_SECONDS:  # the wall clock also counts a suspension
+            self._look_for_checkpoint()
+        if transaction is not None and self._is_in(transaction):
             return None
-
-    def _write_data(self, name: str, content: bytes) -> None:
-        try:
-            write_file(self._path, name, content)
-        except FileNotFoundError as error:
-            raise self._gone() from error
-
-    def _gone(self) -> "TableGoneError":
-        return TableGoneError(
-            f"{self._path}: the folder of the table has disappeared; mount its volume again, or move it back"
-        )
+        self._contract.check(rows)
+        actions = _begin_actions(transaction)
+        if rows.num_rows == 0:
+            return self._version if self._commit(actions, rows, transaction) else None
+        name, sink = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", BytesIO()
+        pq.write_table(rows.replace_schema_metadata(None), sink, compression="snappy")
+        content = sink.getvalue()
+        write_file(self._path, name, content)
+        add = {"path": name, "partitionValues": {}, "size": len(content), "modificationTime": wall_ms()}
+        actions.append({"add": {**add, "dataChange": True, "stats": statistics_of(rows)}})
+        if self._commit(actions, rows, transaction):
+            return self._version
+        obstore.delete(self._store, name)
+        return None
 
     def _look(self, handle: DeltaTable) -> None:
         """Take the table as it is: what it asks of appends, its version, and which transactions are in."""
@@ -283,26 +274,15 @@ class Appender:
         commit_id = actions[0]["commitInfo"]["txnId"]
         lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
         content = "\n".join(lines).encode()
-        lost = conflicts = 0
+        lost = 0
         while True:
             try:
                 create_file(self._path, log_name(self._version + 1), content)
                 break
             except FileExistsError:
-                try:
-                    if self._take_in(commit_id):
-                        break  # ours: its answer was lost, and it was sent again
-                except FileNotFoundError:  # a store's 409: another request for this name was in flight, and failed
-                    conflicts += 1
-                    if conflicts > CONFLICT_TRIES:
-                        raise AppendRefusedError(
-                            f"{self._path}: the store refuses {log_name(self._version + 1)}, which does not exist"
-                        ) from None
-                    time.sleep(CONFLICT_SECONDS)
-                    continue
+                if self._take_in(commit_id):
+                    break  # ours: its answer was lost, and it was sent again
                 lost += 1
-            except FileNotFoundError as error:
-                raise self._gone() from error
             except BaseError:
                 if not self._is_there(commit_id):
                     raise
@@ -327,9 +307,7 @@ class Appender:
 
     def _take_in(self, commit_id: str) -> bool:
         """Read the next commit, which is another's; True where it is the one that is being written."""
-        content = bytes(obstore.get(self._store, log_name(self._version + 1)).bytes())
-        # A commit that a power cut emptied has no actions.
-        actions = [json.loads(line) for line in content.split(b"\n") if line.strip()]
+        actions = actions_in(bytes(obstore.get(self._store, log_name(self._version + 1)).bytes()))
         if any(action.get("commitInfo", {}).get("txnId") == commit_id for action in actions):
             return True
         self._version += 1

@@ -6,6 +6,7 @@ Compaction rewrites existing rows. Only the log shows that (dataChange false), n
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from deltalake.exceptions import DeltaError
@@ -49,18 +50,30 @@ def log_name(version: int) -> str:
     return f"{LOG}/{version:020}.json"
 
 
+def actions_in(content: bytes) -> list[dict[str, Any]]:
+    """Return a commit's actions; none of a file that a power cut emptied. Raises ValueError for a damaged one."""
+    # Lines of bytes: a text's lines end at U+2028 too, which a name may hold.
+    return [json.loads(line) for line in content.splitlines() if line.strip()]
+
+
+def _is_intact(content: bytes) -> bool:
+    """Whether the content of a commit has actions, each of them JSON."""
+    try:
+        return bool(actions_in(content))
+    except ValueError:
+        return False
+
+
 def read_commit(table: Location, version: int) -> Commit | None:
     """Return None for a version that the log does not have: a future one, or one that was cleaned up."""
     try:
         content, at = read_file(table, log_name(version))
     except FileNotFoundError:
         return None
-    lines = content.splitlines()  # of bytes: a text's lines end at U+2028 too, which a name may hold
     at_ms = to_ms(at)
     new_files: list[str] = []
     removes_rows = False
-    for line in lines:
-        action = json.loads(line)
+    for action in actions_in(content):
         if "add" in action and action["add"]["dataChange"]:
             new_files.append(unquote(action["add"]["path"]))
         elif "remove" in action:
@@ -78,18 +91,9 @@ def access_error(table: str, error: Exception) -> TableAccessError:
     try:
         commits = [found.path for found in list_folder(table, LOG) if found.path.endswith(".json")]
         for commit in commits[-DAMAGE_SEARCHED:]:
-            lines = [line for line in read_file(table, commit)[0].splitlines() if line.strip()]
-            if not lines or not all(map(_is_json, lines)):
+            if not _is_intact(read_file(table, commit)[0]):
                 file = f"{table}/{commit}"
                 break
     except (DeltaError, BaseError, OSError):
         file = None
     return TableAccessError(table.rstrip("/").rpartition("/")[2], file, in_one_line(error))
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True

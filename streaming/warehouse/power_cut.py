@@ -7,16 +7,14 @@ commit below an intact one stays, because a log must have no gap.
 """
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
-from streaming.warehouse.delta_log import LOG
+from streaming.warehouse.delta_log import LOG, actions_in
 
 CHECKED = 20
 """Newest commits that are checked: a disk writes back what is not synced within a minute."""
@@ -68,8 +66,7 @@ def _checked(table: Path) -> Iterator[tuple[Path, bool]]:
     removed: set[str] = set()
     for commit in (table / LOG / name for name in commits[:CHECKED] if int(name[:20]) > 0):
         try:
-            lines = commit.read_bytes().splitlines()
-            actions: list[dict[str, Any]] = [json.loads(line) for line in lines if line.strip()]
+            actions = actions_in(commit.read_bytes())
             removed |= {action["remove"]["path"] for action in actions if "remove" in action}
             adds = [action["add"] for action in actions if "add" in action and action["add"]["path"] not in removed]
             yield commit, bool(actions) and all(_size(table / unquote(add["path"])) == add["size"] for add in adds)

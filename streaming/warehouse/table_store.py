@@ -142,25 +142,17 @@ def write_file(location: Location, path: str, content: bytes) -> None:
 
     Raises FileNotFoundError for a folder that is gone.
     """
-    if not is_store(location):
-        _write_synced(Path(location) / path, content)
-        sync_path((Path(location) / path).parent)
+    if is_store(location):
+        _put(location, path, content, is_new=False)
         return
-    for _ in range(CONFLICT_TRIES):
-        with contextlib.suppress(AlreadyExistsError):
-            obstore.put(store_of(location), path, content)
-            return
-        time.sleep(CONFLICT_SECONDS)
-    obstore.put(store_of(location), path, content)
+    _write_synced(Path(location) / path, content)
+    sync_path((Path(location) / path).parent)
 
 
 def create_file(location: Location, path: str, content: bytes) -> None:
     """Create a file at once with all its content. Raises FileExistsError, FileNotFoundError as `write_file`."""
     if is_store(location):
-        try:
-            obstore.put(store_of(location), path, content, mode="create")
-        except AlreadyExistsError as error:
-            raise FileExistsError(path) from error
+        _put(location, path, content, is_new=True)
         return
     target = Path(location) / path
     unnamed = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")  # readers of a log ignore such names
@@ -170,6 +162,29 @@ def create_file(location: Location, path: str, content: bytes) -> None:
     finally:
         unnamed.unlink(missing_ok=True)
     sync_path(target.parent)
+
+
+def _put(location: Location, path: str, content: bytes, *, is_new: bool) -> None:
+    """Put an object; repeat it while the store answers 409. Raises FileExistsError for a new one that is there."""
+    store = store_of(location)
+    for _ in range(CONFLICT_TRIES):
+        try:
+            obstore.put(store, path, content, mode="create" if is_new else "overwrite")
+        except AlreadyExistsError as error:
+            if is_new and _exists(store, path):
+                raise FileExistsError(path) from error
+        else:
+            return
+        time.sleep(CONFLICT_SECONDS)
+    raise StoreUnreachableError(f"{location}/{path}: the store answers 409, although no other request is in flight")
+
+
+def _exists(store: ObjectStore, path: str) -> bool:
+    try:
+        obstore.head(store, path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _write_synced(path: Path, content: bytes) -> None:
