@@ -250,9 +250,9 @@ class Sink:
         rows = unpack_rows(batch.toArrow())
         if rows.keys() & TABLES.keys():
             self._sync.sync()
-        versions = append_rows(self._writer, rows, self._app_id, batch_id)
+        append_rows(self._writer, rows, self._app_id, batch_id)
         if self._on_batch is not None:
-            self._on_batch(WrittenBatch(self._name, batch_id, rows, versions))
+            self._on_batch(WrittenBatch(self._name, batch_id, rows))
         return rows, read
 
 

@@ -4,7 +4,6 @@ A batch appends to each table under a Delta transaction (app id, batch id); a ba
 finds its transaction there and is skipped, table by table.
 """
 
-from collections.abc import Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -59,12 +58,8 @@ class DeltalakeWriter:
         return self._appenders[table.name].append(rows, Transaction(app_id, batch_id))
 
 
-def append_rows(writer: Writer, rows: Rows, app_id: str, batch_id: int) -> Mapping[str, int]:
-    """Append a batch's rows to their tables; by table the version that took them. Rows of no table are for `run`."""
-    versions: dict[str, int] = {}
+def append_rows(writer: Writer, rows: Rows, app_id: str, batch_id: int) -> None:
+    """Append a batch's rows to their tables. Rows of no table are for `run`."""
     for name in sorted(rows.keys() & TABLES.keys()):
         table = TABLES[name]
-        version = writer.append(table, arrow_table(rows[name], table, batch_id), app_id, batch_id)
-        if version is not None:
-            versions[name] = version
-    return versions
+        writer.append(table, arrow_table(rows[name], table, batch_id), app_id, batch_id)

@@ -44,9 +44,9 @@ class Query:
     def write(self, *rows: Row, again: bool = False, is_handed_over: bool = True) -> None:
         self._batch_id += not again
         by_table = {"alerts": list(rows)}
-        versions = append_rows(self._writer, by_table, "app", self._batch_id)
+        append_rows(self._writer, by_table, "app", self._batch_id)
         if is_handed_over and self.listener is not None:
-            self.listener.on_batch(WrittenBatch("balance", self._batch_id, by_table, versions))
+            self.listener.on_batch(WrittenBatch("balance", self._batch_id, by_table))
 
 
 @pytest.fixture

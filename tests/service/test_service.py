@@ -111,7 +111,7 @@ def test_instruments_receive_batches_rule_changes_and_threads_and_end_first(
 def test_a_batch_goes_once_to_each_listener_and_alerts_of_no_batch_to_the_relay(
     parts: dict[str, MagicMock],
 ) -> None:
-    instruments, listener, batch = MagicMock(), MagicMock(), WrittenBatch("balance", 3, {"alerts": []}, {"alerts": 7})
+    instruments, listener, batch = MagicMock(), MagicMock(), WrittenBatch("balance", 3, {"alerts": []})
     service = Service(Settings.load(), notifies=True, instruments=instruments, listeners=(listener,))
     service._on_batch(batch)
     made = [parts[name].return_value for name in ("Relay", "DataLoss", "ClockPublisher", "Inspector")]
