@@ -37,7 +37,7 @@ class Condition:
     """How a link behaves.
 
     `is_cut`          connections are reset, new ones refused
-    `is_black_hole`   connections stay and new ones are accepted; nothing passes, and no end hears that the other left
+    `is_black_hole`   connections stay and new ones are accepted; nothing passes, and no end notices that the other left
     `delay_ms`        what each direction takes longer
     """
 
@@ -105,7 +105,7 @@ class Link:
         self._listener.shutdown(socket.SHUT_RDWR)
 
     def _reset(self) -> None:
-        """Each connection's task closes its sockets, and both ends hear RST."""
+        """Each connection's task closes its sockets, and both ends get RST."""
         for one in self._sockets:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         for task in list(self._connections):
@@ -126,7 +126,7 @@ class Link:
             task.add_done_callback(self._connections.discard)
 
     async def _serve(self, client: socket.socket) -> None:
-        """Pass both ways until either end is done; the other one hears of it then, unless nothing passes."""
+        """Pass both ways until either end is done; the other one is closed then, unless nothing passes."""
         loop = asyncio.get_running_loop()
         server = socket.socket()
         for one in (client, server):

@@ -121,7 +121,7 @@ def _describe(value: object) -> str:
 class Score:
     """What became of a run.
 
-    tallies      (kind, cause) to what was told, missed and wrong
+    tallies      (kind, cause) to claims, misses and errors
     pages        how many incidents paged
     false_pages  "kind cause" of each of them that no fact of its kind, labels and time explains, in healthy scenarios
     healthy_ms   how long a healthy scenario was played; 0 for the others
