@@ -309,7 +309,8 @@ class _Upkeep:
         else:
             since = time.time()
             cut = drop_old(handle, self._table, cutoff_ms, subjects)
-            sync_table(self._path, since)
+            if cut.dropped:
+                sync_table(self._path, since)
         self.report.rows_dropped = cut.dropped
 
     def _cutoff_ms(self, table: Table) -> int:

@@ -138,12 +138,7 @@ class DataLoss:
         position, losses = losses_of(name, self._settings)
         if position is None or not losses:
             return []
-        alert, known = _alert(name, position, losses), self._alerts.find(query=name)
-        if known is None:
-            row = self._alerts.open(alert, now_ms)
-        else:
-            row = self._alerts.update(known, alert, now_ms, Reason.HOLD_OVER)
-        self._append(row, "found")
+        self._report(_alert(name, position, losses), now_ms)
         remade = {(loss.topic, loss.partition): loss.span.beginning for loss in losses if loss.is_remade}
         if remade:
             put_back(checkpoint_of(name, self._settings), remade)
@@ -154,14 +149,8 @@ class DataLoss:
         warehouse = self._settings.paths.warehouse
         for name in () if is_store(warehouse) else TABLES:
             for damage in find_damage(Path(table_path(warehouse, name))):
-                alert = _damage_alert(name, damage)
                 log.warning("damaged commit", table=name, file=damage.file, set_aside=damage.is_set_aside)
-                known = self._alerts.find(table=name)
-                if known is None:
-                    row = self._alerts.open(alert, now_ms)
-                else:
-                    row = self._alerts.update(known, alert, now_ms, Reason.HOLD_OVER)
-                self._append(row, "found")
+                self._report(_damage_alert(name, damage), now_ms)
 
     def on_batch(self, batch: WrittenBatch) -> None:
         self.progress(batch.query, wall_ms())
@@ -171,6 +160,15 @@ class DataLoss:
         for known in self._alerts:
             if known.alert.labels.get("query", name) == name and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
                 self._append(self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss"), "over")
+
+    def _report(self, alert: SelfAlert, now_ms: int) -> None:
+        """Open the alert, or update its incident if that is still open."""
+        known = self._alerts.get(alert.alert_id)
+        if known is None:
+            row = self._alerts.open(alert, now_ms)
+        else:
+            row = self._alerts.update(known, alert, now_ms, Reason.HOLD_OVER)
+        self._append(row, "found")
 
     def _append(self, row: dict[str, Any], step: str) -> None:
         """Write a row once per loss.
