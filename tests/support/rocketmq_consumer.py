@@ -20,21 +20,25 @@ class Consumer:
         self, jars: Path, name_server: str, clocks: Clocks, *, group: str, topic: str, instance_name: str
     ) -> None:
         """Start it; it allocates with AllocateMessageQueueAveragely."""
-        self.jvm = RocketMQJvm(jars, heap="96m", options=clocks.client_options())
-        try:
-            self._consumer = self.jvm.java.org.apache.rocketmq.client.consumer.DefaultLitePullConsumer(group)
-            self._consumer.setNamesrvAddr(name_server)
-            self._consumer.setInstanceName(instance_name)
-            self._consumer.setClientIP("127.0.0.1")
-            self._consumer.setHeartbeatBrokerInterval(clocks.heartbeat_ms)
-            self._consumer.setPollNameServerInterval(clocks.route_poll_ms)
-            self._consumer.setPersistConsumerOffsetInterval(clocks.persist_ms)
-            self.client_id = f"127.0.0.1@{instance_name}@STREAM"
-            self.jvm.call(self._consumer.subscribe, topic, "*")
-            self.jvm.call(self._consumer.start)
-        except BaseException:
-            self.jvm.close()
-            raise
+        self.client_id = f"127.0.0.1@{instance_name}@STREAM"
+        for tries_left in (2, 1, 0):
+            self.jvm = RocketMQJvm(jars, heap="96m", options=clocks.client_options())
+            try:
+                self._consumer = self.jvm.java.org.apache.rocketmq.client.consumer.DefaultLitePullConsumer(group)
+                self._consumer.setNamesrvAddr(name_server)
+                self._consumer.setInstanceName(instance_name)
+                self._consumer.setClientIP("127.0.0.1")
+                self._consumer.setHeartbeatBrokerInterval(clocks.heartbeat_ms)
+                self._consumer.setPollNameServerInterval(clocks.route_poll_ms)
+                self._consumer.setPersistConsumerOffsetInterval(clocks.persist_ms)
+                self.jvm.call(self._consumer.subscribe, topic, "*")
+                self.jvm.call(self._consumer.start)
+                return
+            except BaseException as error:
+                self.jvm.close()
+                # A client does not repeat its first question to the NameServer, which may fail on a busy machine.
+                if not isinstance(error, RocketMQError) or not tries_left:
+                    raise
 
     def queues(self) -> list[str]:
         """`broker:queue_id` of the queues it holds, sorted."""

@@ -24,7 +24,8 @@ LATE_MS = 60_000
 """A spell that the file expects may begin this long after the time that the file gives."""
 
 PASSING_MS = 80_000
-"""What the file does not expect and lasts no longer passes by itself: a roll-out, a route that clients learn."""
+"""What the file does not expect and lasts no longer passes by itself: a roll-out, a route that clients learn. Only
+the time after second 0 counts: before it the clients start, one after the other."""
 
 TOLD_BY_LOGS = frozenset({"duplicate_client_id", "inconsistent_subscription", "group_offline"})
 """Kinds whose onset and end the clients' logs show; that of the others is the trouble's own time."""
@@ -126,7 +127,8 @@ class _Finder:
         early = frozenset[str]()
         if kind == "starved_queue":
             early = early_signs(causes, expects_stalled=bool(self._expecting("stalled_queue", group, span, mq)))
-        if not fitting:
+        in_play_ms = replace(span, start_ms=max(span.start_ms, self._played.start_ms)).lasted_ms(self._truth.end_ms)
+        if not fitting and in_play_ms > PASSING_MS // self._played.factor:
             self._found.surprises.append(self._describe(kind, group, mq, client_id, span))
         fact = Fact(
             kind,

@@ -111,6 +111,11 @@ def test_a_starvation_that_the_file_does_not_expect_is_a_surprise(logs: Logs) ->
     ]
 
 
+def test_a_starvation_while_clients_start_is_no_surprise(logs: Logs) -> None:
+    played = Played("rolling_restart", 1, SUFFIX, 0.0, at(150), at(330), ())
+    assert judged(logs, played=played).surprises == []
+
+
 def test_what_the_file_expects_and_the_logs_do_not_show_is_absent(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     logs.add_consumer("order-2", range(330), group=GROUP)
