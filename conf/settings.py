@@ -164,6 +164,7 @@ class Queries(Section):
     max_offsets_per_trigger: Annotated[int, Field(ge=0, le=1_000_000_000)]
     starting_offsets: Literal["earliest", "latest"]
     fail_on_data_loss: bool
+    sync: bool
 
 
 class Clock(Section):
@@ -249,6 +250,17 @@ class Settings(Section):
                 raise SettingsError(f"rules.file = {str(file)!r}: {error}") from None
         settings._flags, settings._sources = flags, sources
         return settings
+
+    @classmethod
+    def load_for_relay(cls, **flags: Any) -> "Settings":
+        """Read the sections that notifications need; the others have their defaults, so an invalid one does not matter.
+
+        Raises SettingsError.
+        """
+        sources = read_sources(cls, flags)
+        merged = sources.merged()
+        needed = {name: merged[name] for name in ("paths", "oncall", "mutes", "canary", "board", "log")}
+        return cls._of(Sources((sources.layers[0], Layer(needed)), sources.named))
 
     @classmethod
     def _of(cls, sources: Sources) -> "Settings":

@@ -191,15 +191,19 @@ class Sink:
         limits: Limits = ((0, 0),),
         *,
         is_once: bool = False,
+        is_synced: bool = True,
         rest_s: float = 0.0,
         rest_listener: RestListener | None = None,
     ) -> None:
-        """`rest_s` is the longest rest after a batch that had little to do, `limits` are the batches' own."""
+        """`rest_s` is the longest rest after a batch that had little to do, `limits` are the batches' own.
+
+        With `is_synced` what a batch starts from survives a power cut.
+        """
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
         self._on_batch, self._limits, self._is_once = on_batch, limits, is_once
         self._rest_listener, self._busy = rest_listener, threading.Lock()
         self._rest, self._is_stopping = Rest(0.0 if is_once else rest_s), threading.Event()
-        self._app_id, self._sync = "", CheckpointSync(checkpoint)
+        self._app_id, self._sync = "", CheckpointSync(checkpoint) if is_synced else None
         self._written: int | None = None
 
     def drain(self, is_active: Callable[[], bool] = lambda: True) -> None:
@@ -248,7 +252,7 @@ class Sink:
         context, limit = batch.sparkSession.sparkContext, limit_of(self._limits, batch_id)
         read = publish_plan(context, self._checkpoint, batch_id, limit, is_once=self._is_once)
         rows = unpack_rows(batch.toArrow())
-        if rows.keys() & TABLES.keys():
+        if self._sync is not None and rows.keys() & TABLES.keys():
             self._sync.sync()
         append_rows(self._writer, rows, self._app_id, batch_id)
         if self._on_batch is not None:
@@ -286,6 +290,7 @@ def start_query(
         on_batch,
         note_limit(checkpoint, queries.max_offsets_per_trigger),
         is_once=available_now,
+        is_synced=queries.sync,
         rest_s=queries.rest_ms / 1000,
         rest_listener=rest_listener,
     )

@@ -224,6 +224,15 @@ class Outbox:
         """Return the number of pending deliveries."""
         return sum(len(queue.owed) for queue in self._owing.values())
 
+    def end_leases(self) -> None:
+        """Make every renewal due."""
+        for queue in self._queues.values():
+            queue.renewed_at_ms = 0
+
+    def has_late_leases(self) -> bool:
+        """Return whether a renewal is due since `end_leases`."""
+        return any(not queue.renewed_at_ms for queue in self._leases())
+
     def renewed(self) -> Iterator[Notice]:
         """Yield the notices that are repeated because they hold a lease."""
         return (queue.delivered for queue in self._leases() if queue.delivered is not None)

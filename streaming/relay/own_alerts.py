@@ -3,17 +3,23 @@
 The watchdog is only sent. The others are written to the alerts table and so survive a restart.
 """
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from streaming.relay.notice import Notice, Now, Transition
+from streaming.logs.logs import mask
+from streaming.relay.notice import Notice, Now, Transition, one_line
 from streaming.relay.outbox import Outbox
 from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts
 from udfs.alerts.alert import alert_id
 from udfs.alerts.firing_limit import ALERTS_LIMITED, describe_more
 from udfs.alerts.life import RESOLVED
 from udfs.alerts.routing import WATCHDOG
-from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLUSTER, RELAY_KINDS
+from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLUSTER, RELAY_KINDS, RUN_FAILING
+
+MOST_REASON = 500
+"""Characters of the reason of a failure."""
 
 _TROUBLES = {
     "bad_key": (
@@ -31,13 +37,38 @@ _TROUBLES = {
 }
 
 
+class Progress(Protocol):
+    """What a relay within `run` asks `run`."""
+
+    def age(self) -> float:
+        """Return the seconds since the query last made progress."""
+
+    def failure(self) -> str | None:
+        """Return why no events are processed; empty if they are, None if that is not known yet."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The Progress of a `run` that has ended, or that could not start."""
+
+    why: str
+
+    def age(self) -> float:
+        return math.inf
+
+    def failure(self) -> str:
+        return self.why
+
+
 class RelayAlerts:
     """The relay's open alerts. `note` receives each of their rows. Waits use the monotonic clock.
 
     A canary is lost after `lost_after_ms` without arrival. 0 expects no canary; with None this process does not check.
+    `failure` is why `run` processes no events: empty if it does, None if that is not known.
     """
 
     def __init__(self, resend_ms: int, lost_after_ms: int | None = None) -> None:
+        self.failure: str | None = None
         self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
         self._alerts = SelfAlerts()
         self._unwanted_since_ms: dict[str, int] = {}
@@ -64,6 +95,8 @@ class RelayAlerts:
         alerts += [alert for name, box in outboxes.items() if (alert := self._trouble(name, box, now.pace_ms))]
         if self._is_canary_lost(now.pace_ms):
             alerts.append(canary_lost())
+        if self.failure:
+            alerts.append(run_failing(self.failure))
         wanted = {alert.alert_id: alert for alert in alerts}
         over = [known for known in self._alerts if self._is_over(known, wanted, now.pace_ms)]
         rows = [self._alerts.resolve(known, now.wall_ms) for known in over]
@@ -89,7 +122,8 @@ class RelayAlerts:
         if known.alert.kind == ALERTS_LIMITED and now_ms < since_ms + LIMITS.limited_linger_ms:
             return False
         self._unwanted_since_ms.pop(key)
-        return known.alert.kind != CANARY_LOST or self._lost_after_ms is not None
+        is_known = {CANARY_LOST: self._lost_after_ms is not None, RUN_FAILING: self.failure is not None}
+        return is_known.get(known.alert.kind, True)
 
     def _trouble(self, name: str, box: Outbox, now_ms: int) -> SelfAlert | None:
         """Return the alert of a failing receiver. One from before a restart stays open until a delivery succeeds."""
@@ -139,6 +173,20 @@ def canary_lost() -> SelfAlert:
         {"cluster": OWN_CLUSTER},
         "The canary alert did not arrive: real alerts may be late, or lost between Kafka and the relay.",
         "Check `balancewatch run` (log, /readyz) and Kafka; `balancewatch canary` shows the latest canaries.",
+    )
+
+
+def run_failing(failure: str) -> SelfAlert:
+    """Return the alert for a `run` that processes no events; secrets in the reason are masked."""
+    reason = one_line(str(mask(failure)), MOST_REASON).rstrip(".")
+    return SelfAlert(
+        RUN_FAILING,
+        "critical",
+        RUN_FAILING,
+        {"cluster": OWN_CLUSTER},
+        f"`balancewatch run` processes no events: {reason}.",
+        "Correct the cause, and restart `run` if it has ended. Until then no new problem is detected, and open alerts "
+        "stay open.",
     )
 
 

@@ -29,8 +29,9 @@ from streaming.relay.canary import CanaryReceiver, lost_after_ms
 from streaming.relay.notice import Acknowledgement, Clock, Now, Record
 from streaming.relay.outbox import Outbox, Pace, Send
 from streaming.relay.owed import Owed
-from streaming.relay.own_alerts import watchdog
+from streaming.relay.own_alerts import Ended, Progress, watchdog
 from streaming.relay.receivers import make_receivers, make_routes
+from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.posting import Answer, Receiver
 from streaming.relay.silences import Mute, make_mutes
@@ -60,8 +61,6 @@ HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
 IDLE_SECONDS = 0.05
 
 Result = TypeVar("Result")
-ProgressAge = Callable[[], float]
-"""Seconds since the queries last made progress."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ class Relay:
     def __init__(
         self,
         settings: Settings,
-        progress_age: ProgressAge | None = None,
+        progress: Progress | None = None,
         *,
         follows_log: bool = False,
         takes_canary: bool = True,
@@ -211,7 +210,7 @@ class Relay:
         Raises SettingsError if the secret of a receiver is missing.
         """
         make_receivers(settings.oncall)
-        self._settings, self._progress_age, self._now = settings, progress_age, now or Clock(wall_ms).now
+        self._settings, self._progress, self._now = settings, progress, now or Clock(wall_ms).now
         self._follows_log, self._takes_canary, self._expects_canary = follows_log, takes_canary, expects_canary
         self._listener, self._on_read = listener or RelayListener(), on_read
         self._inbox: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
@@ -227,6 +226,13 @@ class Relay:
 
     def start(self) -> None:
         self._thread.start()
+
+    @classmethod
+    def notify_failure(cls, settings: Settings, why: str) -> None:
+        """Notify the receivers that `run` cannot start, and let no open alert end meanwhile."""
+        relay = cls(settings, Ended(why), expects_canary=True)
+        relay.start()
+        relay.stop()
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
@@ -363,12 +369,23 @@ class Relay:
             self.step()
         boxes = self.owed.outboxes.values()
         self.owed.advance(self._now(), is_ending=True)
+        held = self._hold_leases() if self.owed.own_alerts.failure else []
         while time.monotonic() < deadline and not (stop and stop.is_set()):
             self.owed.advance(self._now())
-            if not self._is_busy() and all(delivery.attempts for box in boxes for delivery in box.owed()):
+            is_tried = all(delivery.attempts for box in boxes for delivery in box.owed())
+            if not self._is_busy() and is_tried and not any(box.has_late_leases() for box in held):
                 break
             self.step()
         return sum(box.count() for box in boxes)
+
+    def _hold_leases(self) -> list[Outbox]:
+        """Let no alert end while `run` is away; return the outboxes whose leases are renewed for that."""
+        self.quiesce()
+        held = {name: receiver for name, receiver in self._receivers.items() if isinstance(receiver, Alertmanager)}
+        for name, receiver in held.items():
+            receiver.hold()
+            self.owed.outboxes[name].end_leases()
+        return [self.owed.outboxes[name] for name in held]
 
     def quiesce(self) -> None:
         """Wait for the calls in flight, and write their answers."""
@@ -399,6 +416,8 @@ class Relay:
         if now.pace_ms >= self._read_at_ms + self._pace.poll_ms:
             self.read_operator_input(now)
         self._take_operator_input(now)
+        if self._progress is not None:
+            self.owed.own_alerts.failure = self._progress.failure()
         self.owed.advance(now)
         self._set_watchdog(now)
         self.write(now)
@@ -457,9 +476,9 @@ class Relay:
     def _set_watchdog(self, now: Now) -> None:
         """Give the watchdog to the receivers that want it, and take it from them while the queries do not progress."""
         attests = "the queries progress and the relay works"
-        if self._progress_age is None:
+        if self._progress is None:
             attests = "the relay works; it does not cover the queries"
-        is_on = self._progress_age is None or self._progress_age() * 1000 <= self._pace.watchdog_ms
+        is_on = self._progress is None or self._progress.age() * 1000 <= self._pace.watchdog_ms
         for name in self.owed.watchers:
             if name in self.owed.outboxes:
                 notice = watchdog(self._started_at_ms, now.wall_ms, attests) if is_on else None

@@ -1,8 +1,9 @@
 """`balancewatch run`: the streaming query, its metrics and the relay in one process."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 import typer
@@ -13,7 +14,9 @@ from streaming.logs.jvm_lines import JvmLines
 from streaming.metrics.instruments import instruments_of
 from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
+from streaming.relay.relay import Relay
 from streaming.service.service import Service
+from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import stop_on_signals
 from streaming.system.systemd_watchdog import SystemdWatchdog
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
@@ -52,11 +55,17 @@ def run(
     """
     stop = stop_on_signals()
 
-    settings = load(
-        kafka={"bootstrap_servers": bootstrap_servers},
-        paths={"warehouse": warehouse, "checkpoints": checkpoints},
-        rules={"file": None if rules is None else str(rules)},
-    )
+    flags: dict[str, Any] = {
+        "kafka": {"bootstrap_servers": bootstrap_servers},
+        "paths": {"warehouse": warehouse, "checkpoints": checkpoints},
+        "rules": {"file": None if rules is None else str(rules)},
+    }
+    try:
+        settings = load(**flags)
+    except typer.Exit:
+        if not available_now:
+            _notify_refusal(flags)
+        raise
     needs_kafka(settings)
 
     def work() -> None:
@@ -82,6 +91,23 @@ def run(
         run_or_exit(work, ending=stop)
     except SettingsError as error:
         fail(str(error), code=2)
+
+
+def _notify_refusal(flags: Mapping[str, Mapping[str, Any]]) -> None:
+    """Notify the receivers of an invalid setting, if those of the relay are valid and no other relay is at work."""
+    given = {name: {key: value for key, value in keys.items() if value is not None} for name, keys in flags.items()}
+    try:
+        Settings.load(**given)
+        return  # the tables' store is away
+    except SettingsError as error:
+        why = str(error)
+    try:
+        settings = Settings.load_for_relay(**given)
+        if settings.oncall.enabled and any(receiver.type != "log" for receiver in settings.oncall.receivers):
+            with occupying("relay", "run", work_folders(settings)):
+                Relay.notify_failure(settings, why)
+    except (SettingsError, BalancewatchError, OSError) as error:
+        log.warning("receivers not notified", reason=str(error))
 
 
 def only_run(settings: Settings) -> AbstractContextManager[None]:

@@ -32,6 +32,7 @@ from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import StoppedError, run_unless_stopped
 from streaming.text.times import wall_ms
 from streaming.warehouse.writer import DeltalakeWriter
+from udfs.alerts.self_kinds import LIMITS
 
 BUSY_STARTS = 5
 """Restarts without `retries` and without a batch in between, on a machine too busy for the query's Python workers."""
@@ -86,15 +87,18 @@ class Service:
         self._progressed_at = time.monotonic()  # in the future during a rest
         self._failures = 0
         self._resumes_at: float | None = None
+        self._failure, self._failing_since = "", 0.0
+        self._has_progressed = self._has_ended = False
         has_canary = with_canary and not available_now
         checkpoint = checkpoint_of(balance.NAME, settings)
         with contextlib.ExitStack() as parts:  # ends in reverse order what was started, also if a later part fails
             self._relay: Relay | None = None
             if notifies:
                 deliveries = instruments.deliveries if instruments is not None else None
-                self._relay = Relay(settings, self.age, expects_canary=has_canary, listener=deliveries)
+                self._relay = Relay(settings, self, expects_canary=has_canary, listener=deliveries)
                 self._relay.start()
                 parts.callback(self._relay.stop)  # if a later part fails; a second stop does nothing
+                parts.push(self._note_end)
             state_note = StateNote(balance.NAME, checkpoint)
             refuse_other_tasks(settings, checkpoint)
             state_note.refuse_other()
@@ -136,6 +140,7 @@ class Service:
             self._start_thread(parts, "tables", TableKeeper(settings))
         if self._relay is not None:
             parts.callback(self._relay.stop)  # with the alerts of the last batch, before the tables are compacted
+            parts.push(self._note_end)
         parts.callback(self._stop_query)
         if inspector is not None:
             self._start_thread(parts, "quality", inspector)
@@ -162,12 +167,15 @@ class Service:
         pause = RETRY_LEAST_SECONDS
         while True:
             try:
-                return act()
+                done = act()
+                self._failure = ""
+                return done
             except (SettingsError, StoppedError):
                 raise
             except Exception as error:
                 if not self._retries:
                     raise
+                self._note_failure(str(error))
                 log.error("query not started, retrying", reason=str(error)[:500], retry_in=pause)
             if self._stop.wait(pause):
                 raise StoppedError("stopped before the query was started")
@@ -179,7 +187,7 @@ class Service:
 
     def _open_tables(self) -> DeltalakeWriter:
         try:
-            return DeltalakeWriter(self._settings.paths.warehouse)
+            return DeltalakeWriter(self._settings.paths.warehouse, is_synced=self._settings.queries.sync)
         except Exception as error:
             if is_full_disk(error):
                 raise ServiceError(f"the tables cannot be opened: {full_disk(self._settings)}") from None
@@ -223,12 +231,14 @@ class Service:
                 raise ServiceError(why)
             pause = min(RETRY_MOST_SECONDS, RETRY_LEAST_SECONDS * 2 ** min(self._failures, 10))
             self._failures, self._resumes_at = self._failures + 1, time.monotonic() + pause
+            self._note_failure(why)
             log.error("query failed, retrying", query=balance.NAME, reason=why, retry_in=pause)
         elif time.monotonic() >= self._resumes_at:
             self._resumes_at = None
             try:
                 self.running = self._start_query()
             except Exception as again:  # such as Kafka, or the checkpoints' folder
+                self._note_failure(str(again))
                 log.error("query not started, retrying", query=balance.NAME, reason=str(again)[:500])
 
     def _take_changed_rules(self) -> None:
@@ -252,6 +262,7 @@ class Service:
     def _on_batch(self, batch: WrittenBatch) -> None:
         self._progressed_at = time.monotonic()
         self._failures, self._resumes_at = 0, None
+        self._failure, self._has_progressed = "", True
         for listener in self._listeners:
             listener.on_batch(batch)
 
@@ -263,6 +274,31 @@ class Service:
     def age(self) -> float:
         """Return the seconds since the query wrote a batch and rested, or the service was started."""
         return max(0.0, time.monotonic() - self._progressed_at)
+
+    def failure(self) -> str | None:
+        """Return why no events are processed: what ended the service, or has failed for LIMITS.failing_ms.
+
+        Empty while they are processed, None before the first batch.
+        """
+        if self._failure and (self._has_ended or time.monotonic() - self._failing_since >= LIMITS.failing_ms / 1000):
+            return self._failure
+        patience = self._settings.oncall.watchdog_seconds
+        if self.age() > patience and not self._available_now:
+            return self._failure or f"it has written no micro-batch for {patience:g} s"
+        return "" if self._has_progressed and not self._failure else None
+
+    def _note_failure(self, why: str) -> None:
+        """Note the present failure."""
+        if not self._failure:
+            self._failing_since = time.monotonic()
+        self._failure = why or "unknown failure"
+
+    def _note_end(self, _: object, error: BaseException | None, __: object) -> None:
+        """Note what ends the service, unless somebody stopped it."""
+        is_stopped = isinstance(error, StoppedError) or self._stop.is_set()
+        if isinstance(error, Exception) and not is_stopped and not self._available_now:
+            self._note_failure(str(error))
+            self._has_ended = True
 
     def rests(self, name: str, seconds: float) -> None:
         """Note a rest that begins, with its longest duration: a resting query does not hang."""
@@ -297,5 +333,5 @@ class Service:
     def __enter__(self) -> "Service":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, *failure: Any) -> None:
+        self._parts.__exit__(*failure)

@@ -193,11 +193,12 @@ FAR_BEHIND = 100
 class Appender:
     """Appends to one table, which other writers may change meanwhile. Threads may share it."""
 
-    def __init__(self, path: str, handle: DeltaTable | None = None) -> None:
-        """`handle` is the table, if it is open. Raises TableNotFoundError without one, else AppendRefusedError where
-        an append must do more than append.
+    def __init__(self, path: str, handle: DeltaTable | None = None, *, is_synced: bool = True) -> None:
+        """`handle` is the table, if it is open; with `is_synced` appends survive a power cut.
+
+        Raises TableNotFoundError without a table, AppendRefusedError where an append must do more than append.
         """
-        self._path, self._store = path, store_of(path)
+        self._path, self._store, self._is_synced = path, store_of(path), is_synced
         self._lock = threading.Lock()
         self._look(open_delta(path) if handle is None else handle)
 
@@ -208,7 +209,7 @@ class Appender:
     def append(self, rows: pa.Table, transaction: Transaction | None = None) -> int | None:
         """One file and one commit, whose version it returns; None, and nothing, under a transaction that is in already.
 
-        The rows are on the disk when it returns. Raises AppendRefusedError for rows that are not the table's, or a
+        Raises AppendRefusedError for rows that are not the table's, or a
         table that was altered meanwhile to one that an append would break; TableGoneError if its folder is gone.
         """
         with self._lock:
@@ -231,7 +232,7 @@ class Appender:
         name, sink = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", BytesIO()
         pq.write_table(rows.replace_schema_metadata(None), sink, compression="snappy")
         content = sink.getvalue()
-        write_file(self._path, name, content)
+        write_file(self._path, name, content, is_synced=self._is_synced)
         add = {"path": name, "partitionValues": {}, "size": len(content), "modificationTime": wall_ms()}
         actions.append({"add": {**add, "dataChange": True, "stats": statistics_of(rows)}})
         if self._commit(actions, rows, transaction):
@@ -277,7 +278,7 @@ class Appender:
         lost = 0
         while True:
             try:
-                create_file(self._path, log_name(self._version + 1), content)
+                create_file(self._path, log_name(self._version + 1), content, is_synced=self._is_synced)
                 break
             except FileExistsError:
                 if self._take_in(commit_id):

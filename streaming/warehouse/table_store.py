@@ -137,19 +137,20 @@ CONFLICT_TRIES, CONFLICT_SECONDS = 100, 0.05
 """A store answers 409 while another request for the same name is in flight: tries, and the pause between two."""
 
 
-def write_file(location: Location, path: str, content: bytes) -> None:
+def write_file(location: Location, path: str, content: bytes, *, is_synced: bool = True) -> None:
     """Write a file whose name no other process uses. The folder must exist: a table that was moved is not begun anew.
 
-    Raises FileNotFoundError for a folder that is gone.
+    With `is_synced` it survives a power cut. Raises FileNotFoundError for a folder that is gone.
     """
     if is_store(location):
         _put(location, path, content, is_new=False)
         return
-    _write_synced(Path(location) / path, content)
-    sync_path((Path(location) / path).parent)
+    _write(Path(location) / path, content, is_synced=is_synced)
+    if is_synced:
+        sync_path((Path(location) / path).parent)
 
 
-def create_file(location: Location, path: str, content: bytes) -> None:
+def create_file(location: Location, path: str, content: bytes, *, is_synced: bool = True) -> None:
     """Create a file at once with all its content. Raises FileExistsError, FileNotFoundError as `write_file`."""
     if is_store(location):
         _put(location, path, content, is_new=True)
@@ -157,11 +158,12 @@ def create_file(location: Location, path: str, content: bytes) -> None:
     target = Path(location) / path
     unnamed = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")  # readers of a log ignore such names
     try:
-        _write_synced(unnamed, content)
+        _write(unnamed, content, is_synced=is_synced)
         os.link(unnamed, target)
     finally:
         unnamed.unlink(missing_ok=True)
-    sync_path(target.parent)
+    if is_synced:
+        sync_path(target.parent)
 
 
 def _put(location: Location, path: str, content: bytes, *, is_new: bool) -> None:
@@ -187,13 +189,14 @@ def _exists(store: ObjectStore, path: str) -> bool:
     return True
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, *, is_synced: bool) -> None:
     """Create the file; a failed write, such as on a full disk, leaves none."""
     with path.open("xb") as file:
         try:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                os.fsync(file.fileno())
         except OSError:
             path.unlink(missing_ok=True)
             raise

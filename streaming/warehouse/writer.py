@@ -34,7 +34,7 @@ class Writer(Protocol):
 class DeltalakeWriter:
     """Appends from the driver without the JVM: one file, one commit, about a millisecond, however old the table is."""
 
-    def __init__(self, warehouse: Location) -> None:
+    def __init__(self, warehouse: Location, *, is_synced: bool = True) -> None:
         """Create missing tables. Raises TableAccessError, or AppendRefusedError if an append would break a table.
 
         A damaged table that the query does not write is logged and skipped.
@@ -43,7 +43,7 @@ class DeltalakeWriter:
         for name, table in TABLES.items():
             path = table_path(warehouse, name)
             try:
-                self._appenders[name] = Appender(path, open_table(warehouse, table))
+                self._appenders[name] = Appender(path, open_table(warehouse, table), is_synced=is_synced)
             except DeltaError as error:
                 refused = access_error(path, error)
                 if table not in OF_OTHERS:

@@ -81,6 +81,7 @@ ALERTS = (
     own_alerts.delivery_failed("am[0]", "unreachable", 3),
     own_alerts.alerts_limited("prod", "starved_queue", 4, 100, "warning"),
     own_alerts.canary_lost(),
+    own_alerts.run_failing("no Kafka"),
 )
 ROWS = {alert.kind: SelfAlerts().open(alert, NOW_MS) for alert in ALERTS}
 
@@ -112,6 +113,10 @@ def test_no_sentence_has_a_number_of_its_own_and_each_limit_is_reported() -> Non
         ("delivery_failed", "refuses 3 consecutive alerts"),
         ("alerts_limited", "After 1 min without a waiting alert."),
         ("canary_lost", "delivered for 2 times canary.interval_seconds (5 min) plus 1 min."),
+        (
+            "run_failing",
+            "lasts 1 min or ends it, or when the newest micro-batch is more than oncall.watchdog_seconds (2 ",
+        ),
     ],
 )
 def test_the_spans_and_numbers_are_reported(kind: str, reported: str) -> None:

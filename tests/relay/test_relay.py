@@ -1,8 +1,11 @@
 """The relay on real Delta tables and a real webhook over HTTP: what arrives, what is logged, and after a restart."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,10 @@ from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
 from streaming.relay.notice import Clock, Now
 from streaming.relay.outbox import Send
-from streaming.relay.own_alerts import canary_lost
+from streaming.relay.own_alerts import Ended, Progress, canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.relay.relay import ProgressAge, Relay, RelayListener, call
+from streaming.relay.relay import Relay, RelayListener, call
 from streaming.relay.tables import RelayTables
 from streaming.self_monitoring.self_alerts import SelfAlerts
 from streaming.text.times import wall_ms
@@ -47,12 +50,12 @@ def relay_of(
     warehouse: Path,
     *,
     now_ms: Callable[[], int] = wall_ms,
-    progress_age: ProgressAge | None = None,
+    progress: Progress | None = None,
     listener: RelayListener | None = None,
 ) -> Relay:
     """A relay that has loaded the tables."""
     loaded = Settings.load(paths={"warehouse": warehouse}).model_copy(update={"oncall": settings})
-    relay = Relay(loaded, progress_age, takes_canary=False, listener=listener, now=Clock(now_ms).now)
+    relay = Relay(loaded, progress, takes_canary=False, listener=listener, now=Clock(now_ms).now)
     relay.load()
     return relay
 
@@ -60,6 +63,20 @@ def relay_of(
 def alert_rows(warehouse: Path, *columns: str) -> list[Row]:
     rows: list[Row] = RelayTables(warehouse)._alerts.opened().read(columns).to_pylist()
     return rows
+
+
+@dataclass
+class Running:
+    """The Progress of a query."""
+
+    seconds: float
+    why: str | None
+
+    def age(self) -> float:
+        return self.seconds
+
+    def failure(self) -> str | None:
+        return self.why
 
 
 class Scene:
@@ -269,14 +286,56 @@ def test_the_watchdog_comes_while_the_queries_make_progress(
     """Without queries it is sent too, and says that it covers only the relay."""
     route = {"name": "dog", "match": {"kind": "watchdog"}, "receivers": ["hook"]}
     settings = settings_of(hook.url, routes=[route, {"name": "all", "receivers": ["hook"]}])
-    progress_age = None if age is None else lambda: age
-    relay = relay_of(settings, tmp_path, progress_age=progress_age)
+    relay = relay_of(settings, tmp_path, progress=None if age is None else Running(age, ""))
     relay.finish(SECONDS)
     relay.close()
     summaries = [one["annotations"]["summary"] for call in hook.received for one in call.fields["alerts"]]
     assert bool(summaries) is comes
     if comes:
         assert ("does not cover the queries" in summaries[0]) is (age is None)
+
+
+def test_a_failing_run_is_notified_without_secrets_and_resolved_by_the_next_that_has_a_batch(
+    tmp_path: Path, hook: FakeServer
+) -> None:
+    settings = settings_of(hook.url)
+    for why in ("no answer from https://user:hunter2@kafka:9092", None, "", ""):
+        relay = relay_of(settings, tmp_path, progress=Running(1.0, why))
+        relay.finish(SECONDS)
+        relay.close()
+    sent = [one for call in hook.received for one in call.fields["alerts"]]
+    assert [(one["labels"]["alertname"], one["status"]) for one in sent] == [
+        ("run_failing", "firing"),
+        ("run_failing", "resolved"),
+    ]
+    assert sent[0]["annotations"]["summary"].endswith("no answer from https://***@kafka:9092.")
+    assert "hunter2" not in str(sent)
+
+
+def hours_left(manager: FakeServer) -> dict[str, int]:
+    """Alert → hours of its newest lease."""
+    posted = [one for call in manager.received for one in call.fields]
+    ends = {one["labels"]["alertname"]: datetime.fromisoformat(one["endsAt"]).timestamp() for one in posted}
+    return {name: round((end - time.time()) / 3600) for name, end in ends.items()}
+
+
+def test_leases_last_for_hours_after_a_run_that_failed(tmp_path: Path) -> None:
+    """No renewal follows, and the alerts that are open then still hold."""
+    manager = FakeServer()
+    settings = settings_of(manager.url, receivers=[{"name": "hook", "type": "alertmanager", "urls": [manager.url]}])
+    scene = Scene(tmp_path, settings)
+    scene.write(alert_row("m", "FIRING", START_MS))
+    hours = []
+    for progress in (None, Ended("the disk is full")):
+        relay = relay_of(settings, tmp_path, progress=progress)
+        relay.finish(SECONDS)
+        relay.close()
+        hours.append(hours_left(manager))
+    manager.close()
+    assert hours == [
+        {alert_row("m", "FIRING", 0)["kind"]: 0},
+        {alert_row("m", "FIRING", 0)["kind"]: 12, "run_failing": 12},
+    ]
 
 
 def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_it_raised() -> None:

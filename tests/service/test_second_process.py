@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from streaming.queries.checkpoint import STATE_FILE
+from tests.relay.fakes import FakeServer
 
 SECONDS = 120.0
 NOBODY = "127.0.0.1:1"
@@ -94,3 +95,32 @@ def test_a_checkpoint_of_another_release_ends_a_start_with_2_which_no_service_ma
     )
     assert ended.returncode == 2
     assert "has state of version 1, written by balancewatch 0.0.1" in ended.stderr
+
+
+def test_an_invalid_setting_is_notified_unless_the_run_that_it_is_meant_for_works(tmp_path: Path) -> None:
+    """The relay's own settings are valid; nothing is sent where another process notifies, or with --available-now."""
+    with FakeServer() as hook:
+        config = tmp_path / "site.toml"
+        config.write_text(
+            f"[[oncall.receivers]]\nname = 'hook'\ntype = 'webhook'\nurl = '{hook.url}'\n"
+            "[[oncall.routes]]\nname = 'all'\nreceivers = ['hook']\n"
+            "[rules]\nsettle_ms = 0\n"
+        )
+        variables = environment(tmp_path) | {"BALANCEWATCH_CONFIG": str(config)}
+
+        def start(*options: str) -> subprocess.CompletedProcess[str]:
+            arguments = [sys.executable, "-m", "streaming.cli", "run", *options]
+            return subprocess.run(
+                arguments, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False
+            )
+
+        silent = [start("--available-now")]
+        with running("relay", tmp_path):
+            silent.append(start())
+        assert hook.received == []
+        ended = start()
+        sent = [one for call in hook.received for one in call.fields["alerts"]]
+    assert [one.returncode for one in (*silent, ended)] == [2, 2, 2]
+    assert all("rules.settle_ms = 0" in one.stderr for one in (*silent, ended))
+    assert [(one["labels"]["alertname"], one["status"]) for one in sent] == [("run_failing", "firing")]
+    assert "rules.settle_ms = 0" in sent[0]["annotations"]["summary"]

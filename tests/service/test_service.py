@@ -132,7 +132,7 @@ def test_the_age_of_the_query_grows_after_its_announced_rest(
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     instruments = MagicMock()
     service = Service(Settings.load(), notifies=True, instruments=instruments)
-    age, listener = parts["Relay"].call_args.args[1], parts["start_query"].call_args.kwargs["rest_listener"]
+    age, listener = parts["Relay"].call_args.args[1].age, parts["start_query"].call_args.kwargs["rest_listener"]
     ages = []
     for act in (
         lambda: listener.rests("balance", 60.0),
@@ -313,3 +313,50 @@ def test_a_query_that_fails_repeatedly_is_restarted_with_backoff_and_the_relay_c
     pauses = [one["retry_in"] for one in logs if one["event"] == "query failed, retrying"]
     assert pauses == [0.01, 0.02, 0.04]
     assert "the cause" in next(one["reason"] for one in logs if one["event"] == "query failed, retrying")
+
+
+def test_a_failure_is_known_after_a_minute_and_until_the_next_batch(
+    parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    service = Service(Settings.load(), notifies=True, retries=True)
+    failure = parts["Relay"].call_args.args[1].failure
+    service.running = failed_query(RuntimeError("java.lang.IllegalStateException: the cause"))
+    known = [failure()]
+    for seconds in (0.0, 59.0, 1.0):
+        now[0] += seconds
+        service._restart_failed_query()
+        known.append(failure())
+    service._on_batch(WrittenBatch("balance", 1, {}))
+    known.append(failure())
+    now[0] += 121
+    known.append(failure())
+    service.close()
+    assert known[:3] == [None, None, None]
+    assert "the cause" in str(known[3])
+    assert known[4:] == ["", "it has written no micro-batch for 120 s"]
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_what_ends_a_lasting_run_is_known_to_the_relay_when_it_stops(
+    parts: dict[str, MagicMock], available_now: bool
+) -> None:
+    seen: list[str | None] = []
+    relay = parts["Relay"].return_value
+    relay.stop.side_effect = lambda: seen.append(parts["Relay"].call_args.args[1].failure())
+    service = Service(Settings.load(), notifies=True, available_now=available_now)
+    service.__exit__(ServiceError, ServiceError("the disk is full"), None)
+    parts["start_query"].side_effect = SettingsError("queries.tasks = 3: the checkpoint has 2")
+    with pytest.raises(SettingsError):
+        Service(Settings.load(), notifies=True, available_now=available_now)
+    reasons = [None] * 3 if available_now else ["the disk is full"] * 2 + ["queries.tasks = 3: the checkpoint has 2"]
+    assert seen == reasons
+
+
+def test_a_stopped_run_has_not_failed(parts: dict[str, MagicMock]) -> None:
+    stop = threading.Event()
+    service = Service(Settings.load(), notifies=True, stop=stop)
+    stop.set()
+    service.__exit__(RuntimeError, RuntimeError("a consequence"), None)
+    assert service.failure() is None

@@ -94,8 +94,8 @@ def test_a_transaction_is_in_once_whoever_wrote_it(path: str) -> None:
 def test_a_commit_whose_answer_was_lost_is_known_as_ours(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     appender = Appender(path)
 
-    def create_and_lose_the_answer(location: str, name: str, content: bytes) -> None:
-        create_file(location, name, content)
+    def create_and_lose_the_answer(*arguments: Any, **named: Any) -> None:
+        create_file(*arguments, **named)
         raise FileExistsError("sent again by the client below, and refused")
 
     with monkeypatch.context() as patch:
@@ -147,7 +147,7 @@ def test_a_file_without_its_commit_is_no_part_of_the_table_and_vacuum_takes_it(
 ) -> None:
     appender = Appender(path)
 
-    def die_before_the_commit(*_: object) -> None:
+    def die_before_the_commit(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -180,6 +180,9 @@ def test_each_file_and_its_name_are_synced_before_the_next_step(path: str, monke
     assert (table, log) == ("table", "_delta_log")
     assert commit.startswith(f".{1:020}.json.")
     assert [file.name for file in (Path(path) / "_delta_log").iterdir() if ".tmp" in file.name] == []
+    synced.clear()
+    assert Appender(path, is_synced=False).append(numbers(1)) == 2
+    assert synced == []
 
 
 def test_a_failed_write_leaves_no_file(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_a_409_of_the_bucket_is_retried(path: str, s3_address: str, monkeypatch:
 def test_a_file_without_its_commit_is_taken_by_vacuum_and_a_strangers_stays(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die_before_the_commit(*_: object) -> None:
+    def die_before_the_commit(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     appender = Appender(path)

@@ -16,9 +16,9 @@ OWN_CLUSTER = "balancewatch"
 """The cluster label of alerts about balancewatch itself."""
 
 DATA_QUALITY, DATA_LOSS = "data_quality", "data_loss"
-DELIVERY_FAILED, CANARY_LOST = "delivery_failed", "canary_lost"
+DELIVERY_FAILED, CANARY_LOST, RUN_FAILING = "delivery_failed", "canary_lost", "run_failing"
 
-RELAY_KINDS = frozenset({DELIVERY_FAILED, ALERTS_LIMITED, CANARY_LOST})
+RELAY_KINDS = frozenset({DELIVERY_FAILED, ALERTS_LIMITED, CANARY_LOST, RUN_FAILING})
 """Kinds that the relay writes to the alerts table."""
 
 KEY = re.compile(r"\{([a-z_]+\.[a-z_.]+)\}")
@@ -33,6 +33,7 @@ class Limits:
     loss_settled_ms    time without a further loss after which data_loss resolves
     limited_linger_ms  time without a waiting alert after which alerts_limited resolves; absorbs flapping alerts
     canary_way_ms      delivery time that a canary gets beyond the intervals
+    failing_ms         time for which `run` may fail before run_failing fires; a restart of Kafka's broker takes less
     most_refusals      consecutive refusals after which the receiver counts as faulty, not the alerts
     """
 
@@ -41,6 +42,7 @@ class Limits:
     limited_linger_ms: int = 60_000
     canary_way_ms: int = 60_000
     canary_intervals: int = 2
+    failing_ms: int = 60_000
     most_refusals: int = 3
 
 
@@ -131,6 +133,15 @@ SELF_FACTS: Mapping[str, SelfFacts] = {
         ("critical",),
         cause=CANARY_LOST,
         never=("canary.interval_seconds", 0, "no canary is injected"),
+    ),
+    RUN_FAILING: SelfFacts(
+        "`run` processes no events: Kafka, the disk, the tables, the checkpoint or a setting stops it. New problems "
+        "are not detected; alerts that are open stay open.",
+        "When a failure of `run` lasts {failing_ms} or ends it, or when the newest micro-batch is more than "
+        "{oncall.watchdog_seconds} old.",
+        "When the next micro-batch is written.",
+        ("critical",),
+        cause=RUN_FAILING,
     ),
     WATCHDOG: SelfFacts(
         "A heartbeat of balancewatch that fires while everything works. Let a dead man's switch page when it stops. "

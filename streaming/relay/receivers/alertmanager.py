@@ -30,6 +30,9 @@ SEARCH_SECONDS = 30.0
 REMEMBERED = 100_000
 """Incidents whose severity is kept; the oldest, whose lease has expired, goes first."""
 
+HOLD_MS = 43_200_000
+"""The lease of a relay that ends because `run` failed: 12 hours, enough to start it again."""
+
 SAME_CLOCK_MS = 5_000
 """A Date is cut to seconds and takes time to arrive: a smaller difference is none."""
 
@@ -50,6 +53,10 @@ class Alertmanager(HttpReceiver):
         self._lease_ms, self._answer_ms = round(lease_seconds * 1000), round(time_outs.total * 1000)
         self._zero_ms: int | None = None
         self._severities: dict[str, str] = {}
+
+    def hold(self) -> None:
+        """Make the leases from now on last HOLD_MS, as no renewal follows."""
+        self._lease_ms = HOLD_MS
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Send all at once. A rejected batch is halved until the rejected alerts are identified."""
