@@ -1,7 +1,8 @@
 """`balancewatch replay`: recorded events by the query's code under other rules, and the pages it would send.
 
 Events come in the order of arrival, in slices: from Kafka by time, or from a file of JSON lines. Kafka's partitions are
-merged by record timestamp, so a clock event never overtakes an earlier event. A slice ends between two timestamps.
+merged by record timestamp, so a clock event never overtakes an earlier event. A slice ends between two timestamps, and
+is as long as a micro-batch of `run`: a late event must not change verdicts from before its arrival.
 """
 
 import json
@@ -47,8 +48,8 @@ from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 
 Item = TypeVar("Item")
 
-AT_MOST = 10_000
-"""Messages of a slice, plus those with the timestamp of its last one."""
+AT_MOST, SPAN_MS = 10_000, 5_000
+"""Messages of a slice, plus those with the timestamp of its last one, and the time between its first and last."""
 
 PATIENCE_SECONDS = 30.0
 
@@ -76,7 +77,7 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[list[Message]
                 f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: no broker answers ({type(error).__name__})"
             ) from None
         try:
-            yield from _slices(merge(*partitions, key=itemgetter(0)))
+            yield from slices_of(merge(*partitions, key=itemgetter(0)))
         except KafkaError as error:
             raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
 
@@ -126,13 +127,16 @@ class _Partition:
                 )
 
 
-def _slices(messages: Iterable[tuple[int, Item]]) -> Iterator[list[Item]]:
+def slices_of(messages: Iterable[tuple[int, Item]]) -> Iterator[list[Item]]:
+    """Yield the messages, given with their times, in slices."""
     part: list[Item] = []
-    last_ms = 0
+    first_ms = last_ms = 0
     for time_ms, message in messages:
-        if len(part) >= AT_MOST and time_ms > last_ms:
+        if part and time_ms > last_ms and (len(part) >= AT_MOST or time_ms > first_ms + SPAN_MS):
             yield part
             part = []
+        if not part:
+            first_ms = time_ms
         part.append(message)
         last_ms = time_ms
     yield part
@@ -145,7 +149,7 @@ def read_events(path: Path) -> Iterator[list[Message]]:
     """
     enveloper = Enveloper()
     yield from map(
-        enveloper.messages, _slices((event["event_time_ms"], (topic, event)) for topic, event in _lines(path))
+        enveloper.messages, slices_of((event["event_time_ms"], (topic, event)) for topic, event in _lines(path))
     )
 
 

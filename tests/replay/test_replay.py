@@ -193,6 +193,13 @@ def test_small_slices_give_the_same_alerts(night: Path, monkeypatch: pytest.Monk
     assert sorted(map(str, alerts_of(night))) == sorted(map(str, whole))
 
 
+def test_a_slice_is_as_long_as_a_micro_batch() -> None:
+    """A pull that is reported two minutes late would otherwise change the verdicts in between."""
+    times = [0, 10, 5_000, 5_001, 5_001, 9_000, 120_000]
+    found = list(replay_command.slices_of((time_ms, time_ms) for time_ms in times))
+    assert found == [[0, 10, 5_000], [5_001, 5_001, 9_000], [120_000]]
+
+
 def test_pages_of_one_subject_at_overlapping_times_are_the_same() -> None:
     reported = [page("a", 0, 10, 20), page("a", 100, 110, None), page("b", 0, 5, 6)]
     replayed = [page("a", 5, 30, 40), page("a", 90, 120, None), page("c", 0, 50, None)]

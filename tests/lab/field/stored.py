@@ -10,7 +10,7 @@ from typing import Any
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.queries.rulebook import rulebook
-from streaming.replay.replay_command import AT_MOST, read_kafka
+from streaming.replay.replay_command import read_kafka, slices_of
 from streaming.replay.stream import Message, Stream
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import WarehouseError
@@ -49,7 +49,8 @@ def replayed_rows(folder: Path) -> list[dict[str, Any]]:
     """
     own = folder / RULES_FILE
     stream = Stream(rulebook(Settings.load(rules={"file": str(own)} if own.exists() else {})))
-    rows = [row for part in _slices(_messages(folder)) for row in stream.work_through(part).get("alerts", [])]
+    slices = slices_of((message["ingest_time_ms"], message) for message in _messages(folder))
+    rows = [row for part in slices for row in stream.work_through(part).get("alerts", [])]
     return sorted((row for row in rows if row["cluster"] != CANARY_CLUSTER), key=lambda row: row["changed_at"])
 
 
@@ -58,18 +59,6 @@ def _messages(folder: Path) -> Iterator[Message]:
         for line in file:
             message = json.loads(line)
             yield {**message, "value": message["value"].encode()}
-
-
-def _slices(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """A slice ends only between two ingest times."""
-    part: list[Message] = []
-    for message in messages:
-        if len(part) >= AT_MOST and message["ingest_time_ms"] > part[-1]["ingest_time_ms"]:
-            yield part
-            part = []
-        part.append(message)
-    if part:
-        yield part
 
 
 PLAYS, ALERTS_FILE = "plays", "alerts.json"

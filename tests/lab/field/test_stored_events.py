@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from streaming.replay import replay_command
 from streaming.replay.stream import Enveloper, Stream
-from tests.lab.field import stored
 from tests.lab.field.stored import EVENTS_FILE, RULES_FILE, keep_events, replayed_rows
 from tests.simulator.modelled import MINUTE, run
 from tests.support.rules import default_rules
@@ -24,7 +24,7 @@ def test_kept_events_are_judged_again_by_the_session_s_own_rules(
     alerts = Stream(Rulebook(default_rules())).work_through(messages)["alerts"]
     half = len(messages) // 2
     assert keep_events(tmp_path, [messages[:half], messages[half:]]) == len(messages)
-    monkeypatch.setattr(stored, "AT_MOST", 500)
+    monkeypatch.setattr(replay_command, "AT_MOST", 500)
     assert replayed_rows(tmp_path) == sorted(alerts, key=lambda row: row["changed_at"])
     assert any(_is_page_of_twins(row) for row in alerts)
     (tmp_path / RULES_FILE).write_text("[kinds.duplicate_client_id]\nis_enabled = false\n")
