@@ -124,6 +124,12 @@ _OF_DELTA = re.compile(
 )
 """Names that Delta's writers give; other files in a table's folder are left alone."""
 
+_UNFINISHED = re.compile(
+    rf"\.\d{{20}}\.json\.[0-9a-f]{{32}}\.tmp"  # a commit, by streaming.warehouse.table_store
+    rf"|_commit_{_UUID}\.json\.tmp|(part-|\d{{20}}\.|_last_checkpoint)[^#]*#\d+"  # by delta-rs
+)
+"""Names under which a file is written before it gets its own; a killed writer leaves them."""
+
 
 def take_stock(handle: DeltaTable) -> tuple[int, list[int]]:
     """Return the rows of the handle's version, counted by the log if its writers did, and the bytes of each file."""
@@ -162,6 +168,19 @@ def find_unused(handle: DeltaTable, table: str, hours: int) -> list[str]:
     return [file for file in unused if file in named or _OF_DELTA.fullmatch(file)]
 
 
+def find_unfinished(table: str, hours: int) -> list[str]:
+    """Return the files that killed writers left more than `hours` ago, as find_unused. A bucket has none."""
+    if is_store(table):
+        return []
+    past = time.time() - hours * 3_600
+    return [
+        f"{folder}{entry.name}"
+        for folder in ("", f"{LOG}/")
+        for entry in os.scandir(Path(table) / folder)
+        if _UNFINISHED.fullmatch(entry.name) and entry.is_file() and entry.stat().st_mtime < past
+    ]
+
+
 def _has_old(folder: Path, active: set[str], hours: int) -> bool:
     """Whether the folder may have an unused file older than `hours`: a tenth of the time that delta-rs takes."""
     if any(unquote(uri) != uri for uri in active):
@@ -177,7 +196,7 @@ def _has_old(folder: Path, active: set[str], hours: int) -> bool:
 
 
 def delete_unused(table: str, files: list[str]) -> list[str]:
-    """Delete the result of find_unused; return the deleted files (in a bucket: all)."""
+    """Delete the result of find_unused or find_unfinished; return the deleted files (in a bucket: all)."""
     if is_store(table):
         obstore.delete(store_of(table), files)
         return files

@@ -24,6 +24,7 @@ from streaming.maintenance.files import (
     bytes_of,
     compact,
     delete_unused,
+    find_unfinished,
     find_unused,
     log_files,
     refuse_empty_commits,
@@ -335,7 +336,7 @@ class _Upkeep:
     def _vacuum(self, handle: DeltaTable) -> None:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
         hours = self.report.vacuum_hours = self._settings.maintain.vacuum_hours
-        unused = find_unused(handle, self._path, hours)
+        unused = [*find_unused(handle, self._path, hours), *find_unfinished(self._path, hours)]
         self.report.bytes_deleted = bytes_of(self._path, unused)
         if unused and not self._plan.dry_run:
             unused = delete_unused(self._path, unused)

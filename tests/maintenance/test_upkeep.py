@@ -4,6 +4,9 @@ import itertools
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -317,6 +320,41 @@ def test_what_delta_did_not_write_stays_however_old(young: Path) -> None:
     assert work(young, "assignments")["assignments"].files_deleted == dry.files_deleted == len(left)
     assert [name for name in own if not (table / name).is_file()] == []
     assert [name for name in left if (table / name).exists()] == []
+
+
+KILLED_BEFORE_THE_COMMIT_HAS_ITS_NAME = """
+import os, signal, sys
+from streaming.warehouse.table_store import create_file
+os.link = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+create_file(sys.argv[1], "_delta_log/00000000000000000002.json", b"{}")
+"""
+
+
+def test_files_that_a_killed_writer_had_begun_go_after_the_retention(young: Path) -> None:
+    """Those of our own appends, and the names that delta-rs writes under."""
+    table = young / "assignments"
+    command = [sys.executable, "-c", KILLED_BEFORE_THE_COMMIT_HAS_ITS_NAME, table]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    begun = [
+        *(table / "_delta_log").glob(".*.tmp"),
+        table / f"{part('a')}#1",
+        table / "_delta_log" / f"{7:020}.checkpoint.parquet#2",
+    ]
+    begun += [
+        table / "_delta_log" / f"_commit_{part('b')[11:47]}.json.tmp",
+        table / "_delta_log" / "_last_checkpoint#1",
+    ]
+    others = [table / "notes#1", table / "_delta_log" / ".mine.tmp", table / "_delta_log" / "mine.json.tmp"]
+    for path in (*begun[1:], *others):
+        path.write_bytes(b"x")
+    assert work(young, "assignments")["assignments"].files_deleted == 0, "a writer may be at work"
+    for path in (*begun, *others):
+        os.utime(path, (0, 0))
+    dry = work(young, "assignments", dry_run=True)["assignments"]
+    assert work(young, "assignments")["assignments"].files_deleted == dry.files_deleted == len(begun) == 5
+    assert [path.name for path in begun if path.exists()] == []
+    assert [path.name for path in others if not path.exists()] == []
+    assert len(read(young, "assignments")) == 1
 
 
 def test_a_log_with_nothing_due_is_not_listed_again(young: Path, monkeypatch: pytest.MonkeyPatch) -> None:
