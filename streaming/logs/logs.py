@@ -5,11 +5,13 @@ has an exception's frames without the values of variables.
 """
 
 import logging
+import os
 import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -125,6 +127,22 @@ def set_up_logs(settings: Log) -> None:
     (_is_json_only.set if settings.format == "json" else _is_json_only.clear)()
     sys.excepthook = _say_uncaught
     threading.excepthook = _say_uncaught_in_thread
+
+
+@contextmanager
+def keep_stderr() -> Iterator[None]:
+    """Keep this process's log lines on stderr while file descriptor 2 is redirected.
+
+    In the pipe of JvmLines each would be logged again, and that line again.
+    """
+    stderr = sys.stderr
+    with suppress(OSError):  # a test's stream has no descriptor
+        if stderr.fileno() == 2:  # the copy stays open: a thread may be writing to it afterwards
+            sys.stderr = open(os.dup(2), "w", 1, stderr.encoding, stderr.errors, closefd=False)  # noqa: SIM115  # see above
+    try:
+        yield
+    finally:
+        sys.stderr = stderr
 
 
 def say_failure(reason: str) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings, SettingsError
 from streaming.logs.jvm_lines import JvmLines
+from streaming.logs.logs import keep_stderr
 from streaming.spark.jars import spark_jars
 from streaming.system.private_folder import make_private
 from streaming.system.stopping import keep_from_sigterm
@@ -190,12 +191,13 @@ def _output_to(place: Path | JvmLines | None) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = os.dup(1), os.dup(2)
-    with place.open("ab") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        for number, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, number)
-            os.close(copy)
+    with keep_stderr():
+        with place.open("ab") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            for number, copy in zip((1, 2), saved, strict=True):
+                os.dup2(copy, number)
+                os.close(copy)

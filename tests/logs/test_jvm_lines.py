@@ -1,5 +1,6 @@
 """What the JVM and its workers print, as events of our own log."""
 
+import json
 import os
 import subprocess
 import sys
@@ -54,6 +55,32 @@ def test_a_trace_between_events_is_one_event() -> None:
 @pytest.mark.parametrize("line", ['{"batch": 1}', '{"level": "error"', "{}", '{"level":1,"event":2}'])
 def test_json_that_is_not_log4js_is_a_plain_line(line: str) -> None:
     assert [event["lines"] for event in read_events([line])] == [line]
+
+
+TWO_LINES = """
+import os, sys, time, structlog
+from conf.settings import Settings
+from streaming.logs.jvm_lines import JvmLines
+from streaming.logs.logs import set_up_logs
+from streaming.spark.session import _output_to
+set_up_logs(Settings.load(log={"format": "json"}).log)
+with _output_to(JvmLines()):
+    structlog.get_logger().warning("of this process")
+    os.write(2, b"of the JVM\\n")
+    time.sleep(1)
+structlog.get_logger().warning("afterwards")
+"""
+
+
+def test_a_line_that_is_logged_while_the_jvm_starts_is_logged_once() -> None:
+    """Such as one about JAVA_TOOL_OPTIONS, or an alert of the relay."""
+    ended = subprocess.run([sys.executable, "-c", TWO_LINES], capture_output=True, text=True, timeout=60, check=True)
+    events = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert [(event["event"], event.get("lines")) for event in events] == [
+        ("of this process", None),
+        ("jvm output", "of the JVM"),
+        ("afterwards", None),
+    ]
 
 
 class Ear:
