@@ -12,6 +12,7 @@ from schemas.tables import ALERTS, MEMBERSHIPS, TABLES, Column, ColumnType
 from streaming.warehouse import tables
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import in_one_line, read_commit
+from streaming.warehouse.readable_rows import read_table
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path, whole
 from streaming.warehouse.warehouse_error import WarehouseError
@@ -148,12 +149,18 @@ def test_a_table_of_an_older_release_gets_the_columns_it_lacks_and_keeps_its_row
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
 
-def test_an_older_process_appends_beside_a_newer_one(tmp_path: Path) -> None:
+def test_an_older_process_appends_beside_a_newer_one_and_both_read_all_rows(tmp_path: Path) -> None:
     older = Appender(table_path(tmp_path, "memberships"), open_table(tmp_path, OLDER))
     newer = replace(MEMBERSHIPS, columns=tuple(replace(one, is_required=True) for one in MEMBERSHIPS.columns))
     assert not {field.name: field for field in open_table(tmp_path, newer).schema().fields}["cluster"].nullable
-    assert older.append(arrow_table([ROW], OLDER, 0)) is not None
-    assert read(tmp_path).column(LEFT_OUT).to_pylist() == [None]
+    appender = Appender(table_path(tmp_path, "memberships"))
+    for batch_id in (0, 2):
+        assert older.append(arrow_table([ROW], OLDER, batch_id)) is not None
+        assert appender.append(arrow_table([ROW | {LEFT_OUT: "AVG"}], MEMBERSHIPS, batch_id + 1)) is not None
+    assert read(tmp_path).column(LEFT_OUT).to_pylist() == [None, "AVG", None, "AVG"]
+    rows = read_table(tmp_path, OLDER)
+    assert [row["batch_id"] for row in rows] == [0, 1, 2, 3]
+    assert all(LEFT_OUT not in row for row in rows)
 
 
 def test_a_table_that_requires_columns_of_another_release_is_refused_and_stays(tmp_path: Path) -> None:
