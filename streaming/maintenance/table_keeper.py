@@ -7,7 +7,7 @@ taken together is marked as no change of data.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import obstore
 import structlog
@@ -35,6 +35,9 @@ LOOK_COMMITS = 16
 
 SHORTEN_SECONDS = 3_600.0
 """Between two looks for commits that are too old."""
+
+LAST_SECONDS = 10.0
+"""For the tables after the last batch; a table that was begun is finished."""
 
 MOST_RETRIES = 100
 """Retries of a compaction's commit, each because a batch was appended meanwhile."""
@@ -65,22 +68,29 @@ class TableKeeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the current table, then keep every table once more after the last batch."""
+        """Finish the current table, then keep the tables once more after the last batch.
+
+        A store that is away costs each table two minutes: none is begun after LAST_SECONDS.
+        """
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        self.keep()
+        until = time.monotonic() + LAST_SECONDS
+        self.keep(lambda: time.monotonic() > until)
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def keep(self) -> None:
+    def keep(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Keep each table, unless `is_over` before it is begun."""
         for table in self._tables:
+            if is_over():
+                return
             table.keep()
 
     def _keep(self) -> None:
         while not self._stop.wait(self._every_seconds):
-            self.keep()
+            self.keep(self._stop.is_set)
 
 
 class _KeptTable:

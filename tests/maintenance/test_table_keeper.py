@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -121,6 +122,25 @@ def test_a_table_that_cannot_be_kept_is_reported_once_and_the_others_are_kept(tm
         kept.keep()
     assert [entry["table"] for entry in logs] == ["quality"]
     assert len(take_stock(DeltaTable(table_path(tmp_path, "alerts")))[1]) < 50
+
+
+def test_a_stop_waits_for_one_table_of_a_store_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the middle of a round."""
+    kept, waited, is_asked = keeper(tmp_path), [0.0], threading.Event()
+
+    def wait_in_vain(_table: object) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            is_asked.set()
+            assert kept._stop.wait(60)
+        waited[0] += 120
+
+    monkeypatch.setattr(module._KeptTable, "keep", wait_in_vain)
+    monkeypatch.setattr(time, "monotonic", lambda: waited[0])
+    kept._every_seconds = 0
+    kept.start()
+    assert is_asked.wait(60)
+    kept.stop()
+    assert waited == [240]
 
 
 def commit_versions(path: Path) -> list[int]:

@@ -333,7 +333,7 @@ create_file(sys.argv[1], "_delta_log/00000000000000000002.json", b"{}")
 def test_files_that_a_killed_writer_had_begun_go_after_the_retention(young: Path) -> None:
     """Those of our own appends, and the names that delta-rs writes under."""
     table = young / "assignments"
-    command = [sys.executable, "-c", KILLED_BEFORE_THE_COMMIT_HAS_ITS_NAME, table]
+    command = [sys.executable, "-c", KILLED_BEFORE_THE_COMMIT_HAS_ITS_NAME, str(table)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     begun = [
         *(table / "_delta_log").glob(".*.tmp"),
