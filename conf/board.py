@@ -1,7 +1,7 @@
 """The `[board]` section: address, refresh interval, access."""
 
 import re
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -35,12 +35,23 @@ class Board(Served):
 
     @field_validator("trusted_proxy")
     @classmethod
-    def _is_an_address(cls, address: str) -> str:
-        """Return the address in the server's spelling, such as "::1"."""
+    def _are_networks(cls, text: str) -> str:
         try:
-            return str(ip_address(address)) if address else ""
+            for network in text.split(",") if text else ():
+                ip_network(network.strip())
         except ValueError:
-            raise invalid("is not an IP address; give the address of the proxy, such as '127.0.0.1'") from None
+            raise invalid(
+                "is no IP address or network; give those of the proxies, such as '127.0.0.1' or '10.42.0.0/16,::1'"
+            ) from None
+        return text
+
+    def is_proxy(self, address: str) -> bool:
+        """Return whether the X-Forwarded headers of this address are trusted."""
+        try:
+            peer = ip_address(address)
+        except ValueError:
+            return False
+        return any(peer in ip_network(network.strip()) for network in self.trusted_proxy.split(",") if network)
 
     @property
     def own_url(self) -> str:

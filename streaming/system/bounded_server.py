@@ -7,7 +7,7 @@ request is being answered never is.
 
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +28,11 @@ class Bounds:
 
     connections: int = 200
     of_an_address: int = 100  # a browser opens six, and NAT may share an address among many
-    proxy: str = ""  # an address that may have all connections
     head_seconds: float = 10.0  # from the first byte of a request, or from connecting, to the end of its headers
     request_seconds: float = 30.0  # from there to the end of its body
     idle_seconds: float = 60.0  # between a response and the next request
     answer_seconds: float = 120.0  # until a response is read
+    is_proxy: Callable[[str], bool] = lambda _: False  # whether an address may have all connections
 
 
 class BoundedConnection(H11Protocol):
@@ -94,7 +94,7 @@ class BoundedConnection(H11Protocol):
     def _make_room(self) -> None:
         connections: list[Any] = list(self.connections)
         numbers = Counter(connection.address for connection in connections)
-        if self.address != self.bounds.proxy and numbers[self.address] > self.bounds.of_an_address:
+        if numbers[self.address] > self.bounds.of_an_address and not self.bounds.is_proxy(self.address):
             crowd = self.address
         elif len(connections) > self.bounds.connections:
             crowd = numbers.most_common(1)[0][0]

@@ -230,10 +230,14 @@ def test_a_name_with_a_port_is_refused_for_no_request_would_match_it(name: str) 
     assert Settings.load(board={"allowed_hosts": ["board.example.org", "[::1]"]}).board.allowed_hosts
 
 
-def test_a_trusted_proxy_is_an_address() -> None:
-    assert Settings.load(board={"trusted_proxy": "0:0::1"}).board.trusted_proxy == "::1"
-    with pytest.raises(SettingsError, match=r"board\.trusted_proxy = 'proxy': is not an IP address"):
-        Settings.load(board={"trusted_proxy": "proxy"})
+@pytest.mark.parametrize("text", ["proxy", "10.0.0.1,", "10.0.0.1/8", "10.0.0.0/33"])
+def test_a_trusted_proxy_is_an_address_or_a_network(text: str) -> None:
+    board = Settings.load(board={"trusted_proxy": "127.0.0.1, 10.42.0.0/16,0:0::1"}).board
+    assert all(map(board.is_proxy, ("127.0.0.1", "10.42.7.9", "::1")))
+    assert not any(map(board.is_proxy, ("127.0.0.2", "10.43.0.1", "::2", "testclient", "")))
+    assert not Settings.load().board.is_proxy("127.0.0.1")
+    with pytest.raises(SettingsError, match=r"board\.trusted_proxy = .*: is no IP address or network"):
+        Settings.load(board={"trusted_proxy": text})
 
 
 FORWARDED = {
@@ -246,7 +250,8 @@ FORWARDED = {
 
 
 @pytest.mark.parametrize(
-    ("trusted", "code", "is_secure"), [("127.0.0.1", 303, True), ("192.0.2.1", 403, False), ("", 403, False)]
+    ("trusted", "code", "is_secure"),
+    [("127.0.0.1", 303, True), ("10.1.0.0/16,127.0.0.0/8", 303, True), ("192.0.2.1", 403, False), ("", 403, False)],
 )
 def test_forwarded_headers_count_of_the_trusted_proxy_alone(
     trusted: str, code: int, is_secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -264,7 +269,7 @@ def test_forwarded_headers_count_of_the_trusted_proxy_alone(
         asking.request("GET", f"/?token={TOKEN}", headers={**FORWARDED, "X-Forwarded-Host": "evil.example"})
         answer = asking.getresponse()
         answer.read()
-        assert answer.status == (421 if trusted == "127.0.0.1" else 403)
+        assert answer.status == (421 if is_secure else 403)
 
 
 @pytest.mark.parametrize(

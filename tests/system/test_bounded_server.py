@@ -176,7 +176,7 @@ def test_a_connection_that_is_being_answered_keeps_its_place() -> None:
 
 
 def test_a_proxy_may_have_all_connections() -> None:
-    with serve(Bounds(12, 6, proxy="127.0.0.1")) as port, connected(port, 12) as slow:
+    with serve(Bounds(12, 6, is_proxy="127.0.0.1".__eq__)) as port, connected(port, 12) as slow:
         assert not any(map(is_closed, slow))
         assert get(port) == 200
         time.sleep(0.3)

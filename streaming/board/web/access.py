@@ -150,18 +150,18 @@ def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
 class Guard:
     """Middleware: access control before every route but `/healthz`, and security headers on every response.
 
-    `proxy` is the address of the trusted proxy, whose X-Forwarded headers are used.
+    `is_proxy` says whose X-Forwarded headers are used.
     """
 
-    def __init__(self, app: ASGIApp, access: AccessControl, proxy: str = "") -> None:
-        self._app, self._access, self._proxy = app, access, proxy
+    def __init__(self, app: ASGIApp, access: AccessControl, is_proxy: Callable[[str], bool]) -> None:
+        self._app, self._access, self._is_proxy = app, access, is_proxy
         self._wrong: deque[float] = deque(maxlen=MOST_WRONG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if self._proxy and scope["client"] and scope["client"][0] == self._proxy:
+        if scope["client"] and self._is_proxy(scope["client"][0]):
             _follow_proxy(scope)
         is_fixed = scope["path"].startswith(f"{ASSETS}/") and scope["query_string"].startswith(b"v=")
 

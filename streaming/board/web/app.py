@@ -148,7 +148,7 @@ class Board:
         )
 
 
-def make_app(board: Board, access: AccessControl, proxy: str = "") -> Starlette:
+def make_app(board: Board, access: AccessControl) -> Starlette:
     """Return the application of a board behind access control. It loads nothing from other hosts."""
     frame = {"pages": list(board.pages.values()), "assets": asset_url, "version": version("balancewatch")}
     every_ms = round(board.settings.refresh_seconds * 1000)
@@ -210,7 +210,10 @@ def make_app(board: Board, access: AccessControl, proxy: str = "") -> Starlette:
             Mount(ASSETS, StaticFiles(packages=[("streaming.board", "assets")])),
             Route("/{path:path}", show),
         ],
-        middleware=[Middleware(Guard, access=access, proxy=proxy), Middleware(GZipMiddleware, minimum_size=1_000)],
+        middleware=[
+            Middleware(Guard, access=access, is_proxy=board.settings.is_proxy),
+            Middleware(GZipMiddleware, minimum_size=1_000),
+        ],
         lifespan=limit_threads,
     )
 

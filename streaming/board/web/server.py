@@ -22,13 +22,12 @@ class BoardServer:
         """
         runbooks = settings.oncall.runbook_base_url or ROOT
         self.board = Board(settings.board, settings.paths.warehouse, clock_ms, runbooks_url=runbooks)
-        proxy = settings.board.trusted_proxy
-        app = make_app(self.board, access or AccessControl.of(settings.board), proxy)
+        app = make_app(self.board, access or AccessControl.of(settings.board))
         host = settings.board.host
         self._listening = listen(host, settings.board.port)
         self.port = int(self._listening.getsockname()[1])
         self.url = f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
-        self._server = BoundedServer(app, Bounds(proxy=proxy))
+        self._server = BoundedServer(app, Bounds(is_proxy=settings.board.is_proxy))
 
     def run(self) -> None:
         """Serve until `close`, then end requests in flight and release the port."""
