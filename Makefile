@@ -13,7 +13,6 @@ PYTEST = $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 LOCKED := yes
 PIP = $(BIN)/pip install --disable-pip-version-check --progress-bar on
 SHOWN := awk '/^(Collecting|Installing|Successfully)/ { print substr($$0, 1, 100); fflush() }'
-UV := uv==0.13.9
 unexport PYTHONDONTWRITEBYTECODE # otherwise each test process rewrites every assertion again
 
 # Rooms whose tests need Delta tables, a browser or a server.
@@ -56,7 +55,7 @@ jars: setup
 	@$(BIN)/python -m streaming.spark.jars client-4.7.1 client-4.9.8 grpc-client proxy server-4.9.7
 
 lock: ## rewrite requirements.lock from pyproject.toml: every package for Python 3.11+, with SHA-256
-	@$(PYTHON) -m venv .lock && .lock/bin/pip install --disable-pip-version-check -q $(UV)
+	@$(PYTHON) -m venv .lock && .lock/bin/pip install --disable-pip-version-check -q --require-hashes -r conf/deploy/uv.txt
 	@echo 'pyspark==4.2.1' > .lock/overrides # delta-spark 4.4.0 allows 4.2.0 at most, and works with 4.2.1
 	@.lock/bin/uv pip compile -q --override .lock/overrides --universal --generate-hashes --python-version 3.11 --extra dev --no-header --no-annotate \
 	    $(ARGS) -o requirements.lock pyproject.toml; rm -rf .lock
