@@ -126,7 +126,7 @@ _OF_DELTA = re.compile(
 
 _UNFINISHED = re.compile(
     rf"\.\d{{20}}\.json\.[0-9a-f]{{32}}\.tmp"  # a commit, by streaming.warehouse.table_store
-    rf"|_commit_{_UUID}\.json\.tmp|(part-|\d{{20}}\.|_last_checkpoint)[^#]*#\d+"  # by delta-rs
+    rf"|_commit_{_UUID}\.json\.tmp|(part-\d{{5}}-|\d{{20}}\.|_last_checkpoint)[^#]*#\d+"  # by delta-rs
 )
 """Names under which a file is written before it gets its own; a killed writer leaves them."""
 

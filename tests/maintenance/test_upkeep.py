@@ -344,7 +344,7 @@ def test_files_that_a_killed_writer_had_begun_go_after_the_retention(young: Path
         table / "_delta_log" / f"_commit_{part('b')[11:47]}.json.tmp",
         table / "_delta_log" / "_last_checkpoint#1",
     ]
-    others = [table / "notes#1", table / "_delta_log" / ".mine.tmp", table / "_delta_log" / "mine.json.tmp"]
+    others = [table / "part-old#1", table / "_delta_log" / ".mine.tmp", table / "_delta_log" / "mine.json.tmp"]
     for path in (*begun[1:], *others):
         path.write_bytes(b"x")
     assert work(young, "assignments")["assignments"].files_deleted == 0, "a writer may be at work"
