@@ -2,16 +2,17 @@
 
 from datetime import time
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
 from conf.oncall import Label
-from conf.section import Pattern, Section, invalid, one_of
+from conf.section import Patterns, Section, invalid
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+DAYS: tuple[Day, ...] = get_args(Day)
 """In the order of `date.weekday()`."""
 
 
@@ -46,8 +47,8 @@ class Mute(Section):
     """
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    match: dict[Label, Pattern | tuple[Pattern, ...]]
-    days: tuple[Annotated[str, one_of(DAYS)], ...] = Field(default=DAYS, min_length=1)
+    match: dict[Label, Patterns]
+    days: tuple[Day, ...] = Field(default=DAYS, min_length=1)
     from_: TimeOfDay = Field(alias="from")
     to: TimeOfDay
     time_zone: Annotated[str, Field(max_length=100), AfterValidator(_is_a_zone)] = "UTC"

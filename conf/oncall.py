@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Pattern, Seconds, Section, SettingsError, Variable, invalid, must_match, not_below, zero_or
+from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, must_match, not_below, zero_or
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
@@ -69,7 +69,7 @@ class Route(Section):
     """Receivers of the alerts whose labels match. Without `match` a route takes every alert."""
 
     name: Name
-    match: dict[Label, Pattern | tuple[Pattern, ...]] = Field(default_factory=dict)
+    match: dict[Label, Patterns] = Field(default_factory=dict)
     receivers: tuple[str, ...] = Field(min_length=1, max_length=100)
     continue_: bool = Field(default=False, alias="continue")
 
@@ -158,11 +158,7 @@ def read_secret(key: str, variable: str) -> str:
 
 
 def _check(key: str, receiver: Receiver) -> None:
-    given = {
-        name
-        for name in ("url", "urls", "url_env", "routing_key_env", "token_env", "secret_env")
-        if getattr(receiver, name)
-    }
+    given = receiver.model_fields_set - {"name", "type", "timeout_seconds"}
     for name in sorted(given - ALLOWED[receiver.type]):
         raise invalid(f"{key}.{name}: not allowed for type {receiver.type}; remove it")
     if receiver.type == "pagerduty":

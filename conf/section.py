@@ -1,8 +1,6 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
 import re
-from collections.abc import Collection
-from difflib import get_close_matches
 from ipaddress import ip_address
 from typing import Annotated, Any, get_args
 
@@ -15,6 +13,11 @@ Seconds = Annotated[float, Field(gt=0, le=604_800)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 Pattern = Annotated[str, Field(min_length=1, max_length=255)]
 """A glob."""
+
+Patterns = Annotated[
+    tuple[Pattern, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
+]
+"""One glob or several."""
 
 _DURATION = re.compile(r"(\d{1,12}) ?(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -46,18 +49,6 @@ def must_match(pattern: str, allowed: str) -> AfterValidator:
         if not re.fullmatch(pattern, text):
             raise invalid(allowed)
         return text
-
-    return AfterValidator(check)
-
-
-def one_of(names: Collection[str]) -> AfterValidator:
-    """Return a validator of text; its error has all names, and the nearest."""
-
-    def check(name: str) -> str:
-        if name not in names:
-            near = get_close_matches(name.lower(), names, 1, cutoff=0.5)
-            raise invalid(f"give one of {', '.join(names)}{f'; did you mean {near[0]}?' if near else ''}")
-        return name
 
     return AfterValidator(check)
 

@@ -31,10 +31,9 @@ from conf.section import (
     VariableOrNone,
     invalid,
     not_below,
-    one_of,
     zero_or,
 )
-from conf.sources import DEFAULTS, Layer, Sources, read_rules_file, read_sources, sentences, settings_files
+from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, sentences, settings_files
 
 
 class Quality(Section):
@@ -118,7 +117,7 @@ class Paths(Section):
 
 __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
 
-TOPICS = ("rocketmq.send_latencies", "rocketmq.pulls", "rocketmq.heartbeats", "rocketmq.routes", "rocketmq.clock")
+Topic = Literal["rocketmq.send_latencies", "rocketmq.pulls", "rocketmq.heartbeats", "rocketmq.routes", "rocketmq.clock"]
 """The topics of events; tests/conf/test_bounds.py holds it against schemas.events.EVENTS."""
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
@@ -145,7 +144,7 @@ def _bytes(memory: str) -> int:
 
 class Kafka(Section):
     bootstrap_servers: Annotated[str, Field(max_length=10_000)]
-    partitions: dict[Annotated[str, one_of(TOPICS)], Annotated[Count, NO_BOOL]]
+    partitions: dict[Topic, Annotated[Count, NO_BOOL]]
     replication_factor: Annotated[int, Field(ge=1, le=100)]
     retention_hours: Annotated[int, Field(ge=1, le=87_600)]
     options: dict[str, str] = Field(repr=False)  # may hold a password
@@ -158,7 +157,7 @@ class Spark(Section):
 
 
 class Queries(Section):
-    tasks: Annotated[int, NO_BOOL, Field(ge=0, le=10_000)]
+    tasks: Annotated[int, Field(ge=0, le=10_000)]
     trigger_ms: Annotated[int, Field(ge=0, le=3_600_000)]
     rest_ms: Annotated[int, Field(ge=0, le=60_000)]
     max_offsets_per_trigger: Annotated[int, Field(ge=0, le=1_000_000_000)]
@@ -183,7 +182,7 @@ class Collector(Section):
     probe_topic: RocketMQName
     timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
     requests_per_second: Annotated[int, Field(ge=10, le=1_000_000)]
-    lease_seconds: Annotated[float, zero_or(2, "must be 0, or 2 and more"), Field(ge=0, le=600)]
+    lease_seconds: Annotated[float, Field(ge=0, le=600), zero_or(2, "must be 0, or 2 and more")]
     jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr
     acl_secret_key: SecretStr
@@ -229,7 +228,7 @@ class Settings(Section):
     metrics: Metrics
     log: Log
     _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _sources: Sources = PrivateAttr(default=Sources((), frozenset()))
+    _sources: Sources = PrivateAttr(default_factory=lambda: Sources(frozenset()))
 
     @classmethod
     def load(cls, **flags: Any) -> "Settings":
@@ -238,16 +237,15 @@ class Settings(Section):
         The file of `rules.file` wins over `[rules]` of every other source. Raises SettingsError with key, value and
         source of every invalid setting.
         """
-        sources = read_sources(cls, flags)
+        sources = read_sources(flags)
         settings = cls._of(sources)
         if settings.rules.file:
             file = Path(settings.rules.file).expanduser()
-            keys = read_rules_file(file)
-            try:
-                cls._of(Sources((*sources.layers, Layer({"rules": keys})), sources.named))  # numbers its own overrides
-                settings = cls._of(sources := sources.with_rules(keys))
-            except SettingsError as error:
-                raise SettingsError(f"rules.file = {str(file)!r}: {error}") from None
+            sources.add({"rules": {"overrides": [], **read_rules_file(file)}}, str(file))
+            overrides = settings.rules.overrides
+            settings = cls._of(sources)  # errors number the file's own overrides
+            rules = settings.rules.model_copy(update={"overrides": (*overrides, *settings.rules.overrides)})
+            settings = settings.model_copy(update={"rules": rules})
         settings._flags, settings._sources = flags, sources
         return settings
 
@@ -265,9 +263,9 @@ class Settings(Section):
     @classmethod
     def _of(cls, sources: Sources) -> "Settings":
         try:
-            return cls.model_validate(sources.merged())
+            return cls.model_validate(sources.keys)
         except ValidationError as error:
-            raise SettingsError(sentences(error, cls, sources)) from None
+            raise SettingsError(sentences(error, cls.model_json_schema(), sources)) from None
 
     @property
     def runbooks_url(self) -> str:
@@ -276,11 +274,7 @@ class Settings(Section):
 
     def origin_of(self, key: str) -> str:
         """Return where `section.key` was set: a file, a variable, "flag", or "default"."""
-        layer = next(iter(self._sources.layers_with(key.split("."))), None)
-        if layer is None or layer.place == str(DEFAULTS):
-            return "default"
-        is_of_rules_file = self.rules.file and layer is self._sources.layers[-1]
-        return str(Path(self.rules.file).expanduser()) if is_of_rules_file else layer.place or "flag"
+        return self._sources.place_of(tuple(key.split(".")))
 
     def load_again(self) -> "Settings":
         """Return the settings of all sources, read again, with the same flags. Raises SettingsError."""

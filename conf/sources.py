@@ -8,81 +8,21 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 
 from conf.section import SettingsError
 
-KeyPath = Sequence[str | int]
-
-
-class Spot(NamedTuple):
-    """A setting's type without None, and its bounds."""
-
-    type: Any
-    bounds: tuple[Any, ...]
-
-
-def spot_at(model: type[BaseModel], path: KeyPath) -> Spot | None:
-    """Return the setting at a path; None if there is none."""
-    spot = Spot(model, ())
-    for part in path:
-        inner = _inside(spot.type, part)
-        if inner is None:
-            return None
-        spot = inner
-    return spot
-
-
-def names_of(model: type[BaseModel]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def all_names(model: type[BaseModel]) -> Iterator[str]:
-    """Yield `section.key` of every setting that a variable can set."""
-    for section in names_of(model):
-        spot = spot_at(model, [section])
-        if spot is not None and is_section(spot.type):
-            yield from (f"{section}.{name}" for name in names_of(spot.type))
-
-
-def is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _inside(kind: Any, part: str | int) -> Spot | None:
-    if is_section(kind):
-        fields: Mapping[str, FieldInfo] = kind.model_fields
-        field = next((field for name, field in fields.items() if part == (field.alias or name)), None)
-        return None if field is None else _bare(field.annotation, tuple(field.metadata))
-    if get_origin(kind) is dict:
-        return _bare(get_args(kind)[1])
-    if get_origin(kind) in (list, tuple):
-        return _bare(get_args(kind)[0])
-    return None
-
-
-def _bare(kind: Any, bounds: tuple[Any, ...] = ()) -> Spot:
-    """Return the type without Annotated and None; of several types the first."""
-    while True:
-        if get_origin(kind) is Annotated:
-            kind, *more = get_args(kind)
-            for bound in more:
-                bounds += tuple(bound.metadata) if isinstance(bound, FieldInfo) else (bound,)
-        elif get_origin(kind) in (Union, UnionType):
-            kind = next(other for other in get_args(kind) if other is not type(None))
-        else:
-            return Spot(kind, bounds)
-
+KeyPath = tuple[str | int, ...]
+Schema = Mapping[str, Any]
+"""A JSON schema as pydantic makes it of a section."""
 
 DEFAULTS = Path(__file__).with_name("balancewatch.toml")
+DEFAULT, FLAG = _NO_PLACE = ("default", "flag")
 
 PREFIX = "BALANCEWATCH_"
 CONFIG = f"{PREFIX}CONFIG"
@@ -92,69 +32,53 @@ _KUBERNETES = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Layer:
-    """Keys that were set together. `place` is the file or the variable, empty for flags and the rules file."""
-
-    keys: Mapping[str, Any]
-    place: str = ""
-
-    @property
-    def is_variable(self) -> bool:
-        return self.place.upper().startswith(PREFIX)
-
-    def reach(self, path: KeyPath) -> int:
-        """Return how many parts of the path the layer has."""
-        value: Any = self.keys
-        for depth, part in enumerate(path):
-            if isinstance(value, Mapping) and part in value:
-                value = value[part]
-            elif isinstance(value, Sequence) and not isinstance(value, str) and isinstance(part, int):
-                if part >= len(value):
-                    return depth
-                value = value[part]
-            else:
-                return depth
-        return len(path)
-
-
-@dataclass(frozen=True)
 class Sources:
-    """All layers, the strongest last, and the names of variables that settings name."""
+    """The keys of all sources; `places` has the file or variable of each key, DEFAULT, or FLAG.
 
-    layers: tuple[Layer, ...]
-    named: frozenset[str]
+    `named` are the variables that settings name.
+    """
 
-    def merged(self) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        for layer in self.layers:
-            merged = merge(merged, layer.keys)
-        return merged
+    def __init__(self, named: frozenset[str]) -> None:
+        self.keys: dict[str, Any] = {}
+        self.places: dict[KeyPath, str] = {}
+        self.named = named
 
-    def with_rules(self, keys: Mapping[str, Any]) -> "Sources":
-        """Return the sources with the keys of a rules file, whose overrides come after all others."""
-        overrides = [*self.merged()["rules"]["overrides"], *keys.get("overrides", [])]
-        return Sources((*self.layers, Layer({"rules": {**keys, "overrides": overrides}})), self.named)
+    def add(self, keys: Mapping[str, Any], place: str) -> None:
+        """Add keys, which win over the known ones; a list replaces a list."""
+        self._merge(self.keys, keys, place, ())
 
-    def layer_of(self, path: KeyPath) -> Layer:
-        """Return the strongest of the layers that have most of the path."""
-        return max(reversed(self.layers), key=lambda layer: layer.reach(path))
+    def _merge(self, known: dict[str, Any], more: Mapping[str, Any], place: str, path: KeyPath) -> None:
+        for key, value in more.items():
+            below = (*path, key)
+            if isinstance(value, Mapping):
+                if not isinstance(known.get(key), dict):
+                    known[key] = {}
+                    self.places.pop(below, None)
+                self._merge(known[key], value, place, below)
+            else:
+                known[key] = value
+                self.places[below] = place
 
-    def layers_with(self, path: KeyPath) -> list[Layer]:
-        """Return the layers that have the entire path, the strongest first."""
-        return [layer for layer in reversed(self.layers) if layer.reach(path) == len(path)]
+    def place_of(self, path: KeyPath) -> str:
+        """Return where the key, the list that it is in, or the last key of its table was set."""
+        at = [path[:end] for end in range(len(path), 0, -1) if path[:end] in self.places]
+        at += [below for below in reversed(self.places) if below[: len(path)] == path]
+        return self.places[at[0]] if at else DEFAULT
 
 
-def read_sources(model: type[BaseModel], flags: Mapping[str, Any]) -> Sources:
-    """Read all layers. Raises SettingsError with the file or variable that is unreadable or unknown."""
+def read_sources(flags: Mapping[str, Any]) -> Sources:
+    """Read all sources. Raises SettingsError with the file or variable that is unreadable."""
     named_file = os.environ.get(CONFIG)
     if named_file and not Path(named_file).is_file():
         raise SettingsError(f"{CONFIG} names {named_file!r}, which is not a file")
-    files = [Layer(read_toml(path), str(path)) for path in settings_files()]
-    variables = dict(_variables())
-    layers = [*files, *(_layer(model, name, value) for name, value in variables.items()), Layer(flags)]
-    named = frozenset([CONFIG, *_named(files[0].keys), *_named(Sources(tuple(layers), frozenset()).merged())])
-    return Sources(tuple(layer for layer in layers if layer.place not in named & variables.keys()), named)
+    layers = [(DEFAULT if path == DEFAULTS else str(path), read_toml(path)) for path in settings_files()]
+    layers += [(name, _keys_of(name, layers[0][1])) for name in _variables()]
+    layers.append((FLAG, dict(flags)))
+    sources = Sources(frozenset([CONFIG, *(name for _, keys in layers for name in _named(keys))]))
+    for place, keys in layers:
+        if place not in sources.named:
+            sources.add(keys, place)
+    return sources
 
 
 def settings_files() -> list[Path]:
@@ -164,112 +88,60 @@ def settings_files() -> list[Path]:
     return [DEFAULTS, *beside, *([Path(named)] if named else [])]
 
 
-def merge(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of both; `more` wins, and a list replaces a list."""
-    merged = dict(known)
-    for key, value in more.items():
-        before = merged.get(key)
-        merged[key] = merge(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
-def variable_of(key: str) -> str:
-    return PREFIX + key.upper().replace(".", "__")
-
-
-def key_of(variable: str) -> str:
-    """Return `section.key` of a BALANCEWATCH_ variable."""
-    return variable[len(PREFIX) :].lower().replace("__", ".")
-
-
-def _variables() -> Iterator[tuple[str, str]]:
-    """Yield BALANCEWATCH_ variables: sections before their keys, which win."""
+def _variables() -> list[str]:
+    """Return the BALANCEWATCH_ variables: sections before their keys, which win."""
     ours = [name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() != CONFIG]
-    ours = [name for name in ours if not _is_kubernetes_own(name)]
-    for name in sorted(ours, key=lambda name: (name.count("__"), name)):
-        yield name, os.environ[name]
+    return sorted((name for name in ours if not _is_kubernetes_own(name)), key=lambda name: (name.count("__"), name))
 
 
 def _is_kubernetes_own(name: str) -> bool:
     """Return whether Kubernetes set it for a Service named balancewatch or balancewatch-..."""
     found = _KUBERNETES.fullmatch(name)
-    if found is None or f"{found['service']}_SERVICE_HOST" not in os.environ:
-        return False
-    return name != f"{found['service']}_PORT" or "://" in os.environ[name]
+    return found is not None and f"{found['service']}_SERVICE_HOST" in os.environ
 
 
-def _layer(model: type[BaseModel], name: str, value: str) -> Layer:
-    path = name[len(PREFIX) :].lower().split("__")
-    shown = name if name.isprintable() else repr(name)
-    keys: Any = value
-    spot = spot_at(model, path)
-    if spot is not None and (is_section(spot.type) or get_origin(spot.type) in (dict, list, tuple)):
-        keys = _json(shown, ".".join(path), value)
+def _keys_of(variable: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variable as keys. The value of a table or a list is JSON."""
+    text = os.environ[variable]
+    path = path_of(variable)
+    default: Any = defaults
+    for part in path:
+        default = default.get(part) if isinstance(default, dict) else None
+    keys: Any = text
+    if isinstance(default, dict | list) or (default is None and text.startswith(("{", "["))):
+        try:
+            keys = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SettingsError(f"{_key(path)} is not valid JSON: {error} (set by {variable})") from None
     for part in reversed(path):
         keys = {part: keys}
-    if is_too_deep(keys):
-        raise SettingsError(f"{shown}: {TOO_DEEP}")
-    return Layer(keys, name)
+    return dict(keys)
 
 
-def _json(name: str, key: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"{error.msg} (at line {error.lineno}, column {error.colno})"
-        raise SettingsError(f"{key} is not valid JSON: {where} (set by {name})") from None
-    except RecursionError:
-        raise SettingsError(f"{key} is not valid JSON: {TOO_DEEP} (set by {name})") from None
-    except ValueError:
-        raise SettingsError(f"{key}: a number has too many digits (set by {name})") from None
-
-
-def _named(value: Any) -> Iterator[str]:
+def _named(value: Any, key: str = "") -> Iterator[str]:
     """Yield the variables that settings name, such as `token_env = "..."`."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if isinstance(inner, str) and str(key).endswith("_env"):
-                yield inner
-            else:
-                yield from _named(inner)
+    if isinstance(value, str) and key.endswith("_env"):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _named(inner, str(name))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _named(inner)
-
-
-MOST_BYTES = 1 << 20
-"""The largest settings or rules file."""
-
-MOST_DEPTH = 16
-"""Depth of nested tables and lists; the deepest setting has 6."""
-
-TOO_DEEP = f"tables or lists nest more than {MOST_DEPTH} deep"
 
 
 def read_toml(path: Path, name: str = "") -> dict[str, Any]:
     """Return the file's keys. Raises SettingsError with `name` or the path, never with the content."""
     name = name or str(path)
     try:
-        with path.open("rb") as file:
-            text = file.read(MOST_BYTES + 1)
+        return tomllib.loads(path.read_bytes().decode())
     except OSError as error:
         raise SettingsError(f"{name}: {error.strerror}; give the path of a TOML file") from None
-    if len(text) > MOST_BYTES:
-        raise SettingsError(f"{name}: the file is larger than {MOST_BYTES >> 20} MiB; shorten it")
-    try:
-        keys = tomllib.loads(text.decode())
     except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise SettingsError(f"{name}: not UTF-8 (at line {line}); save it as UTF-8") from None
-    except RecursionError:
-        raise SettingsError(f"{name}: {TOO_DEEP}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{name}: not valid TOML: {error}") from None
-    except ValueError:  # a number of more digits than Python reads
-        raise SettingsError(f"{name}: a number has too many digits") from None
-    if is_too_deep(keys):
-        raise SettingsError(f"{name}: {TOO_DEEP}")
-    return keys
 
 
 def read_rules_file(path: Path) -> dict[str, Any]:
@@ -283,15 +155,6 @@ def read_rules_file(path: Path) -> dict[str, Any]:
     return keys
 
 
-def is_too_deep(value: Any) -> bool:
-    """Return whether containers nest deeper than MOST_DEPTH; without recursion, which they would exhaust."""
-    level = [value]
-    for _ in range(MOST_DEPTH):
-        containers = [item for item in level if isinstance(item, Mapping | list)]
-        level = [item for outer in containers for item in (outer.values() if isinstance(outer, Mapping) else outer)]
-    return any(isinstance(item, Mapping | list) for item in level)
-
-
 _HIDDEN = re.compile(r"secret|access_key|password|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
 """Keys whose values may be a secret: no message shows them."""
 
@@ -301,129 +164,101 @@ MOST_SHOWN = 200
 _WITHOUT_VALUE = ("address", "missing", "model_type", "model_attributes_type")
 _NUMBER = re.compile(r"number|finite_number|(int|float)_.+|(greater|less)_than(_equal)?")
 _DURATIONS = ', or a duration such as "45s", "2m" or "1h"'
-_PLAIN = re.compile(r"[\w.*\-]{1,100}", re.ASCII)
 
 
-def sentences(error: ValidationError, model: type[BaseModel], sources: Sources) -> str:
-    """Return one sentence per setting. Errors of a list that follow from errors of its entries are left out."""
-    details: list[dict[str, Any]] = [dict(detail) for detail in error.errors()]
-    errors = [(tuple(part for part in detail["loc"] if part != "[key]"), detail) for detail in details]
-    paths = [path for path, _ in errors]
-    return "; ".join(
-        sentence
-        for path, detail in errors
-        if not any(len(other) > len(path) and other[: len(path)] == path for other in paths)
-        for sentence in (
-            _unknown(path, model, sources)
-            if detail["type"] == "extra_forbidden"
-            else [_sentence(path, detail, model, sources)]
-        )
+def sentences(error: ValidationError, schema: Schema, sources: Sources) -> str:
+    """Return one sentence per setting; for an unknown key one for each file or variable that sets it."""
+    found: list[str] = []
+    errors = [(tuple(part for part in detail["loc"] if part != "[key]"), detail) for detail in error.errors()]
+    for path, detail in errors:
+        if detail["type"] == "extra_forbidden":
+            found += _unknown(path, schema, sources)
+        elif not any(len(other) > len(path) and other[: len(path)] == path for other, _ in errors):
+            found.append(_invalid(path, detail, schema, sources))  # no list is called empty for its invalid entries
+    return "; ".join(found)
+
+
+def _invalid(path: KeyPath, error: Mapping[str, Any], schema: Schema, sources: Sources) -> str:
+    key, said = _key(path), str(error["msg"])
+    value = "" if _HIDDEN.search(key) or error["type"] in _WITHOUT_VALUE else f" = {_shown(error['input'])}"
+    if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(schema_at(schema, path))):
+        said = f"{allowed}{_DURATIONS}" if key.endswith("_ms") else allowed
+    if error["type"] == "literal_error":
+        near = get_close_matches(str(error["input"]), re.findall("'(.*?)'", said), 1)
+        said += f"; did you mean {near[0]}?" if near else ""
+    place = sources.place_of(path)
+    set_by = "" if place in _NO_PLACE else f" (set by {place})"
+    if place == DEFAULT:  # the value contradicts another one that the sentence names
+        others = {word: sources.places.get((*path[:-1], word), FLAG) for word in re.findall(r"\w+", said)}
+        set_by = "".join(f" ({word} is set by {other})" for word, other in others.items() if other not in _NO_PLACE)
+    return f"{key}{value}: {said[:1].lower()}{said[1:]}{set_by}"
+
+
+def _unknown(path: KeyPath, schema: Schema, sources: Sources) -> Iterator[str]:
+    for place in dict.fromkeys(place for at, place in sources.places.items() if at[: len(path)] == path[: len(at)]):
+        unknown = max(path, path_of(place), key=len) if _is_variable(place) else path
+        set_by = "" if place in _NO_PLACE else f" (set by {place})"
+        yield f"{_key(unknown)} is not a setting; {_nearest(unknown, schema, sources, place)}{set_by}"
+
+
+def _nearest(path: KeyPath, schema: Schema, sources: Sources, place: str) -> str:
+    """Return a hint: the nearest key as the place would write it, or the keys that exist."""
+    siblings = list(schema_at(schema, path[:-1]).get("properties", ())) if len(path) > 1 else []
+    sections = {name: schema_at(schema, (name,)).get("properties", ()) for name in schema["properties"]}
+    known = [*sections, *(f"{section}.{name}" for section, names in sections.items() for name in names)]
+    known += [_key(path_of(name)) for name in sources.named if name.startswith(PREFIX)]
+    elsewhere = [key for key in known if key.rpartition(".")[2] == path[-1]]
+    near = (
+        [_key((*path[:-1], name)) for name in get_close_matches(str(path[-1]), siblings, 1)]
+        or get_close_matches(_key(path), elsewhere, 1, cutoff=0)
+        or get_close_matches(_key(path), known, 1, cutoff=0.7)
     )
+    if near:
+        return f"did you mean {variable_of(near[0]) if _is_variable(place) else near[0]}?"
+    return f"{_key(path[:-1])} has {', '.join(siblings)}" if siblings else f"there are {', '.join(sections)}"
 
 
-def _sentence(path: KeyPath, error: dict[str, Any], model: type[BaseModel], sources: Sources) -> str:
-    layer = sources.layer_of(path)
-    if error["type"] != "missing":
-        path = path[: layer.reach(path)] or path  # without the types that a value was tried as
-    key = _key(path)
-    is_shown = not _HIDDEN.search(key) and error["type"] not in _WITHOUT_VALUE
-    value = f" = {_shown(error['input'])}" if is_shown else ""
-    said = str(error["msg"])
-    if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(spot_at(model, path))):
-        said = f"{allowed}{_DURATIONS}" if str(path[-1]).endswith("_ms") else allowed
-    return f"{key}{value}: {said[:1].lower()}{said[1:]}{_where(layer) or _where_its_other_is(path, said, sources)}"
+def schema_at(schema: Schema, path: KeyPath) -> Schema:
+    """Return the schema of the setting at a path, of several types the first; empty if there is none."""
+    at = schema
+    for part in path:
+        at = at.get("properties", {}).get(part) or at.get("additionalProperties") or at.get("items") or {}
+        at = at.get("anyOf", [at])[0]
+        at = schema["$defs"][at["$ref"].rpartition("/")[2]] if "$ref" in at else at
+    return at
 
 
-def _unknown(path: KeyPath, model: type[BaseModel], sources: Sources) -> Iterator[str]:
-    """Yield a sentence for each file or variable that sets the key."""
-    for layer in sources.layers_with(path):
-        leaf = _to_the_leaf(path, layer)
-        yield f"{_key(leaf)} is not a setting; {_nearest(leaf, model, sources, layer)}{_where(layer)}"
+def _allowed(number: Schema) -> str:
+    """Return `give an integer from 1 to 64`; empty for a setting without bounds."""
+    kind = "an integer" if number.get("type") == "integer" else "a number"
+    match number:
+        case {"minimum": least, "maximum": most}:
+            return f"give {kind} from {least} to {most}"
+        case {"exclusiveMinimum": under, "maximum": most}:
+            return f"give {kind} above {under}, at most {most}"
+        case {"minimum": least, "exclusiveMaximum": over}:
+            return f"give {kind} from {least}, below {over}"
+    return ""
 
 
 def _key(path: KeyPath) -> str:
-    """Return the key as `section.key[0]`, without control characters."""
-    parts = (
-        f"[{part}]" if isinstance(part, int) else f".{part if _PLAIN.fullmatch(part) else repr(part[:100])}"
-        for part in path
-    )
-    return "".join(parts).removeprefix(".")
+    """Return the key as `section.key[0]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits
-        return "(too long to show)"
+    text = repr(value)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-def _allowed(spot: Spot | None) -> str:
-    """Return `give an integer from 1 to 64`; empty for a setting without bounds."""
-    if spot is None or spot.type not in (int, float):
-        return ""
-    found = {name: getattr(one, name) for one in spot.bounds for name in ("ge", "gt", "le", "lt") if hasattr(one, name)}
-    kind = "an integer" if spot.type is int else "a number"
-    match found:
-        case {"ge": least, "le": most}:
-            return f"give {kind} from {_figure(least)} to {_figure(most)}"
-        case {"gt": under, "le": most}:
-            return f"give {kind} above {_figure(under)}, at most {_figure(most)}"
-        case {"ge": least, "lt": over}:
-            return f"give {kind} from {_figure(least)}, below {_figure(over)}"
-    return ""
+def _is_variable(place: str) -> bool:
+    return place.upper().startswith(PREFIX)
 
 
-def _figure(number: float) -> str:
-    return f"{number:g}" if isinstance(number, float) else str(number)
+def path_of(variable: str) -> KeyPath:
+    """Return the section and the key of a BALANCEWATCH_ variable."""
+    return tuple(variable[len(PREFIX) :].lower().split("__"))
 
 
-def _where(layer: Layer) -> str:
-    """Return where the value was set, without control characters; empty for flags and defaults."""
-    if layer.place in ("", str(DEFAULTS)):
-        return ""
-    return f" (set by {layer.place if layer.place.isprintable() else repr(layer.place)})"
-
-
-def _where_its_other_is(path: KeyPath, said: str, sources: Sources) -> str:
-    """Return where the other key that the sentence names was set, if the invalid value is a default."""
-    if sources.layer_of(path).place == "":
-        return ""
-    for word in re.findall(r"\w+", said):
-        for layer in sources.layers_with((*path[:-1], word)):
-            return _where(layer).replace("(set", f"({word} is set")
-    return ""
-
-
-def _to_the_leaf(path: KeyPath, layer: Layer) -> KeyPath:
-    """Return the path, extended by the only key of an unknown section."""
-    value: Any = layer.keys
-    for part in path:
-        value = value[part]
-    while isinstance(value, dict) and len(value) == 1 and len(path) < 2:
-        part, value = next(iter(value.items()))
-        path = (*path, part)
-    return path
-
-
-def _nearest(path: KeyPath, model: type[BaseModel], sources: Sources, layer: Layer) -> str:
-    """Return a hint: the nearest key as the layer would write it, or the keys that exist."""
-    parent = spot_at(model, path[:-1])
-    siblings = names_of(parent.type) if parent is not None and is_section(parent.type) else []
-    near = get_close_matches(str(path[-1]), siblings, 1) if len(path) > 1 else []
-    meant = _key((*path[:-1], near[0])) if near else _near_of_all(path, model, sources)
-    if meant:
-        return f"did you mean {variable_of(meant) if layer.is_variable else meant}?"
-    if siblings and len(path) > 1:
-        return f"{_key(path[:-1])} has {', '.join(siblings)}"
-    return f"there are {', '.join(names_of(model))}"
-
-
-def _near_of_all(path: KeyPath, model: type[BaseModel], sources: Sources) -> str:
-    """Return the same key in another section, or the nearest spelling of a section or variable."""
-    known = [*names_of(model), *all_names(model)]
-    known += [key_of(name) for name in sources.named if name.startswith(PREFIX)]
-    elsewhere = [key for key in known if key.rpartition(".")[2] == path[-1]]
-    wanted = ".".join(map(str, path))
-    near = get_close_matches(wanted, elsewhere, 1, cutoff=0) or get_close_matches(wanted, known, 1, cutoff=0.7)
-    return near[0] if near else ""
+def variable_of(key: str) -> str:
+    return PREFIX + key.upper().replace(".", "__")

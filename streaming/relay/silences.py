@@ -85,9 +85,7 @@ def _instants(day: date, clock: time, zone: ZoneInfo) -> tuple[int, int]:
 def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:
     mutes = []
     for mute in settings:
-        matchers: Matchers = {
-            label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in mute.match.items()
-        }
+        matchers: Matchers = {**mute.match}
         days, zone = frozenset(map(DAYS.index, mute.days)), ZoneInfo(mute.time_zone)
         mutes.append(Mute(mute.name or describe_matchers(matchers), matchers, days, mute.from_, mute.to, zone))
     return mutes

@@ -1,38 +1,33 @@
 """The numbers of the settings: each is bounded on both sides, finite, and said with what is allowed."""
 
 from collections.abc import Iterator
-from typing import Any, get_origin
+from typing import Any, get_args
 
 import pytest
-from pydantic import BaseModel
 
 from conf.rules import Override
-from conf.settings import TOPICS, Settings, SettingsError
-from conf.sources import Spot, is_section, names_of, spot_at
+from conf.settings import Settings, SettingsError, Topic
 from schemas.events import EVENTS
 from tests.support.offenders import assert_none
 
 
-def numbers(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Spot]]:
-    for name in names_of(model):
-        within: list[str | int] = [name]
-        while (spot := spot_at(model, within)) is not None and get_origin(spot.type) in (dict, list, tuple):
-            within.append("any" if get_origin(spot.type) is dict else 0)
-        if spot is not None and is_section(spot.type):
-            yield from numbers(spot.type, f"{path}{name}.")
-        elif spot is not None and spot.type in (int, float):
-            yield f"{path}{name}", spot
-
-
-def is_bounded(spot: Spot) -> bool:
-    has = {name for one in spot.bounds for name in ("ge", "gt", "le", "lt") if getattr(one, name, None) is not None}
-    return bool(has & {"ge", "gt"}) and bool(has & {"le", "lt"})
+def numbers(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and the JSON schema of each number."""
+    definitions = schema.get("$defs", {})
+    below = [schema.get(name) for name in ("additionalProperties", "items")] + schema.get("anyOf", [])
+    for name, one in [*schema.get("properties", {}).items(), *(("", one) for one in below if one)]:
+        inner = definitions[one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+        where = f"{path}.{name}".strip(".")
+        if inner.get("type") in ("integer", "number"):
+            yield where, inner
+        yield from numbers({**inner, "$defs": definitions}, where)
 
 
 def test_every_number_has_a_least_and_a_most() -> None:
-    found = dict(numbers(Settings)) | dict(numbers(Override, "override."))
-    assert {"kafka.partitions", "rules.kinds.pending_ms", "oncall.receivers.timeout_seconds"} <= found.keys()
-    assert_none(key for key, spot in found.items() if not is_bounded(spot))
+    found = [*numbers(Settings.model_json_schema()), *numbers(Override.model_json_schema(), "override")]
+    assert {"kafka.partitions", "rules.kinds.pending_ms", "oncall.receivers.timeout_seconds"} <= dict(found).keys()
+    bounds = ({"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"})
+    assert_none(key for key, schema in found if not all(bound & schema.keys() for bound in bounds))
 
 
 def refuses(section: str, key: str, value: Any) -> bool:
@@ -43,11 +38,19 @@ def refuses(section: str, key: str, value: Any) -> bool:
     return False
 
 
-def test_no_number_takes_what_is_not_finite_or_beyond_all_use_or_a_bool() -> None:
-    keys = [tuple(key.split(".")) for key, _ in numbers(Settings) if key.count(".") == 1 and "partitions" not in key]
-    flat = [(section, key) for section, key in keys if key not in ("retention_days",)]
-    values = [float("inf"), float("-inf"), float("nan"), "inf", "NaN", 1e300, "1e300", 10**30, -1, True, "x"]
-    assert_none(f"{one} = {value!r}" for one in flat for value in values if not refuses(*one, value))
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("-inf"), float("nan"), "inf", "NaN", 1e300, "1e300", 10**30, -1, True, "x"], ids=str
+)
+def test_no_number_takes_what_is_not_finite_or_beyond_all_use_or_a_bool(value: Any) -> None:
+    keys = {key for key, _ in numbers(Settings.model_json_schema()) if key.count(".") == 1}
+    keys -= {"kafka.partitions", "maintain.retention_days"}
+    flags: dict[str, dict[str, Any]] = {}
+    for section, key in (one.split(".") for one in keys):
+        flags.setdefault(section, {})[key] = value
+    with pytest.raises(SettingsError) as refused:
+        Settings.load(**flags)
+    reported = str(refused.value).split("; ")
+    assert_none(key for key in keys if not any(one.startswith(f"{key} = ") and "give " in one for one in reported))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_a_bool_is_no_number_in_a_table_either() -> None:
 
 
 def test_the_topics_that_may_have_partitions_are_those_of_events() -> None:
-    assert set(TOPICS) == set(EVENTS)
+    assert set(get_args(Topic)) == set(EVENTS)
 
 
 @pytest.mark.parametrize("key", ["warehouse", "checkpoints", "jars"])

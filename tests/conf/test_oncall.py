@@ -30,7 +30,7 @@ def test_a_route_takes_one_glob_or_several() -> None:
     oncall = Settings.load(
         oncall={"receivers": [PAGER], "routes": [{"name": "p", "match": match, "receivers": ["pager"]}, REST]}
     ).oncall
-    assert oncall.routes[0].match == {"cluster": "prod-*", "severity": ("critical", "error")}
+    assert oncall.routes[0].match == {"cluster": ("prod-*",), "severity": ("critical", "error")}
     assert oncall.routes[0].continue_ is False
 
 

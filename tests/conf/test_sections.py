@@ -29,7 +29,11 @@ def test_the_days_of_one_table_leave_the_others_as_they_are() -> None:
         ("maintain", {"vacuum_hours": 24}, f"vacuum_hours = 24: must not be below reader_hours = 168, {NEEDED}"),
         ("maintain", {"reader_hours": 200}, f"vacuum_hours = 168: must not be below reader_hours = 200, {NEEDED}"),
         ("maintain", {"retention_days": {"alerts": -1}}, "retention_days.alerts = -1: give an integer from 0 to 36500"),
-        ("maintain", {"retention_days": {"alert": 1}}, f"retention_days.alert = 'alert': input should be {KNOWN}"),
+        (
+            "maintain",
+            {"retention_days": {"alert": 1}},
+            f"retention_days.alert = 'alert': input should be {KNOWN}; did you mean alerts?",
+        ),
         ("maintain", {"min_files": 1}, "min_files = 1: give an integer from 2 to 1000000"),
         ("maintain", {"target_file_mb": 0}, "target_file_mb = 0: give an integer from 1 to 4096"),
         ("metrics", {"port": 70_000}, "port = 70000: give an integer from 0 to 65535"),

@@ -50,7 +50,7 @@ def make_routes(settings: OnCall, receivers: Mapping[str, Receiver]) -> list[Rou
             tuple(
                 name for group in route.receivers for name in receivers if name == group or name.startswith(f"{group}[")
             ),
-            {label: (globs,) if isinstance(globs, str) else tuple(globs) for label, globs in route.match.items()},
+            {**route.match},
             route.continue_,
         )
         for route in settings.routes
