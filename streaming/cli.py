@@ -6,7 +6,7 @@ Great Expectations more than one.
 
 import signal
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -144,7 +144,7 @@ QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries"
 """Commands that query the tables in this process; `sql` starts another one."""
 
 
-class LazyCommands(MutableMapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """Click's commands by name, each imported at its first use."""
 
     def __init__(self, places: dict[str, Place]) -> None:
@@ -176,12 +176,6 @@ class LazyCommands(MutableMapping[str, Any]):
             made.name = name
             self._known[name] = readable(made)
         return self._known[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._known[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._known[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.places)

@@ -22,8 +22,8 @@ from streaming.metrics.exporter import TEXT
 from streaming.system.bounded_server import BoundedServer, Bounds, listen
 from streaming.text.visible_text import visible_label
 
-BOUNDS = Bounds(50, 20, idle_seconds=20, request_seconds=15, answer_seconds=60)
-HEALTH_BOUNDS = Bounds(50, 20, head_seconds=5, idle_seconds=20, request_seconds=10, answer_seconds=10)
+BOUNDS = Bounds(50, 20, idle_seconds=20, answer_seconds=60)
+HEALTH_BOUNDS = Bounds(50, 20, request_seconds=5, idle_seconds=20, answer_seconds=10)
 HEALTH_KEYS = {"port": "health_port", "relay_port": "relay_health_port"}
 """Setting of the metrics port to the setting of its health port."""
 

@@ -94,10 +94,10 @@ def add(
     made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, end_ms)
     covered = _covered(settings.paths.warehouse, made)
     if dry_run:
-        print_rows(covered, format_, "The silence would cover no firing incident.")  # type: ignore[arg-type]  # checked
+        print_rows(covered, format_, "The silence would cover no firing incident.")
         return
     RelayTables(settings.paths.warehouse).add_silence(made, now_ms)
-    print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")  # type: ignore[arg-type]  # checked
+    print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")
     if format_ == "table":
         say(f"End it with `balancewatch silence end {made.silence_id}`.")
 
@@ -122,7 +122,7 @@ def list_(
     found += [window for mute in make_mutes(settings.mutes) if (window := mute.at(now_ms)) is not None]
     rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
     rows += [_unreadable_row(row, why) for row, why in tables.unreadable]
-    print_rows(rows, format_, "No silence is active.")  # type: ignore[arg-type]  # checked above
+    print_rows(rows, format_, "No silence is active.")
 
 
 @silence.command()

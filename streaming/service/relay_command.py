@@ -132,7 +132,7 @@ def _show(settings: Settings, format_: str) -> None:
     except WarehouseError as error:
         fail(str(error))
     if format_ != "table" or not rows:
-        print_rows(rows, format_, "No notification is pending.")  # type: ignore[arg-type]  # checked above
+        print_rows(rows, format_, "No notification is pending.")
         return
     table = Table(show_lines=True)  # eight columns do not fit a terminal: receiver and reason beside the alert
     table.add_column("receiver and reason", overflow="fold", max_width=36)

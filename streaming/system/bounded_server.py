@@ -28,8 +28,7 @@ class Bounds:
 
     connections: int = 200
     of_an_address: int = 100  # a browser opens six, and NAT may share an address among many
-    head_seconds: float = 10.0  # from the first byte of a request, or from connecting, to the end of its headers
-    request_seconds: float = 30.0  # from there to the end of its body
+    request_seconds: float = 10.0  # from the first byte of a request, or from connecting, to its end
     idle_seconds: float = 60.0  # between a response and the next request
     answer_seconds: float = 120.0  # until a response is read
     is_proxy: Callable[[str], bool] = lambda _: False  # whether an address may have all connections
@@ -43,23 +42,19 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request, and make room for this connection."""
         super().connection_made(transport)
-        self.waited_since = self.loop.time()
-        self.is_in_head = True
+        self.waited_since, self.is_in_request = self.loop.time(), True
         self.unread_since: float | None = None
         self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Begin the time of a request with its first byte, and the time of its body with the end of its headers."""
-        before = self.cycle
-        if not self.is_in_head and self.is_waited_for and not self._lacks_body:
-            self.waited_since, self.is_in_head = self.loop.time(), True
+        """Begin the time of a request with its first byte."""
+        if not self.is_in_request:
+            self.waited_since, self.is_in_request = self.loop.time(), True
         super().data_received(data)
-        if self.cycle is not before:
-            self.waited_since, self.is_in_head = self.loop.time(), False
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
-        self.waited_since, self.is_in_head = self.loop.time(), bool(self.conn.trailing_data[0])
+        self.waited_since, self.is_in_request = self.loop.time(), bool(self.conn.trailing_data[0])
         super().on_response_complete()
 
     @property
@@ -69,11 +64,7 @@ class BoundedConnection(H11Protocol):
     @property
     def is_waited_for(self) -> bool:
         """Whether the peer has to act: no request of it is being answered."""
-        return self.cycle is None or self.cycle.response_complete or self._lacks_body
-
-    @property
-    def _lacks_body(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete and self.cycle.more_body
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def is_late(self) -> bool:
         """Return whether the peer's time is over. Called every second."""
@@ -82,14 +73,8 @@ class BoundedConnection(H11Protocol):
             self.unread_since = now if self.unread_since is None else self.unread_since
             return now - self.unread_since > self.bounds.answer_seconds
         self.unread_since = None
-        if not self.is_waited_for:
-            return False
-        limit = self.bounds.idle_seconds
-        if self.is_in_head:
-            limit = self.bounds.head_seconds
-        elif self._lacks_body:
-            limit = self.bounds.request_seconds
-        return now - self.waited_since > limit
+        limit = self.bounds.request_seconds if self.is_in_request else self.bounds.idle_seconds
+        return self.is_waited_for and now - self.waited_since > limit
 
     def _make_room(self) -> None:
         connections: list[Any] = list(self.connections)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from math import isfinite
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from rich.table import Table
@@ -19,8 +19,6 @@ from streaming.text.console import VisibleConsole
 from streaming.text.output import bytes_out, say, write_csv, write_json_text
 from streaming.text.result import records_of
 from streaming.text.times import iso, to_ms, to_time
-
-Format = Literal["table", "json", "csv", "parquet"]
 
 STATE_STYLES = {
     "FIRING": "bold red",
@@ -59,14 +57,29 @@ def print_answer(
         return _print_parquet(found)
     rows = chain.from_iterable(records_of(batch) for batch in found)
     if format_ == "table":
-        shown = list(rows)
-        if shown:
-            show(shown)
-        else:
-            say(nothing)
-        return len(shown)
+        return print_rows(list(rows), format_, nothing, show)
     presented = map(present or plain, rows)
     return _print_json(presented) if format_ == "json" else write_csv(found.schema.names, map(_cells, presented))
+
+
+def print_rows(rows: Records, format_: str, nothing: str = "", show: Callable[[Records], None] | None = None) -> int:
+    """Print rows with the same columns in one of query_options.FORMATS and return their number.
+
+    `show` prints the table; by default it has all columns. `nothing` is the sentence without a row.
+    """
+    if format_ == "json":
+        return _print_json(rows)
+    if format_ == "parquet":
+        return _print_parquet(pa.Table.from_pylist([dict(row) for row in rows]).to_reader())
+    if format_ == "csv":
+        return write_csv(list(rows[0]) if rows else [], map(_cells, rows))
+    if not rows:
+        say(nothing)
+    elif show is not None:
+        show(rows)
+    else:
+        print_table(rows, {name.replace("_", " "): _cell_of(name) for name in rows[0]})
+    return len(rows)
 
 
 def print_table(rows: Records, layout: Layout) -> None:
@@ -130,17 +143,10 @@ def _plain(value: Any) -> Any:
 def _print_json(rows: Iterable[Row]) -> int:
     count = 0
     for count, row in enumerate(rows, 1):
-        text = _json_of(row)
+        text = json.dumps(_finite(row), indent=2, default=_plain_text, ensure_ascii=False)
         write_json_text(("[\n" if count == 1 else ",\n") + "  " + text.replace("\n", "\n  "))
     write_json_text("\n]\n" if count else "[]\n")
     return count
-
-
-def _json_of(row: Row) -> str:
-    try:
-        return json.dumps(row, indent=2, default=_plain_text, ensure_ascii=False, allow_nan=False)
-    except ValueError:  # JSON has neither NaN nor an infinite number
-        return json.dumps(_finite(row), indent=2, default=_plain_text, ensure_ascii=False)
 
 
 def _plain_text(value: Any) -> str:
@@ -148,8 +154,8 @@ def _plain_text(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with null for NaN and infinity."""
-    if isinstance(value, dict):
+    """Return the value with null for NaN and infinity, which JSON lacks."""
+    if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_finite(one) for one in value]
@@ -169,31 +175,6 @@ def _print_parquet(found: pa.RecordBatchReader) -> int:
             writer.write_batch(batch)
             count += batch.num_rows
     return count
-
-
-def print_rows(
-    rows: Records,
-    format_: Format,
-    nothing: str = "",
-    show: Callable[[Records], None] | None = None,
-    schema: pa.Schema | None = None,
-) -> None:
-    """Print rows with the same columns as a table, JSON, CSV or Parquet, which has the schema's types.
-
-    `show` prints the table; by default it has all columns. `nothing` is the sentence without a row.
-    """
-    if format_ == "json":
-        _print_json(rows)
-    elif format_ == "parquet":
-        _print_parquet(pa.Table.from_pylist([dict(row) for row in rows], schema).to_reader())
-    elif format_ == "csv":
-        write_csv(list(rows[0]) if rows else [], map(_cells, rows))
-    elif not rows:
-        say(nothing)
-    elif show is not None:
-        show(rows)
-    else:
-        print_table(rows, {name.replace("_", " "): _cell_of(name) for name in rows[0]})
 
 
 def _cell_of(name: str) -> Callable[[Row], str]:

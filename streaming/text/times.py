@@ -57,28 +57,19 @@ def clock(ms: int, now_ms: int) -> str:
 
 def span_text(span_ms: int) -> str:
     """Return 1 h 20 min, the two largest units; below a minute, seconds with their fraction. See `span`."""
-    if span_ms < 60_000:
-        return f"{span_ms / 1000:g} s"
-    minutes, ms = divmod(span_ms, 60_000)
+    if span_ms < MINUTE:
+        return f"{span_ms / SECOND:g} s"
+    minutes, ms = divmod(span_ms, MINUTE)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (ms // 1000, "s")]
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (ms // SECOND, "s")]
     return " ".join([f"{number} {unit}" for number, unit in parts if number][:2])
 
 
 def span(ms: int) -> str:
     """Return 4 s, 12 min, 3 h 20 min, 2 d 4 h: at most two units. The board's script does the same."""
-    seconds = max(0, ms) // SECOND
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes = seconds // 60
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
+    unit = SECOND if ms < MINUTE else MINUTE if ms < DAY else HOUR
+    return span_text(max(0, ms) // unit * unit)
 
 
 def ago(ms: int) -> str:

@@ -15,7 +15,7 @@ from streaming.system.bounded_server import LARGEST_HEADER, BoundedServer, Bound
 
 pytestmark = pytest.mark.real
 
-SHORT = Bounds(12, 6, head_seconds=1, request_seconds=2, idle_seconds=2, answer_seconds=1)
+SHORT = Bounds(12, 6, request_seconds=1, idle_seconds=2, answer_seconds=1)
 HEAD = b"GET / HTTP/1.1\r\nHost: h\r\n"
 LARGE = b"x" * 40_000_000
 """More than the sockets' buffers hold."""
@@ -108,7 +108,7 @@ def get(port: int, path: str = "/", seconds: float = 10, **headers: str) -> int:
         (b"", b"", 0.8, 5),
         (HEAD, b"X: y\r\n", 0.8, 5),
         (b"\r\n", b"\r\n", 0, 5),
-        (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n", b"x", 1.8, 7),
+        (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n", b"x", 0.8, 5),
         (HEAD + b"\r\n", b"", 1.8, 7),
         (HEAD + b"\r\n", b"\r\n", 0, 5),
     ],
