@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -70,39 +71,29 @@ _IN_TEXT = (
 _HINT = re.compile(r"(?i)token|passw|secret|key|sign|bearer|basic|authorization|@|hook")
 
 
-def mask(value: Any, key: str = "", depth: int = 0) -> Any:
-    """Return the value without secrets: masked entirely by its key, otherwise by patterns in its text."""
-    if _SECRET_KEY.search(key) and not _OPEN_KEY.search(key) and not isinstance(value, bool | int | float | None):
+def guard(value: Any, key: str = "", depth: int = 0) -> Any:
+    """Return the value without secrets, masked entirely by its key or by patterns in its text, and cut with a mark."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if _SECRET_KEY.search(key) and not _OPEN_KEY.search(key):
         return MASK
     if depth > DEEPEST:
         return "..."
     if isinstance(value, dict):
-        return {name: mask(inner, str(name), depth + 1) for name, inner in value.items()}
+        kept = {name: guard(inner, str(name), depth + 1) for name, inner in islice(value.items(), MOST)}
+        return kept | ({"...": f"{len(value) - MOST:,} more"} if len(value) > MOST else {})
     if isinstance(value, list | tuple):
-        return [mask(inner, "", depth + 1) for inner in value]
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    text = repr(value) if isinstance(value, BaseException) else str(value)
+        cut = [f"... {len(value) - MOST:,} more"] if len(value) > MOST else []
+        return [guard(inner, "", depth + 1) for inner in value[:MOST]] + cut
+    text = mask(repr(value) if isinstance(value, BaseException) else str(value))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
+
+
+def mask(text: str) -> str:
     if _HINT.search(text):
         for pattern, masked in _IN_TEXT:
             text = pattern.sub(masked, text)
     return text
-
-
-def bound(value: Any) -> Any:
-    """Return the value with long texts, lists and objects cut, with a mark."""
-    if isinstance(value, str):
-        return value if len(value) <= LONGEST else f"{value[:LONGEST]}... ({len(value):,} characters)"
-    if isinstance(value, dict):
-        kept = dict(list(value.items())[:MOST])
-        cut = {"...": f"{len(value) - MOST:,} more"} if len(value) > MOST else {}
-        return {name: bound(inner) for name, inner in kept.items()} | cut
-    if isinstance(value, list | tuple):
-        cut_list = [f"... {len(value) - MOST:,} more"] if len(value) > MOST else []
-        return [bound(inner) for inner in value[:MOST]] + cut_list
-    if value is None or isinstance(value, bool | int | float | BaseException):
-        return value
-    return bound(str(value))
 
 
 log = structlog.get_logger()
@@ -176,9 +167,11 @@ def _count(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 def _guard_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Mask secrets and cut long values, except a trace for people, whose end matters."""
-    guarded = {key: mask(value, key) for key, value in event.items()}
-    first = {key: guarded.pop(key) for key in _FIRST if key in guarded}
-    return {key: value if key == "exception" else bound(value) for key, value in {**first, **guarded}.items()}
+    in_order = dict.fromkeys(key for key in _FIRST if key in event) | event
+    return {
+        key: mask(value) if key == "exception" and isinstance(value, str) else guard(value, key)
+        for key, value in in_order.items()
+    }
 
 
 def _make_visible(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

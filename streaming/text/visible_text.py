@@ -5,6 +5,7 @@ characters without a width, and halves of surrogate pairs. All other characters 
 """
 
 import re
+from typing import Any
 
 _UNSEEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
@@ -16,12 +17,6 @@ _UNSEEN = (
 )
 _IN_TEXT = re.compile(f"[{_UNSEEN}]")
 _IN_NAME = re.compile(f"[{_UNSEEN}\t\n]")
-_IN_JSON = re.compile(
-    r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\(.)"
-    f"|[{_UNSEEN}]"
-)
-_SHORT = {"b": "\b", "f": "\f", "r": "\r"}
-"""JSON's one-letter escapes, except "n" and "t", which stay."""
 
 
 def visible(text: str) -> str:
@@ -39,31 +34,22 @@ def visible_json(text: str) -> str:
     return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _as_json(one[0]), text)
 
 
-def shown_json(text: str) -> str:
-    """Return JSON whose strings, once parsed, read as `visible` would write them."""
-    return _IN_JSON.sub(_shown, text)
+def visible_value(value: Any) -> Any:
+    """Return a value of JSON with `visible` names and texts."""
+    if isinstance(value, dict):
+        return {visible(name): visible_value(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [visible_value(inner) for inner in value]
+    return visible(value) if isinstance(value, str) else value
 
 
 def visible_label(text: str) -> str:
     """Return a label for Prometheus' text format, which doubles backslashes."""
-    return text if _is_plain(text) else _IN_TEXT.sub(lambda one: _escaped(one[0]), text)
+    return text if _is_plain(text) else _IN_TEXT.sub(lambda one: "\\" + _written_out(one[0]), text)
 
 
 def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable()
-
-
-def _shown(found: re.Match[str]) -> str:
-    high, low, escaped, letter = found.groups()
-    if high:
-        character = bytes.fromhex(high + low).decode("utf-16-be")
-    else:
-        character = chr(int(escaped, 16)) if escaped else _SHORT.get(letter, "") if letter else found[0]
-    return _escaped(character) if _IN_TEXT.match(character) else found[0]
-
-
-def _escaped(character: str) -> str:
-    return "\\" + _written_out(character)
 
 
 def _written_out(character: str) -> str:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import httpx
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
-from streaming.text.visible_text import shown_json
+from streaming.text.visible_text import visible_value
 
 READ_BYTES = 16_384
 """Bytes of an answer that are read at most."""
@@ -246,7 +246,7 @@ def json_bytes(payload: Any) -> bytes:
     except (ValueError, TypeError):
         loose = json.dumps(payload, default=str, skipkeys=True)
         text = _dumps(json.loads(loose, parse_constant=lambda _: None))
-    return shown_json(text.encode("utf-8", "replace").decode()).encode()
+    return _dumps(visible_value(json.loads(text.encode("utf-8", "replace")))).encode()
 
 
 def _dumps(payload: Any) -> str:
