@@ -23,6 +23,12 @@ _DURATION = re.compile(r"(\d{1,12}) ?(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+def duration_ms(text: str) -> int | None:
+    """Return `2h` in ms; None for an invalid duration."""
+    found = _DURATION.fullmatch(text.strip())
+    return int(found[1]) * _UNIT_MS[found[2]] if found else None
+
+
 def invalid(text: str, kind: str = "value") -> PydanticCustomError:
     """Return the error of a value: `text` follows key and value.
 
@@ -96,9 +102,8 @@ class Section(BaseModel):
         name = str(field.field_name)
         if not _takes_number(cls.model_fields[name].annotation):
             return value
-        if name.endswith("_ms") and isinstance(value, str) and (found := _DURATION.fullmatch(value)):
-            return int(found[1]) * _UNIT_MS[found[2]]
-        return _is_no_bool(value)
+        ms = duration_ms(value) if name.endswith("_ms") and isinstance(value, str) else None
+        return _is_no_bool(value) if ms is None else ms
 
 
 def _takes_number(annotation: Any) -> bool:

@@ -19,7 +19,7 @@ from streaming.terminal.command_line import VisibleCommands, log_flags, readable
 
 
 class Place(NamedTuple):
-    """A command's module, the summary that help and README print, and subcommands that other rooms define."""
+    """A command's module of streaming, its summary in help and README, and subcommands that other rooms define."""
 
     module: str
     summary: str
@@ -29,101 +29,71 @@ class Place(NamedTuple):
 GROUPS = {
     "inspect": {
         "alerts": Place(
-            "streaming.history.questions",
+            "history.questions",
             "List alert transitions, or the newest row of each incident.",
             {
                 "rules": Place(
-                    "streaming.check.rules_command",
+                    "check.rules_command",
                     "Explain an alert: when it fires and ends, who receives it, what inhibits it, which keys decide.",
                 )
             },
         ),
         "explain": Place(
-            "streaming.history.explain_command",
+            "history.explain_command",
             "Print the history of an incident: steps, members, queues, causes, effects and notifications.",
         ),
         "owner": Place(
-            "streaming.history.owner_command",
+            "history.owner_command",
             "Print the planned owner and the actual consumers of a queue, now or at a given time.",
         ),
         "assignments": Place(
-            "streaming.history.questions",
-            "List queue assignments: planned owner, actual consumers and verdict.",
+            "history.questions", "List queue assignments: planned owner, actual consumers and verdict."
         ),
-        "members": Place(
-            "streaming.history.questions",
-            "List changes in group membership, as each broker reports them.",
-        ),
-        "faults": Place(
-            "streaming.history.questions",
-            "List FaultItems: which producer avoids which broker, and until when.",
-        ),
-        "deliveries": Place(
-            "streaming.history.questions",
-            "List notifications: receiver, outcome and reason.",
-        ),
+        "members": Place("history.questions", "List changes in group membership, as each broker reports them."),
+        "faults": Place("history.questions", "List FaultItems: which producer avoids which broker, and until when."),
+        "deliveries": Place("history.questions", "List notifications: receiver, outcome and reason."),
     },
     "act": {
-        "ack": Place("streaming.relay.commands", "Acknowledge an incident; PagerDuty stops escalating."),
-        "silence": Place("streaming.relay.commands", "Add, list and end silences."),
+        "ack": Place("relay.commands", "Acknowledge an incident; PagerDuty stops escalating."),
+        "silence": Place("relay.commands", "Add, list and end silences."),
         "forget": Place(
-            "streaming.service.forget_command",
+            "service.forget_command",
             "Resolve the alerts of a cluster, broker, group or collector that is decommissioned or renamed.",
         ),
     },
     "run": {
-        "check": Place("streaming.check.check_command", "Validate the settings and print the rules in force."),
+        "check": Place("check.check_command", "Validate the settings and print the rules in force."),
         "collect": Place(
-            "streaming.collector.collect_command",
+            "collector.collect_command",
             "Poll a RocketMQ cluster through its admin API and publish the results to Kafka.",
         ),
         "run": Place(
-            "streaming.service.run_command",
-            "Run the streaming query: events from Kafka to verdicts, alerts and notifications.",
+            "service.run_command", "Run the streaming query: events from Kafka to verdicts, alerts and notifications."
         ),
-        "relay": Place(
-            "streaming.service.relay_command",
-            "Send notifications in a process separate from `run`.",
-        ),
-        "board": Place("streaming.board.board_command", "Serve the board."),
-        "canary": Place(
-            "streaming.relay.canary",
-            "Print how long canary alerts took from injection to delivery.",
-        ),
+        "relay": Place("service.relay_command", "Send notifications in a process separate from `run`."),
+        "board": Place("board.board_command", "Serve the board."),
+        "canary": Place("relay.canary", "Print how long canary alerts took from injection to delivery."),
     },
     "try": {
-        "demo": Place(
-            "streaming.service.demo",
-            "Run a demo: embedded Kafka, simulated cluster, streaming query and board.",
-        ),
+        "demo": Place("service.demo", "Run a demo: embedded Kafka, simulated cluster, streaming query and board."),
         "simulate": Place(
-            "streaming.simulator.simulate_command",
+            "simulator.simulate_command",
             "Publish a simulated RocketMQ cluster to Kafka, with configurable monitoring faults.",
         ),
-        "kafka": Place("streaming.kafka_io.kafka_command", "Run an embedded Kafka with the five topics."),
+        "kafka": Place("kafka_io.kafka_command", "Run an embedded Kafka with the five topics."),
         "whatif": Place(
-            "streaming.whatif.whatif_command",
-            "Compute the effect of a change on a group: which client gets which queue.",
+            "whatif.whatif_command", "Compute the effect of a change on a group: which client gets which queue."
         ),
         "replay": Place(
-            "streaming.replay.replay_command",
+            "replay.replay_command",
             "Backtest changed rules on recorded events: which pages would be new, unchanged or gone.",
         ),
     },
     "data": {
-        "sql": Place("streaming.history.sql_command", "Query the tables in read-only SQL."),
-        "quality": Place(
-            "streaming.quality.quality_command",
-            "Print which data expectations fail in the newest samples.",
-        ),
-        "quarantine": Place(
-            "streaming.quality.quarantine_command",
-            "List, show and replay messages that broke their contract.",
-        ),
-        "maintain": Place(
-            "streaming.maintenance.maintain_command",
-            "Compact the tables and delete expired rows and files.",
-        ),
+        "sql": Place("history.sql_command", "Query the tables in read-only SQL."),
+        "quality": Place("quality.quality_command", "Print which data expectations fail in the newest samples."),
+        "quarantine": Place("quality.quarantine_command", "List, show and replay messages that broke their contract."),
+        "maintain": Place("maintenance.maintain_command", "Compact the tables and delete expired rows and files."),
     },
 }
 """Group to its commands, in the order of the help and of README's table."""
@@ -154,7 +124,7 @@ class LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._known:
             place = self.places[name]
-            found = getattr(import_module(place.module), name)
+            found = getattr(import_module(f"streaming.{place.module}"), name)
             if place.below:
                 command, found = (
                     found,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
-from streaming.text.time_text import parse_span
+from conf.section import duration_ms
 from streaming.text.times import DAY, to_ms
 
 MOST_PARAMETERS = 20
@@ -50,7 +50,7 @@ def href(path: str, asked: Mapping[str, str | int | None] | None = None, /, **mo
 def read_span_ms(asked: Mapping[str, str], name: str, default: str) -> int:
     """Return a duration such as 30m, 24h or 7d in ms. Raises AskedError."""
     value = asked.get(name, default)
-    span_ms = parse_span(value)
+    span_ms = duration_ms(value)
     if not span_ms:
         raise AskedError(f"{name} = {value!r} is not a duration; give a number with s, m, h or d, such as {default}.")
     if span_ms > LONGEST_SPAN_MS:
@@ -90,7 +90,7 @@ def read_moment_ms(asked: Mapping[str, str], name: str, now_ms: int) -> int | No
         return None
     if re.fullmatch(r"\d{1,15}", value):
         moment_ms = int(value)
-    elif parse_span(value) is not None:
+    elif duration_ms(value) is not None:
         moment_ms = now_ms - read_span_ms(asked, name, value)
     else:
         try:

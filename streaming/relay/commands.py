@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from conf.location import Location
+from conf.section import duration_ms
 from schemas.tables import ALERTS
 from streaming.relay.notice import Acknowledgement
 from streaming.relay.silences import make_mutes
@@ -19,7 +20,7 @@ from streaming.terminal.command import fail, load
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
-from streaming.text.time_text import parse_moment, parse_span
+from streaming.text.time_text import parse_moment
 from streaming.text.times import iso, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
@@ -214,7 +215,7 @@ def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
     if (for_ is None) == (until is None):
         fail("give either --for, such as 2h, or --until, an ISO 8601 time", code=2)
     if for_ is not None:
-        span_ms = parse_span(for_)
+        span_ms = duration_ms(for_)
         if not span_ms:
             fail(f"--for {for_!r} is not a duration such as 90s, 45m, 2h or 1d", code=2)
         end_ms = now_ms + span_ms

@@ -8,18 +8,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from datetime import time as time_of_day
 
-from streaming.text.times import UNITS, to_ms
+from conf.section import duration_ms
+from streaming.text.times import to_ms
 
-_SPAN = re.compile(r"(\d{1,9})(ms|s|m|h|d)", re.ASCII)
 _CLOCK = re.compile(r"(?:(?P<day>today|yesterday) +)?(?P<clock>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
 _FORMS = "90s, 2h or 1d (ago), 03:12, yesterday 03:12, or an ISO 8601 time"
-
-
-def parse_span(text: str) -> int | None:
-    """Return `2h` in ms; None for an invalid duration."""
-    found = _SPAN.fullmatch(text.strip())
-    return int(found[1]) * UNITS[found[2]] if found else None
 
 
 def parse_moment(text: str, now_ms: int, *, is_ahead: bool = False) -> int:
@@ -32,7 +26,7 @@ def parse_moment(text: str, now_ms: int, *, is_ahead: bool = False) -> int:
     """
     bare = text.strip()
     is_past = not is_ahead or bare.endswith(" ago")
-    span_ms = 0 if bare == "now" else parse_span(bare.removesuffix(" ago"))
+    span_ms = 0 if bare == "now" else duration_ms(bare.removesuffix(" ago"))
     if span_ms is not None:
         moment_ms = now_ms - span_ms if is_past else now_ms + span_ms
     else:

@@ -8,9 +8,6 @@ from time import time_ns
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
-UNITS = {"ms": 1, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
-"""Units of durations."""
-
 
 def wall_ms() -> int:
     """Return epoch ms of the system clock, which can be set back."""
