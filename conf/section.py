@@ -19,7 +19,7 @@ Patterns = Annotated[
 ]
 """One glob or several."""
 
-_DURATION = re.compile(r"(\d{1,12}) ?(ms|s|m|h|d)", re.ASCII)
+_DURATION = re.compile(r"(\d{1,9}) ?(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

@@ -272,14 +272,6 @@ def test_forwarded_headers_count_of_the_trusted_proxy_alone(
         assert answer.status == (421 if is_secure else 403)
 
 
-@pytest.mark.parametrize(
-    ("host", "is_loopback"),
-    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("box", False)],
-)
-def test_only_the_loopback_is_the_loopback(host: str, is_loopback: bool) -> None:
-    assert Settings.load(board={"host": host}).board.is_loopback is is_loopback
-
-
 def test_given_names_alone_are_answered_to_behind_a_token(clock: Clock) -> None:
     access = AccessControl(frozenset({"board.example.org"}), TOKEN, 3600, clock)
     assert access.answers_to("board.example.org:443")

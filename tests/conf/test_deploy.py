@@ -1,6 +1,5 @@
 """conf/deploy: what it starts, sets and probes is what there is, and each file passes its linter."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -65,20 +64,10 @@ def test_what_is_started_is_a_command_with_options_that_it_has() -> None:
     assert {words[-1] for words in started().values()} == SERVING | {"maintain"}
 
 
-@pytest.fixture
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """No variable of the machine's own."""
-    for name in [one for one in os.environ if one.startswith("BALANCEWATCH_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "none.toml"))
-    (tmp_path / "none.toml").write_text("")
-    return monkeypatch
-
-
 @pytest.mark.parametrize(
     "file", ["systemd/balancewatch.env", "systemd/board.env", "docker.env", "Dockerfile", "kubernetes.yml"]
 )
-def test_every_variable_that_is_set_is_a_setting(file: str, alone: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_variable_that_is_set_is_a_setting(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown ones that begin with BALANCEWATCH_ are refused when the settings are read."""
     if file == "Dockerfile":
         given = dockerfile_environment()
@@ -89,17 +78,17 @@ def test_every_variable_that_is_set_is_a_setting(file: str, alone: pytest.Monkey
     assert given
     for name, value in given.items():
         if name.startswith("BALANCEWATCH_") and name != "BALANCEWATCH_CONFIG":
-            alone.setenv(name, value or "x" * 16)
+            monkeypatch.setenv(name, value or "x" * 16)
     Settings.load()
-    alone.setenv("BALANCEWATCH_PATHS__NOT_THERE", "1")
+    monkeypatch.setenv("BALANCEWATCH_PATHS__NOT_THERE", "1")
     with pytest.raises(ValueError, match="NOT_THERE"):
         Settings.load()
 
 
-def test_the_manifests_settings_are_taken(alone: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_manifests_settings_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "balancewatch.toml").write_text(objects()["ConfigMap/balancewatch"]["data"]["balancewatch.toml"])
-    alone.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "balancewatch.toml"))
-    alone.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path))
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "balancewatch.toml"))
+    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path))
     ended = CliRunner().invoke(app, ["check"])
     assert ended.exit_code == 0, ended.output
     settings = Settings.load()
@@ -107,7 +96,6 @@ def test_the_manifests_settings_are_taken(alone: pytest.MonkeyPatch, tmp_path: P
     assert settings.runbooks_url == "https://board.example.org/runbooks"
 
 
-@pytest.mark.usefixtures("alone")
 def test_ports_are_those_of_the_settings() -> None:
     settings = Settings.load()
     ports = {"metrics": settings.metrics.port, "health": settings.metrics.health_port, "board": settings.board.port}

@@ -49,7 +49,8 @@ def test_a_local_time_of_toml_is_a_time_of_day(tmp_path: Path, monkeypatch: pyte
         ({"to": 6}, 'mutes[0].to = 6: give a time of day from "00:00" to "23:59"'),
         (
             {"days": ["mon", "tues"]},
-            "mutes[0].days[1] = 'tues': input should be 'mon', 'tue', 'wed', 'thu', 'fri', 'sat' or 'sun'; did you mean tue?",
+            "mutes[0].days[1] = 'tues': input should be 'mon', 'tue', 'wed', 'thu', 'fri', 'sat' or 'sun'; "
+            "did you mean tue?",
         ),
         ({"days": []}, "mutes[0].days = []: "),
         (

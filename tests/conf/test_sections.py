@@ -55,7 +55,10 @@ def test_an_invalid_value_is_refused_with_key_and_value(section: str, keys: dict
 
 @pytest.mark.parametrize(
     ("host", "is_loopback"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("10.0.0.5", False), ("host", False)],  # noqa: S104  # an example
+    [
+        *((host, True) for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "10.0.0.5", "host")),  # noqa: S104  # an example
+    ],
 )
 def test_the_loopback_is_known_by_name_and_address_and_is_the_default(host: str, is_loopback: bool) -> None:
     assert Settings.load(metrics={"host": host}).metrics.is_loopback is is_loopback

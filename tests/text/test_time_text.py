@@ -29,7 +29,7 @@ def test_a_span_is_a_number_and_a_unit(text: str, span_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "2", "h", "-2h", "2w", "1.5h", "9999999999999s", "²h", "24:00", "3:12", "tomorrow 03:12", "99:99"]
+    "text", ["", "2", "h", "-2h", "2w", "1.5h", "9999999999s", "²h", "24:00", "3:12", "tomorrow 03:12", "99:99"]
 )
 def test_anything_else_is_no_moment(text: str) -> None:
     assert duration_ms(text) is None
