@@ -80,17 +80,17 @@ def _in_force(settings: Settings) -> dict[str, Any]:
     book = rulebook(settings)
     base = asdict(book.base)
     kinds = base.pop("kinds")
-    values = {**base, **{f"kinds.{kind}.{name}": value for kind in kinds for name, value in kinds[kind].items()}}
-    own = {name for name in values if not name.startswith("kinds.") or name.startswith(f"kinds.{OF_ALL}.")}
-    own |= {
-        name for name in values if name not in own and values[name] != values[f"kinds.{OF_ALL}.{name.split('.')[2]}"]
+    own = {
+        f"kinds.{kind}.{name}": value
+        for kind, of_kind in kinds.items()
+        for name, value in of_kind.items()
+        if kind == OF_ALL or value != kinds[OF_ALL][name]
     }
     return {
         "files": [str(path) for path in settings.files() if path.is_file()],
         "keys": [
             {"key": f"rules.{name}", "value": value, "set_by": settings.origin_of(f"rules.{name}")}
-            for name, value in values.items()
-            if name in own
+            for name, value in {**base, **own}.items()
         ],
         "overrides": [
             {

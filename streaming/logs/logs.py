@@ -167,7 +167,7 @@ def _count(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 def _guard_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Mask secrets and cut long values, except a trace for people, whose end matters."""
-    in_order = dict.fromkeys(key for key in _FIRST if key in event) | event
+    in_order = {key: event[key] for key in _FIRST if key in event} | dict(event)
     return {
         key: mask(value) if key == "exception" and isinstance(value, str) else guard(value, key)
         for key, value in in_order.items()

@@ -18,7 +18,8 @@ from streaming.simulator.watched import Watched
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.setting_options import BootstrapServers
-from streaming.text.output import end_progress, say, show_progress
+from streaming.text.console import VisibleConsole
+from streaming.text.output import say, warn
 from streaming.text.times import to_ms, wall_ms
 
 ENDLESS_SECONDS = 900.0
@@ -130,11 +131,11 @@ def _publish(
             shown[0] = time.monotonic()
             part = f" of {length:.0f}" if length else ""
             at_seconds = (event_time_ms - watched.start_ms) / 1000
-            show_progress(f"{at_seconds:.0f}{part} virtual seconds, {count:,} events")
+            status.update(f"{at_seconds:.0f}{part} virtual seconds, {count:,} events")
 
-    with Publisher(settings.kafka) as publisher:
+    with VisibleConsole(stderr=True).status("publishing") as status, Publisher(settings.kafka) as publisher:
         count = play(watched.said(duration_ms), publisher, speed=pace, stop=stop, on_progress=show)
-    end_progress(f"published {count:,} events in {time.monotonic() - began:.1f} s")
+    warn(f"published {count:,} events in {time.monotonic() - began:.1f} s")
 
 
 def _pace(speed: str) -> float | None:

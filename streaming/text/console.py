@@ -93,7 +93,7 @@ class VisibleConsole(Console):
         margin = max(cell_len(label.plain) for label, _ in pairs) + 2
         for label, value in pairs:
             indent = margin if margin <= width // 2 and margin + _longest_word(value) <= width else 2
-            lines = value.wrap(self, width - indent) if value.plain else []
+            lines = list(value.wrap(self, width - indent)) if value.plain else []
             for line in lines:
                 line.rstrip()
             head = Text().append(f"{label.plain}:", style="bold")

@@ -28,17 +28,6 @@ def note(text: str) -> None:
     warn(f"note: {text}")
 
 
-def show_progress(text: str) -> None:
-    """Print a line to a terminal's stderr that the next one overwrites; nothing elsewhere."""
-    if sys.stderr.isatty():
-        print(f"\r{visible(text)}", end="", file=sys.stderr, flush=True)
-
-
-def end_progress(text: str) -> None:
-    """Print the final line over the last one of `show_progress`."""
-    print(("\r" if sys.stderr.isatty() else "") + visible(text), file=sys.stderr, flush=True)
-
-
 def write_json(value: Any, *, default: Callable[[Any], Any] | None = None) -> None:
     write_json_text(json.dumps(value, indent=2, ensure_ascii=False, default=default) + "\n")
 
