@@ -4,9 +4,11 @@ Exit codes are those of EXIT_CODES. Only this table imports inside a function: S
 Great Expectations more than one.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -14,7 +16,6 @@ import typer
 from typer.main import get_command
 
 from streaming.store.light_arrow import load_arrow
-from streaming.system.leaving import leave
 from streaming.terminal.command_line import VisibleCommands, log_flags, readable
 
 
@@ -186,7 +187,7 @@ app.callback()(log_flags)
 
 
 def main() -> NoReturn:
-    """Run the command and end the process without interpreter shutdown: see streaming.system.leaving."""
+    """Run the command and end the process."""
     if SERVING & {*sys.argv[1:]}:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: leave(0))
@@ -199,6 +200,16 @@ def main() -> NoReturn:
         import_module(LOGS).say_failure(f"stdout: {error.strerror}")
         code = code or 1
     leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """Exit without the interpreter's teardown.
+
+    During it Arrow's native threads sometimes abort under load, and DuckDB lists objects of daemon threads on stderr.
+    """
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _exit_code() -> int:

@@ -41,24 +41,25 @@ def _parse_time(bare: str, zone: tzinfo | None, now_ms: int, is_ahead: bool, tex
     try:
         found = _CLOCK.fullmatch(bare)
         if found is None:
-            time = datetime.fromisoformat(bare)
-            return to_ms(time) if time.tzinfo else _at([time], zone, now_ms, is_ahead)
-        today = datetime.fromtimestamp(now_ms / 1000, zone).date()
-        clock = time_of_day.fromisoformat(found["clock"])
-        days = [_DAYS_AGO[found["day"]]] if found["day"] else [0, -1 if is_ahead else 1]
-        times = [datetime.combine(today - timedelta(days=ago), clock) for ago in days]
-        return _at(times, zone, now_ms, is_ahead)
-    except _NoSuchTimeError as error:
-        raise ValueError(f"{text!r} {error}") from None
+            times = [datetime.fromisoformat(bare)]
+            if times[0].tzinfo:
+                return to_ms(times[0])
+        else:
+            today = datetime.fromtimestamp(now_ms / 1000, zone).date()
+            clock = time_of_day.fromisoformat(found["clock"])
+            days = [_DAYS_AGO[found["day"]]] if found["day"] else [0, -1 if is_ahead else 1]
+            times = [datetime.combine(today - timedelta(days=ago), clock) for ago in days]
+        moment_ms, time = _at(times, zone, now_ms, is_ahead)
+        read_again = datetime.fromtimestamp(moment_ms // 1000, zone).replace(tzinfo=None)
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{text!r} is not a time; use {_FORMS}") from None
+    if read_again != time.replace(microsecond=0):
+        skipped = "daylight saving skips it in local time; name the zone, as in 01:30 UTC"
+        raise ValueError(f"{text!r} does not exist: {skipped}")
+    return moment_ms
 
 
-class _NoSuchTimeError(Exception):
-    """A local time that daylight saving skips."""
-
-
-def _at(times: Sequence[datetime], zone: tzinfo | None, now_ms: int, is_ahead: bool) -> int:
+def _at(times: Sequence[datetime], zone: tzinfo | None, now_ms: int, is_ahead: bool) -> tuple[int, datetime]:
     """Return the last past reading of local times, or with `is_ahead` the next one; the first where none qualifies."""
     meant = []
     for time in times:
@@ -66,7 +67,4 @@ def _at(times: Sequence[datetime], zone: tzinfo | None, now_ms: int, is_ahead: b
         meant += [(first_ms, time), (max(first_ms, second_ms), time)]  # the second is before it where there is neither
     fitting = [one for one in meant if (one[0] > now_ms) == is_ahead]
     pick = min if is_ahead else max
-    moment_ms, time = pick(fitting) if fitting else meant[0]
-    if datetime.fromtimestamp(moment_ms // 1000, zone).replace(tzinfo=None) != time.replace(microsecond=0):
-        raise _NoSuchTimeError("does not exist: daylight saving skips it in local time; name the zone, as in 01:30 UTC")
-    return moment_ms
+    return pick(fitting) if fitting else meant[0]

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.history.warehouse_stage import alert, write
 
 HOLDER = """
@@ -27,22 +25,12 @@ from streaming import cli
 """A thread that nobody waits for holds DuckDB to the end, as those of `run` do."""
 
 
-@pytest.mark.parametrize("start", ["cli.main()", "cli.app()"])
-def test_a_command_that_fails_leaves_its_sentence_alone(start: str, tmp_path: Path) -> None:
-    """By the command itself, and by whoever starts the commands in a process that Python takes down."""
+def test_a_command_that_fails_leaves_its_sentence_alone(tmp_path: Path) -> None:
     write(tmp_path, {"alerts": [alert("one", "FIRING", 5)]})
-    command = [sys.executable, "-c", HOLDER + start, "explain", "nothing", "--warehouse", str(tmp_path)]
+    command = [sys.executable, "-c", HOLDER + "cli.main()", "explain", "nothing", "--warehouse", str(tmp_path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr == "error: INCIDENT 'nothing' is not in the alerts table; known: one-1\n"
-
-
-def test_an_error_of_whoever_uses_our_tables_is_still_reported(tmp_path: Path) -> None:
-    write(tmp_path, {"alerts": [alert("one", "FIRING", 5)]})
-    command = [sys.executable, "-c", HOLDER + "raise ValueError('mine')", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 1
-    assert ended.stderr.endswith("ValueError: mine\n")
 
 
 def test_run_that_fails_says_why_and_ends(tmp_path: Path) -> None:
