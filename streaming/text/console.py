@@ -4,7 +4,8 @@ Text is escaped (`visible`) before the layout, so that columns keep their widths
 emoji codes and highlights are off, because names may contain their signs.
 
 A table fits the terminal without broken words, or each record is printed as a block with a line per column. A word is
-text between blanks; a date and its time of day are one.
+text between blanks; a date and its time of day are one. A word longer than a line breaks behind a sign such as `-` or
+`@` if it has one.
 """
 
 import os
@@ -93,7 +94,7 @@ class VisibleConsole(Console):
         margin = max(cell_len(label.plain) for label, _ in pairs) + 2
         for label, value in pairs:
             indent = margin if margin <= width // 2 and margin + _longest_word(value) <= width else 2
-            lines = list(value.wrap(self, width - indent)) if value.plain else []
+            lines = list(_broken(value, width - indent).wrap(self, width - indent)) if value.plain else []
             for line in lines:
                 line.rstrip()
             head = Text().append(f"{label.plain}:", style="bold")
@@ -110,6 +111,14 @@ class VisibleConsole(Console):
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else visible(segment.text).replace(_JOINED, " ")
             yield Segment(text, segment.style, segment.control)
+
+
+def _broken(text: Text, width: int) -> Text:
+    """Return the text with line feeds behind signs in words that are longer than a line."""
+    pieces = re.compile(rf".{{1,{width}}}$|.{{1,{width}}}(?<=[\W_])|.{{1,{width}}}")
+    long = (word for word in re.finditer(r"\S+", text.plain) if len(word[0]) > width)
+    ends = [word.start() + piece.end() for word in long for piece in list(pieces.finditer(word[0]))[:-1]]
+    return Text("\n").join(text.divide(ends))
 
 
 def _longest_word(text: Text) -> int:

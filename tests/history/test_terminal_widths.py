@@ -83,8 +83,9 @@ def test_a_name_longer_than_the_terminal_is_read_on_from_line_to_line(
     write(tmp_path, {"memberships": [member("A@1", "JOINED", 0, consumer_group=name)]})
     monkeypatch.setenv("COLUMNS", str(width))
     reported = run(tmp_path, "members").stdout
+    lines = [line.strip() for line in reported.splitlines() if "payments" in line or "reconciliation" in line]
     assert max(map(len, reported.splitlines())) <= width
-    assert name in "".join(line.strip() for line in reported.splitlines())
+    assert "".join(lines).startswith(name)
     assert all(line.endswith("-") for line in lines[:-1])
 
 

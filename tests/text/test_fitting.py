@@ -13,6 +13,7 @@ from rich.text import Text
 from streaming.text.console import VisibleConsole
 
 MEMBER = "10.20.0.13@4688#81203344121455 at 10.20.0.13:42986"
+NAME = "10.20.0.13@4688#81203344121455-canary_blue.eu-central-1"
 ROWS = (("2026-09-10 00:32:42", "INHIBITED", MEMBER), ("2026-09-10 00:32:43", "JOINED", "a@1 at b:2"))
 HEADS = ("delivered at, UTC", "outcome", "member")
 
@@ -68,6 +69,11 @@ def test_a_word_that_has_no_room_beside_its_label_stands_below() -> None:
         "  10.20.0.13@4688#81203344121455 at",
         "  10.20.0.13:42986",
     ]
+
+
+def test_a_name_longer_than_a_line_breaks_behind_its_signs() -> None:
+    reported = printed(table_of((("2026-09-10 00:32:42", "JOINED", NAME),)), 34).splitlines()
+    assert reported[-3:] == ["member:", "  10.20.0.13@4688#81203344121455-", "  canary_blue.eu-central-1"]
 
 
 def test_rows_without_headings_are_labelled_by_their_first_cell() -> None:
