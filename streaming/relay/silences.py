@@ -85,7 +85,7 @@ def _instants(day: date, clock: time, zone: ZoneInfo) -> tuple[int, int]:
 def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:
     mutes = []
     for mute in settings:
-        matchers: Matchers = {**mute.match}
+        matchers: Matchers = dict(mute.match.items())
         days, zone = frozenset(map(DAYS.index, mute.days)), ZoneInfo(mute.time_zone)
         mutes.append(Mute(mute.name or describe_matchers(matchers), matchers, days, mute.from_, mute.to, zone))
     return mutes

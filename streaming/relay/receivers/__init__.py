@@ -50,7 +50,7 @@ def make_routes(settings: OnCall, receivers: Mapping[str, Receiver]) -> list[Rou
             tuple(
                 name for group in route.receivers for name in receivers if name == group or name.startswith(f"{group}[")
             ),
-            {**route.match},
+            dict(route.match.items()),
             route.continue_,
         )
         for route in settings.routes
