@@ -97,11 +97,13 @@ def _variables() -> list[str]:
 def _is_kubernetes_own(name: str) -> bool:
     """Return whether Kubernetes set it for a Service named balancewatch or balancewatch-..."""
     found = _KUBERNETES.fullmatch(name)
-    return found is not None and f"{found['service']}_SERVICE_HOST" in os.environ
+    if found is None or f"{found['service']}_SERVICE_HOST" not in os.environ:
+        return False
+    return name != f"{found['service']}_PORT" or "://" in os.environ[name]
 
 
 def _keys_of(variable: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variable as keys. The value of a table or a list is JSON."""
+    """Return the variable as keys. The value of a table or a list is JSON; that of an unknown key may be."""
     text = os.environ[variable]
     path = path_of(variable)
     default: Any = defaults
@@ -112,7 +114,8 @@ def _keys_of(variable: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
         try:
             keys = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise SettingsError(f"{_key(path)} is not valid JSON: {error} (set by {variable})") from None
+            if default is not None:
+                raise SettingsError(f"{_key(path)} is not valid JSON: {error} (set by {variable})") from None
     for part in reversed(path):
         keys = {part: keys}
     return dict(keys)

@@ -65,7 +65,7 @@ def test_every_unknown_variable_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_variable_that_a_setting_names_is_allowed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BALANCEWATCH_BOARD_TOKEN", SECRET)
     Settings.load()
-    monkeypatch.setenv("BALANCEWATCH_PD_KEY", SECRET)
+    monkeypatch.setenv("BALANCEWATCH_PD_KEY", f"[{SECRET}")  # no JSON
     assert "BALANCEWATCH_PD_KEY" in error_of()
     site(
         '[[oncall.receivers]]\nname = "pd"\ntype = "pagerduty"\nrouting_key_env = "BALANCEWATCH_PD_KEY"\n'
