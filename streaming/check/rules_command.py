@@ -43,8 +43,6 @@ _INCIDENT = re.compile(r"[0-9a-f]{4,16}|.*-.*")
 """An id or its prefix. No kind has a hyphen."""
 
 
-OPEN = ("FIRING", "RECOVERING")
-
 INCIDENT_COLUMNS = (
     "incident_id", "state", "severity", "cause", "reason", "started_at", "fired_at", "changed_at", "summary"
 )  # fmt: skip
@@ -62,9 +60,6 @@ class Subject:
     broker_name: str | None = None
     client_id: str | None = None
     cause: str | None = None
-
-    def labels(self, severity: str) -> dict[str, str | None]:
-        return {**asdict(self), "severity": severity}
 
 
 class World:
@@ -256,7 +251,7 @@ def explain_alert(subject: Subject, world: World, incident: Mapping[str, Any] | 
     reported = {name: value for name, value in asdict(subject).items() if value is not None}
     receivers, silences, mutes = [], [], []
     for severity in severities:
-        labels = subject.labels(severity)
+        labels = {**asdict(subject), "severity": severity}
         routes = _pick(subject, labels, own_labels, world)
         receivers += [{"severity": severity, "receiver": name, "route": route} for name, route in routes.items()]
         if subject.kind == WATCHDOG:
@@ -389,7 +384,7 @@ def _inhibited_by(
         {name: row[name] for name in ("incident_id", "kind", "consumer_group", "broker_name", "summary")}
         for row in known.values()
         if incident is None
-        and row["state"] in OPEN
+        and row["state"] in ("FIRING", "RECOVERING")
         and row["kind"] in kinds
         and row["cluster"] == subject.cluster
         and row["consumer_group"] in (None, subject.consumer_group)

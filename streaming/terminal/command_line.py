@@ -5,8 +5,7 @@ unprintable characters in them are escaped.
 """
 
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, Any
 
@@ -84,22 +83,18 @@ class VisibleCommands(TyperGroup):
     """A command group with escaped usage errors."""
 
     def make_context(self, *arguments: Any, **named: Any) -> Any:
-        with _visibly():
-            return super().make_context(*arguments, **named)
+        return _visibly(super().make_context, *arguments, **named)
 
     def invoke(self, ctx: Any) -> Any:
-        with _visibly():
-            return super().invoke(ctx)
+        return _visibly(super().invoke, ctx)
 
 
-@contextmanager
-def _visibly() -> Iterator[None]:
-    """Escape the message of a usage error, which formats it when it is shown."""
+def _visibly(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Run `work`; escape the message of its usage error, which formats it when it is shown."""
     try:
-        yield
+        return work(*arguments, **named)
     except Exception as refusal:
-        message = getattr(refusal, "format_message", None)
-        if message is not None:
+        if message := getattr(refusal, "format_message", None):
             text = visible(message())
             refusal.format_message = lambda: text  # type: ignore[attr-defined]  # Typer keeps its Click to itself
         raise

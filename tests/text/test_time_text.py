@@ -7,10 +7,13 @@ import pytest
 
 from conf.section import duration_ms
 from streaming.text.time_text import parse_moment
-from streaming.text.times import both_times, span_text, time_text
+from streaming.text.times import DAY, HOUR, MINUTE, ago, both_times, clock, iso, span, span_text, time_text
 
 NOW_MS = 1_750_000_000_000
 """2025-06-15T15:06:40Z, 17:06:40 in Berlin"""
+
+NOON_MS = 1_795_262_400_000
+"""2026-11-21T12:00:00Z"""
 
 Zone = Callable[[str], None]
 
@@ -150,3 +153,32 @@ def test_what_is_reported_can_be_typed_again(zone: Zone) -> None:
 )  # fmt: skip
 def test_a_span_is_reported_in_its_two_largest_units(span_ms: int, reported: str) -> None:
     assert span_text(span_ms) == reported
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 s"),
+        (59_999, "59 s"),
+        (MINUTE, "1 min"),
+        (59 * MINUTE, "59 min"),
+        (HOUR, "1 h"),
+        (3 * HOUR + 20 * MINUTE, "3 h 20 min"),
+        (2 * DAY + 4 * HOUR, "2 d 4 h"),
+        (30 * DAY, "30 d"),
+        (-5, "0 s"),
+    ],
+)
+def test_a_span_has_two_units_at_the_most(ms: int, text: str) -> None:
+    assert span(ms) == text
+
+
+def test_ages_count_both_ways() -> None:
+    assert [ago(12_000), ago(500), ago(-500), ago(-3 * MINUTE)] == ["12 s ago", "now", "now", "in 3 min"]
+
+
+def test_a_clock_names_the_day_only_where_it_is_another() -> None:
+    assert iso(NOON_MS) == "2026-11-21T12:00:00.000Z"
+    assert clock(NOON_MS, NOON_MS) == "12:00:00"
+    assert clock(NOON_MS - DAY, NOON_MS) == "20 Nov 12:00:00"
+    assert clock(NOON_MS - 365 * DAY, NOON_MS) == "21 Nov 2025 12:00:00"
