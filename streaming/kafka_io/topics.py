@@ -82,7 +82,7 @@ def _create_missing(kafka: Kafka) -> list[str]:
 def _new_topic(kafka: Kafka, name: str) -> NewTopic:
     return NewTopic(
         name,
-        num_partitions=kafka.partitions.get(name, 1),
+        num_partitions=dict[str, int](kafka.partitions.items()).get(name, 1),
         replication_factor=kafka.replication_factor,
         topic_configs={
             "max.message.bytes": str(16 << 20),
