@@ -33,7 +33,7 @@ from conf.section import (
     not_below,
     zero_or,
 )
-from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, sentences, settings_files
+from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, read_toml, sentences, settings_files
 
 
 class Quality(Section):
@@ -255,10 +255,11 @@ class Settings(Section):
 
         Raises SettingsError.
         """
-        sources = read_sources(cls, flags)
-        merged = sources.merged()
-        needed = {name: merged[name] for name in ("paths", "oncall", "mutes", "canary", "board", "log")}
-        return cls._of(Sources((sources.layers[0], Layer(needed)), sources.named))
+        sources = read_sources(flags)
+        for name in sources.keys.keys() - {"paths", "oncall", "mutes", "canary", "board", "log"}:
+            del sources.keys[name]
+        sources.keys = read_toml(DEFAULTS) | sources.keys
+        return cls._of(sources)
 
     @classmethod
     def _of(cls, sources: Sources) -> "Settings":

@@ -250,7 +250,10 @@ def _key(path: KeyPath) -> str:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a hexadecimal number of thousands of digits
+        return "(too long to show)"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 

@@ -178,7 +178,7 @@ def canary_lost() -> SelfAlert:
 
 def run_failing(failure: str) -> SelfAlert:
     """Return the alert for a `run` that processes no events; secrets in the reason are masked."""
-    reason = one_line(str(mask(failure)), MOST_REASON).rstrip(".")
+    reason = one_line(mask(failure), MOST_REASON).rstrip(".")
     return SelfAlert(
         RUN_FAILING,
         "critical",
