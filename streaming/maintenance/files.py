@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import unquote
 
 import obstore
 from deltalake import CommitProperties, DeltaTable
@@ -44,7 +43,8 @@ def shorten_log(handle: DeltaTable, table: str, log: Sequence[Found], keep_hours
     """
     catch_up(handle)
     version = int(handle.version())
-    is_due = version - _checkpointed(table, log) >= CHECKPOINT_AFTER
+    checkpointed = max((_version(found) for found in log if ".checkpoint." in found.path), default=-1)
+    is_due = version - checkpointed >= CHECKPOINT_AFTER
     if dry_run:
         return len(_expired(log, keep_hours, version if is_due else -1))
     if is_due:
@@ -87,12 +87,6 @@ def last_checkpoint(table: str) -> tuple[int, int]:
         return int(hint["version"]), int(hint["size"])
     except (FileNotFoundError, ValueError, LookupError, TypeError):  # a power cut may have emptied it
         return -1, 0
-
-
-def _checkpointed(table: str, files: Iterable[Found]) -> int:
-    """The version of the newest checkpoint; -1 without one."""
-    hinted, _ = last_checkpoint(table)
-    return hinted if hinted >= 0 else max((_version(one) for one in files if ".checkpoint." in one.path), default=-1)
 
 
 def refuse_empty_commits(table: str, files: Iterable[Found]) -> None:
@@ -154,15 +148,12 @@ def compact(handle: DeltaTable, table: str, size: int, most_retries: int | None 
     return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
 
-def find_unused(handle: DeltaTable, table: str, hours: int) -> list[str]:
+def find_unused(handle: DeltaTable, hours: int) -> list[str]:
     """Files, by their path in the table's folder, that no version of the last `hours` has, nor a writer is writing.
 
     Of those that Delta wrote: its log has named them, or their names are as it gives them. Raises DeltaError for fewer
     hours than the table's delta.deletedFileRetentionDuration.
     """
-    has_own_wish = "delta.deletedFileRetentionDuration" in handle.metadata().configuration
-    if not is_store(table) and not has_own_wish and not _has_old(Path(table), set(handle.file_uris()), hours):
-        return []
     unused = list(handle.vacuum(retention_hours=hours, dry_run=True, full=True))
     named = set(handle.vacuum(retention_hours=hours, dry_run=True, full=False)) if unused else set()
     return [file for file in unused if file in named or _OF_DELTA.fullmatch(file)]
@@ -181,20 +172,6 @@ def find_unfinished(table: str, hours: int) -> list[str]:
     ]
 
 
-def _has_old(folder: Path, active: set[str], hours: int) -> bool:
-    """Whether the folder may have an unused file older than `hours`: a tenth of the time that delta-rs takes."""
-    if any(unquote(uri) != uri for uri in active):
-        return True
-    past = time.time() - hours * 3_600
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir() and entry.name != LOG:
-                return True
-            if entry.is_file() and entry.path not in active and entry.stat().st_mtime < past:
-                return True
-    return False
-
-
 def delete_unused(table: str, files: list[str]) -> list[str]:
     """Delete the result of find_unused or find_unfinished; return the deleted files (in a bucket: all)."""
     if is_store(table):
@@ -210,7 +187,5 @@ def delete_unused(table: str, files: list[str]) -> list[str]:
 
 def bytes_of(table: str, files: list[str]) -> int:
     """What they take on the disk; nothing for one that is gone."""
-    if is_store(table):
-        wanted = set(files)
-        return sum(found.size for found in list_files(table) if found.path in wanted) if wanted else 0
-    return sum(path.stat().st_size for file in files if (path := Path(table) / file).is_file())
+    wanted = set(files)
+    return sum(found.size for found in list_files(table) if found.path in wanted) if wanted else 0

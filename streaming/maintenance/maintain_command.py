@@ -1,25 +1,20 @@
 """`balancewatch maintain`: drop old rows, compact small files, delete unused files; or a dry run."""
 
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
-from rich.progress import Progress
+from rich.filesize import decimal
 from rich.table import Table
 
 from schemas.tables import TABLES
-from streaming.maintenance.upkeep import STEPS, MaintainError, Plan, Report
+from streaming.maintenance.upkeep import MaintainError, Plan, Report
 from streaming.maintenance.upkeep import maintain as upkeep
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Checkpoints, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
 from streaming.text.times import wall_ms
-
-SHOW_AFTER_SECONDS = 1.0
 
 SUMMED = ("rows", "files", "bytes", "rows_dropped", "files_compacted", "files_made", "files_deleted", "bytes_deleted")
 
@@ -32,14 +27,6 @@ def maintain(
     retention: Annotated[
         bool, typer.Option("--retention/--no-retention", help="Drop rows older than [maintain.retention_days].")
     ] = True,
-    compact: Annotated[
-        bool, typer.Option("--compact/--no-compact", help="Compact small files [maintain.target_file_mb].")
-    ] = True,
-    vacuum: Annotated[bool, typer.Option("--vacuum/--no-vacuum", help="Delete files that no reader needs.")] = True,
-    vacuum_hours: Annotated[
-        int | None,
-        typer.Option(help="Hours to keep unused files, at least [maintain.reader_hours].", min=1, max=87_600),
-    ] = None,
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     warehouse: Warehouse = None,
     checkpoints: Checkpoints = None,
@@ -59,34 +46,20 @@ def maintain(
     for name in table or []:
         if name not in TABLES:
             fail(f"--table {name!r}: choose one of {', '.join(TABLES)}", code=2)
-    settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints}, maintain={"vacuum_hours": vacuum_hours})
-    plan = Plan(tuple(dict.fromkeys(table or TABLES)), retention, compact, vacuum, dry_run)
+    settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints})
+    plan = Plan(tuple(dict.fromkeys(table or TABLES)), retention, dry_run)
     try:
-        with _progress(len(plan.tables) * len(STEPS)) as on_step:
-            reports = list(upkeep(settings, plan, wall_ms(), on_step))
+        with VisibleConsole(stderr=True).status("opening the tables") as status:
+            reports = list(upkeep(settings, plan, wall_ms(), status.update))
     except MaintainError as error:
         fail(str(error))
     if format_ == "json":
-        write_json([report.row() for report in reports])
+        write_json([asdict(report) for report in reports])
     else:
         _print_table(reports)
     failed = [f"{report.table}: {report.failed}" for report in reports if report.failed]
     if failed:
         fail("; ".join(failed))
-
-
-@contextmanager
-def _progress(steps: int) -> Iterator[Any]:
-    """Show a progress bar with table and step on a terminal's stderr, after SHOW_AFTER_SECONDS."""
-    began = time.monotonic()
-    with Progress(console=VisibleConsole(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("opening the tables", total=steps, visible=False)
-
-        def show(table: str, step: str) -> None:
-            is_long = time.monotonic() - began > SHOW_AFTER_SECONDS
-            progress.update(task, advance=1, description=f"{table}: {step}", visible=is_long)
-
-        yield show
 
 
 def _print_table(reports: list[Report]) -> None:
@@ -107,15 +80,7 @@ def _print_table(reports: list[Report]) -> None:
             f"-{report.rows_dropped:,}" if report.rows_dropped else "",
             f"{report.files:,}",
             f"{report.files_compacted:,} → {made}" if report.files_compacted else "",
-            _size(report.bytes),
-            f"-{report.files_deleted:,} ({_size(report.bytes_deleted)})" if report.files_deleted else "",
+            decimal(report.bytes),
+            f"-{report.files_deleted:,} ({decimal(report.bytes_deleted)})" if report.files_deleted else "",
         )
     VisibleConsole().print(table)
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

@@ -9,8 +9,7 @@ notify an incident without deliveries again.
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -189,10 +188,9 @@ def _iso(at_ms: int) -> str:
 
 
 DAY_MS = 86_400_000
-STEPS = ("retention", "compaction", "vacuum", "log")
 
-OnStep = Callable[[str, str], None]
-"""Called with a table's name and one of STEPS, as it begins."""
+OnStep = Callable[[str], None]
+"""Called with a table's name and a step, as it begins."""
 
 
 class MaintainError(BalancewatchError):
@@ -201,12 +199,10 @@ class MaintainError(BalancewatchError):
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps and tables of a run; `dry_run` only reports."""
+    """Tables of a run, and whether it drops rows; `dry_run` only reports."""
 
     tables: tuple[str, ...] = tuple(TABLES)
     does_retention: bool = True
-    does_compaction: bool = True
-    does_vacuum: bool = True
     dry_run: bool = False
 
 
@@ -225,12 +221,9 @@ class Report:
     files_made: int = 0
     files_deleted: int = 0
     bytes_deleted: int = 0
-    vacuum_hours: int | None = None
+    vacuum_hours: int = 0
     log_files_deleted: int = 0
     failed: str = ""
-
-    def row(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lambda *_: None) -> Iterator[Report]:
@@ -280,18 +273,15 @@ class _Upkeep:
         report, plan = self.report, self._plan
         report.rows, report.files, report.bytes = rows, len(sizes), sum(sizes)
         if plan.does_retention and report.retention_days:
-            self._on_step(self._table.name, STEPS[0])
+            self._on_step(f"{self._table.name}: retention")
             self._drop_old(handle)
-        if plan.does_compaction:
-            self._on_step(self._table.name, STEPS[1])
-            has_changed = report.rows_dropped and not plan.dry_run
-            self._compact(handle, take_stock(handle)[1] if has_changed else sizes)
-        if plan.does_vacuum:
-            self._on_step(self._table.name, STEPS[2])
-            self._vacuum(handle)
-            self._on_step(self._table.name, STEPS[3])
-            keep_hours = self._settings.maintain.reader_hours
-            report.log_files_deleted = shorten_log(handle, self._path, log, keep_hours, dry_run=plan.dry_run)
+        self._on_step(f"{self._table.name}: compaction")
+        has_changed = report.rows_dropped and not plan.dry_run
+        self._compact(handle, take_stock(handle)[1] if has_changed else sizes)
+        self._on_step(f"{self._table.name}: vacuum")
+        self._vacuum(handle)
+        keep_hours = self._settings.maintain.reader_hours
+        report.log_files_deleted = shorten_log(handle, self._path, log, keep_hours, dry_run=plan.dry_run)
 
     def _drop_old(self, handle: DeltaTable) -> None:
         cutoff_ms, subject = self._cutoff_ms(self._table), SUBJECTS.get(self._table.name)
@@ -336,7 +326,7 @@ class _Upkeep:
     def _vacuum(self, handle: DeltaTable) -> None:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
         hours = self.report.vacuum_hours = self._settings.maintain.vacuum_hours
-        unused = [*find_unused(handle, self._path, hours), *find_unfinished(self._path, hours)]
+        unused = [*find_unused(handle, hours), *find_unfinished(self._path, hours)]
         self.report.bytes_deleted = bytes_of(self._path, unused)
         if unused and not self._plan.dry_run:
             unused = delete_unused(self._path, unused)

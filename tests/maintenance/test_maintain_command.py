@@ -60,10 +60,9 @@ def test_a_person_reads_a_table_that_fits_the_terminal(warehouse: Path, monkeypa
 
 
 def test_flags_say_which_tables_and_what(warehouse: Path) -> None:
-    only = reported(warehouse, "--table", "quarantine", "--no-retention", "--no-vacuum")
+    only = reported(warehouse, "--table", "quarantine", "--no-retention")
     assert list(only) == ["quarantine"]
     assert (only["quarantine"]["rows_dropped"], only["quarantine"]["files_made"]) == (0, 1)
-    assert only["quarantine"]["vacuum_hours"] is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,6 @@ def test_flags_say_which_tables_and_what(warehouse: Path) -> None:
     [
         (["--table", "alert"], 2, "--table 'alert': choose one of alerts, "),
         (["--format", "csv"], 2, "--format 'csv': choose table or json"),
-        (["--vacuum-hours", "24"], 2, "maintain.vacuum_hours = 24: must not be below reader_hours = 168"),
         (["--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no tables found"),
     ],
 )

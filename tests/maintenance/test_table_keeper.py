@@ -156,6 +156,8 @@ def test_the_log_reaches_back_as_far_as_a_reader_may_be_behind_and_each_version_
         append(writer, batch_id)
         if batch_id % 20 == 19:
             kept.keep()
+    assert commit_versions(path) == list(range(len(commit_versions(path)))), "none is too old"
+    (path / "_delta_log" / "_last_checkpoint").write_text("")  # as after a power cut
     newest = commit_versions(path)[-1]
     old = [version for version in commit_versions(path) if version <= newest - 35]
     for version in old:
@@ -170,22 +172,3 @@ def test_the_log_reaches_back_as_far_as_a_reader_may_be_behind_and_each_version_
     assert len(read(tmp_path, "alerts")) == 100
     append_rows(DeltalakeWriter(tmp_path), {"alerts": [row_of(ALERTS, NOW_MS)]}, "query", 99)  # is known
     assert len(read(tmp_path, "alerts")) == 100
-
-
-def test_the_log_is_shortened_to_what_readers_may_want(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relay that comes back later begins from the table; the checkpoint of an earlier release keeps nothing."""
-    monkeypatch.setattr(module, "CHECKPOINT_COMMITS", 20)
-    writer, path = DeltalakeWriter(tmp_path), Path(table_path(tmp_path, "alerts"))
-    for batch_id in range(60):
-        append(writer, batch_id)
-        if batch_id % 20 == 19:
-            keeper(tmp_path).keep()
-    before, now = commit_versions(path), time.time()
-    (tmp_path / "checkpoints" / "relay" / "offsets").mkdir(parents=True)
-    settings = Settings.load(paths={"warehouse": tmp_path, "checkpoints": tmp_path / "checkpoints"})
-    monkeypatch.setattr(time, "time", lambda: now + 6 * 86_400)
-    TableKeeper(settings).keep()
-    assert commit_versions(path) == before
-    monkeypatch.setattr(time, "time", lambda: now + 30 * 86_400)
-    TableKeeper(settings).keep()
-    assert len(commit_versions(path)) < len(before)

@@ -120,7 +120,7 @@ def test_a_file_without_its_commit_is_taken_by_vacuum_and_a_strangers_stays(
     handle = DeltaTable(path)
     unused = handle.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=True)
     assert orphan in unused
-    assert find_unused(handle, path, 168) == [], "what a writer may be writing stays"
+    assert find_unused(handle, 168) == [], "what a writer may be writing stays"
     delete_unused(path, [orphan])
     assert orphan not in names(path)
     assert "mine.parquet" in names(path)
