@@ -180,7 +180,7 @@ BROKER_HEALTH = _table(
 QUARANTINE = _table(
     "quarantine",
     "Messages that break their contract: the raw bytes and every reason.",
-    ("topic", "partition", "offset"),
+    ("topic", "partition", "offset", "ingest_time"),
     _column("topic", STRING, "the Kafka topic", required=True),
     _column("partition", INTEGER, "the Kafka partition", required=True),
     _column("offset", LONG, "the Kafka offset", required=True),

@@ -27,8 +27,7 @@ MOST_ROWS = 1_000_000
 """Maximum of --limit, whose rows are held in memory; without a limit rows are streamed."""
 
 MOST_CHARACTERS = 255
-BOUNDED = ("cluster", "group", "topic", "broker")
-"""Names that must have 1 to MOST_CHARACTERS characters."""
+"""Limit of a name or glob."""
 
 TIME, GLOB, FORMAT = "TIME", "GLOB", "FORMAT"
 """What help shows in place of a type."""
@@ -101,9 +100,9 @@ def parse_options(
     form = check_format(format_, formats)
     wanted = () if state is None else choose("--state", state.upper(), states)
     given = {name: glob for name, glob in names.items() if glob is not None}
-    for name in BOUNDED:
-        if not 0 < len(given.get(name, name)) <= MOST_CHARACTERS:
-            fail(f"--{name} {given[name][:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    for name, glob in given.items():
+        if not 0 < len(glob) <= MOST_CHARACTERS:
+            fail(f"--{name} {glob[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
     if at is not None and (since is not None or until is not None or current):
         fail("--at excludes --since, --until and --current", code=2)
     now_ms = wall_ms()

@@ -168,7 +168,8 @@ members = command_of(
             f"{','.join(MEMBERS)}.",
             "change",
             CHANGES,
-            of_moment=MEMBERS,
+            of_current=MEMBERS,
+            of_at=MEMBERS,
         ),
         names={
             "cluster": CLUSTER,

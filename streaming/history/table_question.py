@@ -55,14 +55,15 @@ class Named:
 
 @dataclass(frozen=True)
 class States:
-    """The option --state: `sql` is a row's state, one of `values`. `of_moment` are the default with --current or --at;
-    empty means all.
+    """The option --state: `sql` is a row's state, one of `values`. `of_current` and `of_at` are the defaults with
+    --current and with --at; empty means all.
     """
 
     help: str
     sql: str
     values: tuple[str, ...]
-    of_moment: tuple[str, ...] = ()
+    of_current: tuple[str, ...] = ()
+    of_at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,10 @@ class Question:
     """A command that prints the rows of a table.
 
     help      the command's help, its examples last
-    names     the options for names, in the order of the help; `cluster` is required
+    names     the options for names, in the order of the help; without --cluster the canary's rows are left out
     show      prints rows for people; `nothing` is the sentence without a row
     present   converts a row for JSON and CSV; None keeps the columns
-    wrap      SQL around the rows, `{rows}`
-    beside    other tables that `wrap` reads
+    wrap      SQL around the rows, `{rows}`, which may read the newest rows of a table of `beside` by its name in braces
     has_commands  the command has subcommands (streaming.cli)
     """
 
@@ -120,7 +120,8 @@ def sql_of(history: History, question: Question, options: QueryOptions) -> tuple
     conditions = list(_conditions(question, options))
     where = f" WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else ""
     params = {name: value for _, values in conditions for name, value in values.items()}
-    return f"SELECT * FROM ({question.wrap.format(rows=rows)}){where}", params
+    beside = {one.name: history.newest(one, options.at_ms) for one in question.beside}
+    return f"SELECT * FROM ({question.wrap.format(rows=rows, **beside)}){where}", params
 
 
 def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -130,7 +131,7 @@ def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str
             yield of[name](f"{{}} {'GLOB' if is_glob(value) else '='} ${name}"), {name: value}
         else:
             yield of[name](f"list_contains(${name}, {{}})"), {name: list(value)}
-    if "cluster" not in options.names:
+    if "cluster" in of and "cluster" not in options.names:
         yield f"{of['cluster']('{}')} IS DISTINCT FROM $canary", {"canary": CANARY_CLUSTER}
     if options.states:
         yield f"list_contains($states, {question.states.sql})", {"states": list(options.states)}
@@ -155,8 +156,9 @@ def command_of(question: Question) -> Callable[..., None]:
             _refuse_options(context)
             return
         states = question.states
-        if state is None and states.of_moment and (current or at is not None):
-            state = ",".join(states.of_moment)
+        default = states.of_current if current else states.of_at if at is not None else ()
+        if state is None and default:
+            state = ",".join(default)
         for name, named in question.names.items():
             if named.values and given[name] is not None:
                 given[name] = choose(f"--{name}", given[name], named.values)
@@ -202,7 +204,7 @@ def run_query(question: Question, options: QueryOptions) -> None:
         history = open_history(options, table, *beside, *(LIVE_TABLES if is_of_moment else ()))
         found = select(history, question, options)
         rows = print_answer(found.rows, options.format, question.show, question.nothing, question.present)
-        unknown = [] if rows else list(_unknown_names(options))
+        unknown = list(_unknown_names(options)) if not rows and "cluster" in question.names else []
         stale = ""
         if is_of_moment:
             at_ms = wall_ms() if options.at_ms is None else options.at_ms

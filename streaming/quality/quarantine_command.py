@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -22,22 +22,11 @@ from schemas.contract import MAX_BYTES, MAX_DEPTH
 from schemas.decode import decode
 from schemas.events import EVENTS, ROUTES, key_of
 from schemas.tables import QUARANTINE, REPAIRS
-from streaming.history.query_options import (
-    GLOB,
-    At,
-    FormatName,
-    Limit,
-    Since,
-    Topic,
-    Until,
-    is_terminal,
-    parse_options,
-)
-from streaming.history.table_question import is_glob, print_notes, read_newest
+from streaming.history.query_options import GLOB, QueryOptions, Since, Topic, Until, is_terminal, parse_options
+from streaming.history.table_question import Named, Question, States, command_of, equals, open_history, select
 from streaming.kafka_io.publisher import Publisher
-from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
-from streaming.terminal.printing import Layout, print_answer, print_table, time_columns
+from streaming.terminal.printing import Layout, print_table, time_columns
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import bytes_out, say
@@ -61,62 +50,9 @@ ROUTE_MS = 60_000
 _STEP = re.compile(r"[^.\[\]]+|\[\d{1,6}\]")
 _PATH = re.compile(r"[^.\[\]]+(?:\[\d{1,6}\])*(?:\.[^.\[\]]+(?:\[\d{1,6}\])*)*", re.ASCII)
 
-_FOUND = """
-WITH replays AS (
-    SELECT topic, "partition", "offset", ingest_time, max(replayed_partition) AS replayed_partition,
-        max(replayed_offset) AS replayed_offset
-    FROM repairs WHERE action = 'REPLAYED' AND ($at_ms IS NULL OR epoch_ms(changed_at) <= $at_ms)
-    GROUP BY topic, "partition", "offset", ingest_time
-), found AS (
-    SELECT q.topic, q."partition", q."offset", q.ingest_time, if(r.topic IS NULL, 'WAITING', 'REPLAYED') AS state,
-        q.reasons, coalesce(octet_length(q.raw), 0) AS bytes, r.replayed_partition, r.replayed_offset, q.raw
-    FROM quarantine q LEFT JOIN replays r
-        ON q.topic = r.topic AND q."partition" = r."partition" AND q."offset" = r."offset"
-            AND q.ingest_time = r.ingest_time
-    WHERE ($topic IS NULL OR q.topic = $topic OR q.topic GLOB $topic)
-        AND ($partition IS NULL OR q."partition" = $partition)
-        AND ($offset IS NULL OR q."offset" = $offset)
-        AND ($at_ms IS NULL OR epoch_ms(q.ingest_time) <= $at_ms)
-        AND ($since_ms IS NULL OR epoch_ms(q.ingest_time) >= $since_ms)
-        AND ($until_ms IS NULL OR epoch_ms(q.ingest_time) <= $until_ms)
-        AND ($reason IS NULL OR len(list_filter(q.reasons, lambda said: said = $reason OR said GLOB $reason)) > 0)
-)
-SELECT {columns} FROM found WHERE len($states) = 0 OR list_contains($states, state)
-"""
-"""A message is a place and a time, because offsets restart in a recreated topic."""
-
-ORDER = ("ingest_time", "topic", "partition", "offset")
-
 
 class ChangeError(ValueError):
     """The change is impossible. The message says what to do instead."""
-
-
-@dataclass(frozen=True)
-class QuarantineFilter:
-    """None means any. `topic` and `reason` are globs, times are epoch ms of Kafka timestamps, `states` are of STATES.
-
-    With `at_ms` messages and states are those of that time.
-    """
-
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
-    reason: str | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-    states: list[str] = field(default_factory=list)
-    at_ms: int | None = None
-
-
-def read_quarantined(warehouse: Location, wanted: QuarantineFilter, most: int) -> list[dict[str, Any]]:
-    """Return the newest `most` messages with their bytes, oldest first. Leaves with 1 for unreadable tables."""
-    try:
-        history = History(warehouse, [QUARANTINE, REPAIRS])
-        found = read_newest(history, _FOUND.format(columns="*"), vars(wanted), ORDER, most)
-        return [row for batch in found.rows for row in records_of(batch)]
-    except WarehouseError as error:
-        fail(str(error))
 
 
 def place_text(row: Mapping[str, Any]) -> str:
@@ -245,9 +181,6 @@ def _record(warehouse: Location, confirmed: Sequence[tuple[Ready, Any]], owner: 
         Appender(path, open_table(warehouse, REPAIRS)).append(arrow_table(rows, REPAIRS, now_ms))
 
 
-quarantine = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
-
-MOST_REASON = 1_000
 MOST_OWNER = 255
 MOST_AT_ONCE = 100_000
 SHOWN = 20
@@ -255,36 +188,37 @@ SHOWN = 20
 
 MOST_CHARACTERS = 20_000
 
+TOPIC = typer.Argument(help="Kafka topic.", metavar="TOPIC")
+PARTITION = typer.Argument(help="Partition.", min=0, metavar="PARTITION")
+OFFSET = typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")
+
+
 Reason = Annotated[
     str | None,
     typer.Option(
         help="Only with this reason: missing_field, 'wrong_type: queue_id' or a glob such as 'not_*'.", metavar=GLOB
     ),
 ]
-TOPIC = typer.Argument(help="Kafka topic.", metavar="TOPIC")
-PARTITION = typer.Argument(help="Partition.", min=0, metavar="PARTITION")
-OFFSET = typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")
+LAYOUT: Layout = {
+    **time_columns("ingest_time"),
+    "message": place_text,
+    "reasons": lambda row: "\n".join(row["reasons"][:5]) + ("\n…" if len(row["reasons"]) > 5 else ""),
+    "bytes": lambda row: f"{row['bytes']:,}",
+    "state": lambda row: row["state"],
+}
 
+_MESSAGES = """
+SELECT q.topic, q."partition", q."offset", q.ingest_time, if(r.action IS NULL, 'WAITING', 'REPLAYED') AS state,
+    q.reasons, coalesce(octet_length(q.raw), 0) AS bytes, r.replayed_partition, r.replayed_offset, q.batch_id{raw}
+FROM {rows} AS q LEFT JOIN {repairs} AS r ON q.topic = r.topic AND q."partition" = r."partition"
+    AND q."offset" = r."offset" AND q.ingest_time = r.ingest_time
+"""
 
-@quarantine.callback()
-def listed(
-    context: typer.Context,
-    current: Annotated[bool, typer.Option("--current", help="Only WAITING messages.")] = False,
-    topic: Topic = None,
-    reason: Reason = None,
-    state: Annotated[
-        str | None, typer.Option(help=f"Only these states, with commas: {', '.join(STATES)}.", metavar="STATE")
-    ] = None,
-    since: Since = None,
-    until: Until = None,
-    at: At = None,
-    limit: Limit = None,
-    format_: FormatName = "table",
-    warehouse: Warehouse = None,
-) -> None:
-    """List, show and replay messages that broke their contract.
+QUARANTINED = Question(
+    table=QUARANTINE,
+    help="""List, show and replay messages that broke their contract.
 
-    States: WAITING (not published again) and REPLAYED (published again).
+    States: WAITING (not published again) and REPLAYED (published again). --current lists WAITING messages.
 
     Times are Kafka timestamps. --at lists messages by their state at that time. There are no options for cluster, group
     and broker, because an invalid message can lack them.
@@ -292,39 +226,40 @@ def listed(
     Example: balancewatch quarantine --current
 
     Example: balancewatch quarantine --topic rocketmq.pulls --reason 'wrong_type*' --since 2h --format json
+    """,
+    states=States(f"Only these states, with commas: {', '.join(STATES)}.", "state", STATES, of_current=(WAITING,)),
+    names={
+        "topic": Named(Topic, equals("topic")),
+        "reason": Named(
+            Reason,  # itself, a code with any field, or a glob
+            lambda _: (
+                "len(list_filter(reasons, lambda said: said = $reason OR said GLOB $reason "
+                "OR starts_with(said, concat($reason, ':')))) > 0"
+            ),
+        ),
+    },
+    wrap=_MESSAGES.replace("{raw}", ""),
+    beside=(REPAIRS,),
+    show=lambda rows: print_table(rows, LAYOUT),
+    nothing="No quarantined message matches.",
+    has_commands=True,
+)
+
+quarantine = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
+quarantine.callback()(command_of(QUARANTINED))
+
+
+def read_quarantined(options: QueryOptions, condition: str = "true") -> list[dict[str, Any]]:
+    """Return the messages that meet the options and a condition in SQL, with their bytes, oldest first.
+
+    Leaves with 1 for unreadable tables.
     """
-    if context.invoked_subcommand is not None:
-        return
-    asked = parse_options(
-        topic=topic,
-        since=since,
-        until=until,
-        at=at,
-        current=current,
-        state=WAITING if current and state is None else state,
-        states=(WAITING,) if current else STATES,
-        limit=limit,
-        format_=format_,
-        warehouse=warehouse,
-    )
-    wanted = QuarantineFilter(
-        topic, None, None, _glob(reason), asked.since_ms, asked.until_ms, list(asked.states), asked.at_ms
-    )
-    layout: Layout = {
-        **time_columns("ingest_time"),
-        "message": place_text,
-        "reasons": lambda row: "\n".join(row["reasons"][:5]) + ("\n…" if len(row["reasons"]) > 5 else ""),
-        "bytes": lambda row: f"{row['bytes']:,}",
-        "state": lambda row: row["state"],
-    }
+    question = replace(QUARANTINED, wrap=f"{_MESSAGES.replace('{raw}', ', q.raw')} WHERE {condition}")
     try:
-        history = History(asked.warehouse, [QUARANTINE, REPAIRS])
-        found = read_newest(history, _FOUND.format(columns="* EXCLUDE (raw)"), vars(wanted), ORDER, asked.limit)
-        nothing = "No quarantined message matches."
-        print_answer(found.rows, asked.format, lambda rows: print_table(rows, layout), nothing)
+        found = select(open_history(options, QUARANTINE, REPAIRS), question, options)
+        return [row for batch in found.rows for row in records_of(batch)]
     except WarehouseError as error:
         fail(str(error))
-    print_notes(asked, history, (QUARANTINE, REPAIRS), is_cut=found.is_cut)
 
 
 @quarantine.command()
@@ -341,8 +276,8 @@ def show(
 
     Example: balancewatch quarantine show rocketmq.pulls 0 1742 --raw > event.json
     """
-    warehouse_ = load(paths={"warehouse": warehouse}).paths.warehouse
-    rows = read_quarantined(warehouse_, QuarantineFilter(topic, partition, offset), 1)
+    options = parse_options(topic=topic, limit=1, warehouse=warehouse)
+    rows = read_quarantined(options, _at_place(partition, offset))
     if not rows:
         fail(f"{topic}-{partition}@{offset} is not in quarantine; `balancewatch quarantine` lists the messages")
     if not raw:
@@ -389,14 +324,22 @@ def replay(
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     if not dry_run:
         needs_kafka(settings)
-    wanted = _wanted((topic_, partition, offset), topic, reason, since, until)
+    place, filters = (topic_, partition, offset), {"topic": topic, "reason": reason, "since": since, "until": until}
+    is_place = any(part is not None for part in place)
+    if is_place and (None in place or any(given is not None for given in filters.values())):
+        fail("give either TOPIC PARTITION OFFSET, or filters such as --topic and --reason", code=2)
+    if not is_place and all(given is None for given in filters.values()):
+        fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
+    if is_place:
+        filters["topic"] = topic_
+    options = parse_options(**filters, limit=MOST_AT_ONCE + 1, warehouse=warehouse)
     if owner is not None and not 0 < len(owner.strip()) <= MOST_OWNER:
         fail(f"--owner {owner[:50]!r}: give 1 to {MOST_OWNER} characters", code=2)
     try:
         sets = parse_sets(set_ or ())
     except ChangeError as error:
         fail(str(error), code=2)
-    rows = read_quarantined(settings.paths.warehouse, wanted, MOST_AT_ONCE + 1)
+    rows = read_quarantined(options, _at_place(partition, offset) if is_place else "true")
     if not rows:
         fail("no quarantined message matches")
     if len(rows) > MOST_AT_ONCE:
@@ -413,30 +356,8 @@ def replay(
     run_or_exit(lambda: _publish(settings, ready, owner or _user_name()))
 
 
-def _wanted(
-    place: tuple[str | None, int | None, int | None],
-    topic: str | None,
-    reason: str | None,
-    since: str | None,
-    until: str | None,
-) -> QuarantineFilter:
-    """Return a place or a filter. Leaves with 2 for neither or both."""
-    has_filter = any(given is not None for given in (topic, reason, since, until))
-    if any(part is not None for part in place):
-        if None in place or has_filter:
-            fail("give either TOPIC PARTITION OFFSET, or filters such as --topic and --reason", code=2)
-        return QuarantineFilter(*place)
-    if not has_filter:
-        fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
-    asked = parse_options(topic=topic, since=since, until=until)
-    return QuarantineFilter(topic, reason=_glob(reason), since_ms=asked.since_ms, until_ms=asked.until_ms)
-
-
-def _glob(reason: str | None) -> str | None:
-    """Return the reason as a glob; a code alone matches all its fields. Leaves with 2 for an invalid length."""
-    if reason is not None and not 0 < len(reason.strip()) <= MOST_REASON:
-        fail(f"--reason {reason[:50]!r}: give 1 to {MOST_REASON} characters", code=2)
-    return reason if reason is None or ":" in reason or is_glob(reason) else f"{reason}*"
+def _at_place(partition: int | None, offset: int | None) -> str:
+    return f'q."partition" = {partition} AND q."offset" = {offset}'
 
 
 def _user_name() -> str:
