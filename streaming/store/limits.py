@@ -24,9 +24,5 @@ MEMORY_BYTES = memory_bytes()
 MEMORY_LIMIT = "2GB" if MEMORY_BYTES == MOST_BYTES else f"{MEMORY_BYTES >> 20}MiB"
 
 
-def too_long(seconds: float | None) -> str:
-    return "interrupted" if seconds is None else f"no answer within {seconds:g} s; select less, or allow more time"
-
-
 def too_much(limit: str = MEMORY_LIMIT) -> str:
     return f"the query needs more than {limit} of memory; select less"

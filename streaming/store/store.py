@@ -22,10 +22,9 @@ from duckdb.sqltypes import DuckDBPyType
 from conf.location import Location, is_store
 from schemas.tables import TABLES, ColumnType, Table
 from schemas.views import VIEWS
-from streaming.store.limits import MEMORY_LIMIT, too_long, too_much
+from streaming.store.limits import MEMORY_LIMIT, too_much
 from streaming.store.table_files import (
     TableFiles,
-    UnreadableTableError,
     newest_of,
     no_pattern,
     rows_of,
@@ -62,40 +61,17 @@ def _is_odd(one: DuckDBPyType) -> bool:
 
 
 @contextmanager
-def in_words(seconds: float | None) -> Iterator[None]:
-    """Raise DuckDB's errors as WarehouseError; `seconds` is the limit."""
+def in_words() -> Iterator[None]:
+    """Raise DuckDB's errors as WarehouseError."""
     try:
         yield
-    except duckdb.InterruptException:
-        raise WarehouseError(too_long(seconds)) from None
     except duckdb.OutOfMemoryException:
         raise WarehouseError(too_much()) from None
     except duckdb.Error as error:
         # DuckDB's message in one line, without the excerpt of the SQL.
         raise WarehouseError(" ".join(str(error).partition("\n\nLINE ")[0].split())) from None
     except (pa.ArrowException, OSError) as error:
-        raise WarehouseError(too_long(seconds) if "INTERRUPT" in str(error) else str(error)) from None
-
-
-class Timer:
-    """An interrupt of a cursor after `seconds`; None means never."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self._timer: threading.Timer | None = None
-
-    def guard(self, cursor: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-        """Return the cursor, guarded from now on in place of the one before."""
-        self.stop()
-        if self.seconds is not None:
-            self._timer = threading.Timer(self.seconds, cursor.interrupt)
-            self._timer.daemon = True
-            self._timer.start()
-        return cursor
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        raise WarehouseError(str(error)) from None
 
 
 log = logging.getLogger("balancewatch.history")
@@ -170,7 +146,7 @@ class History:
         if not self.versions:
             raise NotWrittenError(warehouse, None if len(tables) == len(TABLES) else next(iter(tables)).name)
         self._engine = self._open()
-        with in_words(None), self._deleted_files_named():
+        with in_words(), self._deleted_files_named():
             self._show(changed)
             if is_closed:
                 self._engine.execute(_LOCKED)
@@ -208,26 +184,15 @@ class History:
 
     def refresh(self) -> bool:
         """See what has been committed since. False when nothing has."""
-        with in_words(None):
+        with in_words():
             return self._look(again=False)
 
-    def query(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.Table:
-        """Return the answer. Times are TIMESTAMP, UTC.
+    def query(self, sql: str, params: Params = ()) -> pa.Table:
+        """Return the answer. Times are TIMESTAMP, UTC. Raises WarehouseError."""
+        return self._ask(lambda cursor, text: cursor.sql(text, params=params or None).to_arrow_table(), sql)
 
-        Raises WarehouseError for an answer that takes longer than `seconds`, or DuckDB's error.
-        """
-        timer = Timer(seconds)
-        try:
-            return self._ask(lambda cursor, text: cursor.sql(text, params=params or None).to_arrow_table(), sql, timer)
-        finally:
-            timer.stop()
-
-    def stream(self, sql: str, params: Params = (), seconds: float | None = None) -> pa.RecordBatchReader:
-        """Return the answer in batches, with unique column names; reading may raise WarehouseError too.
-
-        `seconds` covers the reading.
-        """
-        timer = Timer(seconds)
+    def stream(self, sql: str, params: Params = ()) -> pa.RecordBatchReader:
+        """Return the answer in batches, with unique column names; reading may raise WarehouseError too."""
 
         def begin(cursor: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
             reader = with_text(cursor.sql(text, params=params or None)).to_arrow_reader(BATCH_ROWS)
@@ -235,16 +200,13 @@ class History:
 
             def batches() -> Iterator[pa.RecordBatch]:
                 """Yield all batches; after the first one the query cannot be repeated."""
-                try:
-                    with in_words(seconds):
-                        for batch in chain([] if first is None else [first], reader):
-                            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-                finally:
-                    timer.stop()
+                with in_words():
+                    for batch in chain([] if first is None else [first], reader):
+                        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
             return pa.RecordBatchReader.from_batches(schema, batches())
 
-        return self._ask(begin, sql, timer)
+        return self._ask(begin, sql)
 
     def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """The answer as dicts; times are aware datetimes, UTC."""
@@ -262,24 +224,24 @@ class History:
             return f"{table.name}_now"
         return f"({newest_of(table, self.between(table, None, until_ms))})"
 
-    def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str, timer: Timer) -> Answer:
+    def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str) -> Answer:
         """Ask DuckDB. If compaction and vacuum deleted a file after its log was read, read the logs again."""
-        with in_words(timer.seconds), self._deleted_files_named():
+        with in_words(), self._deleted_files_named():
             if self._is_closed:
-                cursor = timer.guard(self._engine.cursor())
+                cursor = self._engine.cursor()
                 _check_one_select(cursor, sql)
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 return ask(cursor, sql)
             try:
-                return ask(*self._now(sql, timer))
+                return ask(*self._now(sql))
             except duckdb.IOException:
                 self._look(again=True)
-                return ask(*self._now(sql, timer))
+                return ask(*self._now(sql))
 
-    def _now(self, sql: str, timer: Timer) -> tuple[duckdb.DuckDBPyConnection, str]:
+    def _now(self, sql: str) -> tuple[duckdb.DuckDBPyConnection, str]:
         """Return a cursor, and the SQL with the current files in place of each span."""
         with self._lock:
-            return timer.guard(self._engine.cursor()), with_spans(sql, self._files)
+            return self._engine.cursor(), with_spans(sql, self._files)
 
     @contextmanager
     def _deleted_files_named(self) -> Iterator[None]:
@@ -301,12 +263,9 @@ class History:
 
     def _read_logs(self, *, again: bool) -> list[TableFiles]:
         """The tables of which other files are to be shown."""
-        try:
-            with ThreadPoolExecutor(OPENERS) as openers:
-                changed = openers.map(lambda files: files.look(again=again), self._files.values())
-                return [files for files, has_changed in zip(self._files.values(), changed, strict=True) if has_changed]
-        except UnreadableTableError as error:
-            raise WarehouseError(str(error)) from None
+        with ThreadPoolExecutor(OPENERS) as openers:
+            changed = openers.map(lambda files: files.look(again=again), self._files.values())
+            return [files for files, has_changed in zip(self._files.values(), changed, strict=True) if has_changed]
 
     def _show(self, changed: Sequence[TableFiles], *, again: bool = True) -> None:
         """Change all views or none. With `again` the logs are read again if a file was deleted since."""

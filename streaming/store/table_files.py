@@ -10,19 +10,15 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from conf.location import Location, is_store
 from schemas.tables import ColumnType, Table
-from streaming.system.known_error import BalancewatchError
 from streaming.text.result import values_of
 from streaming.text.times import to_ms
 from streaming.warehouse.delta_log import in_one_line
-from streaming.warehouse.file_copies import FileCopies, StoreError
+from streaming.warehouse.file_copies import FileCopies
 from streaming.warehouse.tables import catch_up, open_delta, table_path
+from streaming.warehouse.warehouse_error import TableAccessError
 
 Span = tuple[int | None, int | None]
 """The first and the last ms of a file's rows; None where the log does not say."""
-
-
-class UnreadableTableError(BalancewatchError):
-    """The log of an existing table cannot be read. The message names the table."""
 
 
 class TableFiles:
@@ -46,7 +42,7 @@ class TableFiles:
     def look(self, *, again: bool = False) -> bool:
         """Read new commits, or with `again` the entire log; return whether the version changed.
 
-        Raises UnreadableTableError.
+        Raises TableAccessError.
         """
         before = self.version
         try:
@@ -61,10 +57,10 @@ class TableFiles:
                 self._paths = self._here()
         except TableNotFoundError:
             self._handle, self.version, self._uris, self._paths, self._spans = None, None, [], [], None
-        except (DeltaError, OSError, StoreError) as error:
+        except (DeltaError, OSError) as error:
             # A log that was cleaned up, or written anew, is read from its beginning.
             self._handle, self.version = None, before
-            raise UnreadableTableError(f"table {self.table.name} cannot be read: {in_one_line(error)}") from None
+            raise TableAccessError(self.table.name, None, in_one_line(error)) from None
         return self.version != before or again
 
     def paths(self) -> list[str]:

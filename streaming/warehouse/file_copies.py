@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 from obstore.exceptions import BaseError
 
 from conf.location import Location, is_store
-from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_private
 from streaming.warehouse.table_store import store_of
 
@@ -34,10 +33,6 @@ def copies_folder(location: str) -> Path:
 def local_folder(location: Location) -> Path:
     """Return the folder on this machine with the files, or the copies, of that address."""
     return copies_folder(str(location)) if is_store(location) else Path(location)
-
-
-class StoreError(BalancewatchError):
-    """A file cannot be fetched from the store."""
 
 
 def digest(text: str) -> str:
@@ -58,7 +53,7 @@ class FileCopies:
         self._folder = copies_folder(table.rpartition("/")[0]) / table.rpartition("/")[2]
 
     def fetch(self, uris: Sequence[str]) -> list[str]:
-        """Return the copies in the order of the files. Raises FileNotFoundError for a deleted file, or StoreError."""
+        """Return the copies in the order of the files. Raises FileNotFoundError for a deleted file, or OSError."""
         make_private(self._folder)
         names = [unquote(uri).removeprefix(self._table).lstrip("/") for uri in uris]
         copies = {name: self._folder / f"{digest(name)}.parquet" for name in names}
@@ -70,7 +65,7 @@ class FileCopies:
                 try:
                     list(fetchers.map(lambda one: _fetch(store, *one), missing))
                 except BaseError as error:
-                    raise StoreError(f"{self._table}: a file cannot be fetched ({type(error).__name__})") from None
+                    raise OSError(f"{self._table}: a file cannot be fetched ({type(error).__name__})") from None
         return [str(copies[name]) for name in names]
 
     def keep_only(self, copies: Sequence[str]) -> None:
