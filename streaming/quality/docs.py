@@ -89,8 +89,8 @@ def _index(pages: Iterable[str], newest: Rows) -> str:
         state = f"{len(failing)} of {len(found)} expectations fail" if found else "not validated yet"
         lines.append(f"<p>{state}</p>")
         for row in failing:
-            counts = " of ".join("?" if row[n] is None else f"{row[n]:,}" for n in ("unexpected", "evaluated"))
-            lines.append(f"<p>{html.escape(row['description'] or row['expectation'])} ({counts})</p>")
+            counts = f"{row['unexpected']:,} of {row['evaluated']:,}"
+            lines.append(f"<p>{html.escape(row['description'])} ({counts})</p>")
     head = '<!DOCTYPE html>\n<html lang="en">\n<head><title>Data expectations</title>\n</head>\n<body>'
     return "\n".join([head, *lines, "</body>\n</html>\n"])
 
@@ -106,17 +106,17 @@ def _result_of(suite: Suite, newest: Rows) -> ExpectationSuiteValidationResult |
         return None
     successful = sum(bool(row["success"]) for row, _ in found)
     results = []
-    for row, configuration in found:  # an old row may lack the counts
-        percent = 100 * (row["unexpected_share"] or 0.0)
+    for row, configuration in found:
+        percent = 100 * row["unexpected_share"]
         counts = {
-            "element_count": row["evaluated"] or 0,
-            "unexpected_count": row["unexpected"] or 0,
+            "element_count": row["evaluated"],
+            "unexpected_count": row["unexpected"],
             "unexpected_percent": percent,
             "unexpected_percent_total": percent,
             "unexpected_percent_nonmissing": percent,
             "missing_count": 0,
             "missing_percent": 0.0,
-            "partial_unexpected_list": [html.escape(value) for value in row["observed"] or ()],
+            "partial_unexpected_list": [html.escape(value) for value in row["observed"]],
         }
         results.append(
             ExpectationValidationResult(success=bool(row["success"]), expectation_config=configuration, result=counts)

@@ -89,19 +89,16 @@ def test_every_verdict_of_a_group_has_a_series(scrapes: Scrapes) -> None:
     assert {dict(labels)["verdict"] for labels in scrapes.samples("queues")} == set(VERDICTS)
 
 
-def test_twins_are_two_channels_with_one_client_id(scrapes: Scrapes) -> None:
+def test_twins_are_two_channels_with_one_client_id_at_the_broker_that_lists_the_most(scrapes: Scrapes) -> None:
     scrapes.write(
-        memberships=[membership("g", "1:1", "same"), membership("g", "2:1", "same"), membership("g", "3:1", "other")]
+        memberships=[
+            *(membership("g", address, name) for address, name in (("1:1", "same"), ("2:1", "same"), ("3:1", "other"))),
+            membership("g", "9:1", "third", broker_name="lists fewer"),
+        ]
     )
     assert (scrapes.value("members", **GROUP), scrapes.value("client_ids", **GROUP)) == (3, 2)
     scrapes.write(memberships=[membership("g", "2:1", "same", "EXPIRED"), membership("g", "3:1", "other", "CHANGED")])
     assert (scrapes.value("members", **GROUP), scrapes.value("client_ids", **GROUP)) == (2, 2)
-
-
-def test_members_are_those_of_the_broker_that_lists_the_most(scrapes: Scrapes) -> None:
-    rows = [membership("g", f"{number}:1", f"id{number}", broker_name="a") for number in range(3)]
-    scrapes.write(memberships=[*rows, membership("g", "9:1", "id0", broker_name="b")])
-    assert scrapes.value("members", **GROUP) == 3
 
 
 def test_a_deleted_group_loses_its_series(scrapes: Scrapes) -> None:
@@ -161,7 +158,7 @@ def test_the_canarys_cluster_is_left_out(scrapes: Scrapes) -> None:
         assert scrapes.samples(name) == {}
 
 
-def test_an_incident_counts_once_under_its_newest_state(scrapes: Scrapes) -> None:
+def test_an_incident_counts_once_under_its_newest_state_and_inhibited_ones_apart(scrapes: Scrapes) -> None:
     rows = [alert("i", "PENDING", START_MS), alert("i", "FIRING", START_MS + 1), alert("j", "FIRING", START_MS)]
     scrapes.write(alerts=rows)
     labels = {"cluster": "c", "kind": "starved_queue", "severity": "critical", "is_inhibited": "false"}
@@ -169,46 +166,10 @@ def test_an_incident_counts_once_under_its_newest_state(scrapes: Scrapes) -> Non
     scrapes.write(alerts=[alert("i", "RECOVERING", START_MS + 2)])
     assert scrapes.value("incidents", **labels, state="FIRING") == 1
     assert scrapes.value("incidents", **labels, state="RECOVERING") == 1
-
-
-def test_a_resolved_incident_is_a_0_and_not_missing_data(scrapes: Scrapes) -> None:
-    scrapes.write(alerts=[alert("i", "FIRING", START_MS), alert("i", "RESOLVED", START_MS + 1)])
-    assert list(scrapes.samples("incidents").values()) == [0]
-
-
-def test_an_inhibited_incident_has_its_own_series(scrapes: Scrapes) -> None:
-    scrapes.write(alerts=[alert("i", "FIRING", START_MS, inhibited_by="j")])
-    assert [dict(labels)["is_inhibited"] for labels in scrapes.samples("incidents")] == ["true"]
-
-
-def test_alerts_about_the_relay_are_incidents_too(scrapes: Scrapes) -> None:
-    scrapes.write(alerts=[alert("own", "FIRING", START_MS, kind="canary_lost", cluster="balancewatch")])
-    labels = {"cluster": "balancewatch", "kind": "canary_lost", "severity": "critical", "is_inhibited": "false"}
-    assert scrapes.value("incidents", **labels, state="FIRING") == 1
-
-
-def test_a_batch_that_is_run_again_counts_nothing_twice(scrapes: Scrapes) -> None:
-    rows = {
-        "assignments": [assignment("g", 0, "OK")],
-        "memberships": [membership("g", "1:1", "x")],
-        "alerts": [alert("i", "FIRING", START_MS)],
-    }
-    scrapes.write(**rows)
-    before = [scrapes.samples(name) for name in ("queues", "members", "incidents")]
-    scrapes.write(**rows)
-    assert [scrapes.samples(name) for name in ("queues", "members", "incidents")] == before
-
-
-def test_after_a_restart_the_values_are_the_same(scrapes: Scrapes) -> None:
-    scrapes.write(
-        assignments=[assignment("g", 0, "UNOWNED"), assignment("g", 1, "OK")],
-        memberships=[membership("g", "1:1", "x")],
-        broker_health=[health(2, 5)],
-        alerts=[alert("i", "FIRING", START_MS), alert("over", "RESOLVED", START_MS)],
-    )
-    restarted = Scrapes(scrapes.folder)
-    for name in ("queues", "members", "client_ids", "groups", "unavailable_producers", "producers", "incidents"):
-        assert restarted.samples(name) == scrapes.samples(name) != {}
+    ended = [alert("i", "RESOLVED", START_MS + 3), alert("j", "FIRING", START_MS + 3, inhibited_by="x")]
+    scrapes.write(alerts=ended)
+    assert scrapes.value("incidents", **labels, state="RECOVERING") == 0, "and not missing data"
+    assert scrapes.value("incidents", **labels | {"is_inhibited": "true"}, state="FIRING") == 1
 
 
 def test_before_the_first_batch_there_are_no_series(scrapes: Scrapes) -> None:

@@ -97,17 +97,6 @@ def test_before_the_first_validation_the_pages_have_the_expectations(write_docs:
     assert not (tmp_path / "a" / "b" / "validations").exists()
 
 
-def test_rows_of_an_old_table_without_counts_have_pages(write_docs: WriteDocs, tmp_path: Path) -> None:
-    old = [row(PULLS, expectation, success=False) for expectation in SUITES[PULLS].expectations]
-    for known in old:
-        known.update(dict.fromkeys(("description", "unexpected", "unexpected_share", "observed", "evaluated")))
-    old[1]["evaluated"] = 1_234
-    text = write_docs(tmp_path, old).read_text()
-    assert f"{old[0]['expectation']} (? of ?)" in text
-    assert f"{old[1]['expectation']} (? of 1,234)" in text
-    assert result_of(tmp_path, PULLS).is_file()
-
-
 def test_earlier_pages_are_removed_and_other_files_are_not(write_docs: WriteDocs, tmp_path: Path) -> None:
     write_docs(tmp_path, [row(PULLS, expectation) for expectation in SUITES[PULLS].expectations])
     mine = tmp_path / "validations" / "mine.html"

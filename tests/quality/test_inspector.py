@@ -176,15 +176,17 @@ def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
     place.fake.bad = 40
     inspector = place.begin()
     look_each_minute(place, inspector, range(1, 4))
-    place.fake.bad = 0
     inspector = place.begin()
     look_each_minute(place, inspector, range(4, 7))
+    place.fake.bad = 0
+    look_each_minute(place, inspector, range(7, 10))
     rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
     assert [(row["state"], row["changed_at"]) for row in rows] == [
         ("FIRING", "2025-06-15T15:09:40.000Z"),
-        ("RESOLVED", "2025-06-15T15:12:40.000Z"),
+        ("RESOLVED", "2025-06-15T15:15:40.000Z"),
     ]
     assert [row["state"] for row in place.reported] == ["FIRING", "RESOLVED"]
+    assert len({row["incident_id"] for row in rows}) == 1
 
 
 def test_quarantined_messages_count_in_full_not_by_sample(place: Place) -> None:

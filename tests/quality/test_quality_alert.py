@@ -1,7 +1,6 @@
-"""When data_quality opens, what it says, when it ends, and that a restart knows of it."""
+"""When data_quality opens, what it says, and when it ends."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,9 @@ from schemas.expectations import Between, InSet, Severity
 from schemas.suites import CONTRACT
 from schemas.tables import ALERTS
 from streaming.quality.inspection import Outcome
-from streaming.quality.inspector import QualityAlerts, read_open_topics
+from streaming.quality.inspector import QualityAlerts
 from streaming.relay.notice import read_transition
-from streaming.store.alerts import Filter, read_alerts
 from streaming.warehouse.rows import arrow_table
-from streaming.warehouse.writer import DeltalakeWriter
 from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS
 
 MINUTE = 60_000
@@ -43,8 +40,8 @@ def outcome(unexpected: int, expectation: InSet | Between = KNOWN) -> Outcome:
 class Looks:
     """One topic, looked at every minute."""
 
-    def __init__(self, alerts: QualityAlerts | None = None, start_ms: int = START_MS) -> None:
-        self.alerts, self.now_ms = alerts or QualityAlerts(QUALITY), start_ms
+    def __init__(self) -> None:
+        self.alerts, self.now_ms = QualityAlerts(QUALITY), START_MS
 
     def see(self, unexpected: int, kept: Outcome = ALL, expectation: InSet | Between = KNOWN) -> list[dict[str, Any]]:
         self.now_ms += MINUTE
@@ -129,22 +126,3 @@ def test_a_topic_that_falls_silent_ends_it_after_an_hour() -> None:
     assert looks.alerts.rest(PULLS, looks.now_ms + LIMITS.topic_quiet_ms - 1) == []
     assert [row["state"] for row in looks.alerts.rest(PULLS, looks.now_ms + LIMITS.topic_quiet_ms)] == ["RESOLVED"]
     assert looks.alerts.rest(PULLS, looks.now_ms + 2 * LIMITS.topic_quiet_ms) == []
-
-
-def test_a_restart_finds_what_is_open_and_ends_it_as_the_same_incident(tmp_path: Path) -> None:
-    writer = DeltalakeWriter(tmp_path)
-    before = Looks()
-    opened = [row for _ in range(3) for row in before.see(200)]
-    writer.append(ALERTS, arrow_table(opened, ALERTS, 1), "app", 1)
-    after = Looks(QualityAlerts(QUALITY, read_open_topics(tmp_path)), before.now_ms)
-    assert states(after, [200, 200, 200]) == ["", "", ""]
-    ended = [row for _ in range(3) for row in after.see(0)]
-    writer.append(ALERTS, arrow_table(ended, ALERTS, 2), "app", 2)
-    rows = read_alerts(tmp_path, Filter(kind=DATA_QUALITY))
-    assert [row["state"] for row in rows] == ["FIRING", "RESOLVED"]
-    assert len({row["incident_id"] for row in rows}) == 1
-    assert [*read_open_topics(tmp_path)] == []
-
-
-def test_nothing_is_open_where_there_is_no_table(tmp_path: Path) -> None:
-    assert [*read_open_topics(tmp_path)] == []

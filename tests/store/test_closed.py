@@ -117,16 +117,6 @@ def test_read_only_sql_is_answered(warehouse: Path) -> None:
     assert_none(refused())
 
 
-def test_comments_around_explain_change_nothing(warehouse: Path) -> None:
-    history = History(warehouse, is_closed=True)
-    for sql in (
-        "--EXPLAIN\nFROM alerts",
-        "/* EXPLAIN */ EXPLAIN FROM alerts",
-        "--EXPLAIN\nEXPLAIN ANALYZE FROM alerts",
-    ):
-        assert history.query(sql).num_rows == 1
-
-
 def test_a_closed_history_gives_the_rows_of_an_open_one(tmp_path: Path) -> None:
     batches = (
         {"assignments": [assignment(queue, "OK", queue)], "alerts": [alert("a", "FIRING", queue)]} for queue in range(3)
@@ -136,12 +126,6 @@ def test_a_closed_history_gives_the_rows_of_an_open_one(tmp_path: Path) -> None:
     for view in ("alerts", "alerts_now", "assignments", "incidents", "firing", "memberships"):
         rows = opened.query(f"FROM {view} ORDER BY ALL")
         assert closed.query(f"FROM {view} ORDER BY ALL").equals(rows), view
-
-
-@pytest.mark.parametrize("name", ["with blank", "it's", "naïve", "a#b?", "a[b]*"])
-def test_a_closed_warehouse_may_have_any_name(name: str, tmp_path: Path) -> None:
-    write(tmp_path / name, {"alerts": [alert("one", "FIRING", 5)]})
-    assert History(tmp_path / name, is_closed=True).rows("SELECT count(*) AS n FROM alerts") == [{"n": 1}]
 
 
 def test_a_deleted_file_is_reported_as_such(warehouse: Path) -> None:

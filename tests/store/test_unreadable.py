@@ -87,16 +87,6 @@ def test_what_comes_while_one_looks_is_left_out_and_said_once(
     assert caplog.messages == [SAID]
 
 
-def test_the_command_prints_the_others_and_says_on_stderr_what_is_left_out(
-    warehouse: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    blank(warehouse, ALERTS, ALERT)
-    printed = CliRunner().invoke(
-        app, ["alerts", "--current", "--format", "json", "--warehouse", str(warehouse)], catch_exceptions=False
-    )
-    assert [row["alert_id"] for row in json.loads(printed.stdout)] == ["m"]
-
-
 OF_QUALITY = {"kind": "data_quality", "labels": '{"cluster": "c", "topic": "t"}', "evidence": '{"failed": []}'}
 OF_LOSS = {
     "kind": "data_loss",

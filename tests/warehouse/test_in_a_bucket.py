@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import obstore
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -20,7 +19,6 @@ from streaming.service.run_command import only_run
 from streaming.warehouse import appender as appender_module
 from streaming.warehouse import occupancy as module
 from streaming.warehouse.appender import Appender
-from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.occupancy import BucketLock, HeldError, OccupiedError, occupying
 from streaming.warehouse.table_store import list_files, store_of
 from tests.support.s3_server import environment_of, losing_answers
@@ -125,18 +123,6 @@ def test_a_file_without_its_commit_is_taken_by_vacuum_and_a_strangers_stays(
     assert orphan not in names(path)
     assert "mine.parquet" in names(path)
     assert read(path) == [1]
-
-
-def test_delta_rs_and_duckdb_read_what_is_appended(path: str) -> None:
-    appender = Appender(path)
-    for number in range(5):
-        appender.append(numbers(number), Transaction("app", number))
-    dataset = DeltaTable(path).to_pyarrow_dataset()
-    assert sorted(row[0] for row in duckdb.from_arrow(dataset).filter("number > 2").fetchall()) == [3, 4]
-    commit = read_commit(path, 3)
-    assert commit is not None
-    assert len(commit.appended) == 1
-    assert read_commit(path, 6) is None
 
 
 def test_no_secret_is_in_a_table(path: str) -> None:

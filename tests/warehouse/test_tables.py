@@ -42,18 +42,17 @@ def test_a_listing_with_a_gap_is_made_again() -> None:
     assert whole(Listing(3)) == "whole"
 
 
-def test_a_gap_that_stays_is_reported() -> None:
-    listing = Listing(1_000)
-    with pytest.raises(DeltaError, match="found gap"):
+@pytest.mark.parametrize(
+    ("listing", "words", "looks"),
+    [(Listing(1_000), "found gap", tables.TIMES + 1), (Listing(1, "no such file"), "no such file", 1)],
+    ids=["a gap that stays", "anything else"],
+)
+def test_another_error_is_reported_at_once_and_a_gap_that_stays_after_all_tries(
+    listing: Listing, words: str, looks: int
+) -> None:
+    with pytest.raises(DeltaError, match=words):
         whole(listing)
-    assert listing.looks == tables.TIMES + 1
-
-
-def test_anything_else_is_reported_at_once() -> None:
-    listing = Listing(1, "no such file")
-    with pytest.raises(DeltaError, match="no such file"):
-        whole(listing)
-    assert listing.looks == 1
+    assert listing.looks == looks
 
 
 def test_the_words_are_those_of_delta(tmp_path: Path) -> None:
@@ -73,35 +72,20 @@ def table(tmp_path: Path) -> DeltaTable:
     return open_table(tmp_path, ALERTS)
 
 
-def test_an_append_adds_its_files_and_the_creation_none(table: DeltaTable, tmp_path: Path) -> None:
+def test_a_commit_names_the_files_that_an_append_added_and_no_rewritten_ones(table: DeltaTable, tmp_path: Path) -> None:
+    """Creation, compaction and vacuum add none; the file that a deletion rewrites holds old rows."""
     path = table_path(tmp_path, "alerts")
-    appended = [read_commit(path, version) for version in range(1, 4)]
-    names = {file for commit in appended if commit for file in commit.appended}
-    assert names == {uri.rpartition("/")[2] for uri in table.file_uris()}
-    made = read_commit(path, 0)
-    assert made is not None
-    assert (made.new_files, made.removes_rows) == ((), False)
-
-
-def test_compaction_and_vacuum_add_nothing(table: DeltaTable, tmp_path: Path) -> None:
+    appended = table.file_uris()
     table.optimize.compact()
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    for version in range(4, int(table.version()) + 1):
-        commit = read_commit(table_path(tmp_path, "alerts"), version)
-        assert commit is not None
-        assert (commit.new_files, commit.removes_rows) == ((), False)
-
-
-def test_what_a_deletion_wrote_anew_is_not_appended(table: DeltaTable, tmp_path: Path) -> None:
-    table.optimize.compact()
+    kept = int(table.version())
     table.delete("incident_id = 'i1'")
-    commit = read_commit(table_path(tmp_path, "alerts"), 5)
-    assert commit is not None
-    assert (len(commit.new_files), commit.removes_rows, commit.appended) == (1, True, ())
-
-
-def test_a_version_that_is_not_there_is_none(table: DeltaTable, tmp_path: Path) -> None:
-    assert read_commit(table_path(tmp_path, "alerts"), 99) is None
+    commits = [read_commit(path, version) for version in range(int(table.version()) + 1)]
+    facts = [(len(commit.new_files), commit.removes_rows, len(commit.appended)) for commit in commits if commit]
+    assert facts == [(0, False, 0), *[(1, False, 1)] * 3, *[(0, False, 0)] * (kept - 3), (1, True, 0)]
+    names = {file for commit in commits if commit for file in commit.appended}
+    assert names == {uri.rpartition("/")[2] for uri in appended}
+    assert read_commit(path, 99) is None
 
 
 def test_a_name_that_ends_lines_of_text_ends_none_of_the_log(tmp_path: Path) -> None:
