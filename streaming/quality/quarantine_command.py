@@ -324,15 +324,20 @@ def replay(
     settings = load(kafka={"bootstrap_servers": bootstrap_servers}, paths={"warehouse": warehouse})
     if not dry_run:
         needs_kafka(settings)
-    place, filters = (topic_, partition, offset), {"topic": topic, "reason": reason, "since": since, "until": until}
-    is_place = any(part is not None for part in place)
-    if is_place and (None in place or any(given is not None for given in filters.values())):
+    place, filters = (topic_, partition, offset), (topic, reason, since, until)
+    is_place, is_filter = (any(part is not None for part in parts) for parts in (place, filters))
+    if is_place and (None in place or is_filter):
         fail("give either TOPIC PARTITION OFFSET, or filters such as --topic and --reason", code=2)
-    if not is_place and all(given is None for given in filters.values()):
+    if not is_place and not is_filter:
         fail("give TOPIC PARTITION OFFSET, or a filter: --topic, --reason, --since, --until", code=2)
-    if is_place:
-        filters["topic"] = topic_
-    options = parse_options(**filters, limit=MOST_AT_ONCE + 1, warehouse=warehouse)
+    options = parse_options(
+        topic=topic_ if is_place else topic,
+        reason=reason,
+        since=since,
+        until=until,
+        limit=MOST_AT_ONCE + 1,
+        warehouse=warehouse,
+    )
     if owner is not None and not 0 < len(owner.strip()) <= MOST_OWNER:
         fail(f"--owner {owner[:50]!r}: give 1 to {MOST_OWNER} characters", code=2)
     try:
