@@ -18,25 +18,12 @@ SELECT kind, count(*) FILTER (WHERE state = 'FIRING') AS n, max(changed_at) FROM
 SELECT DISTINCT ON (kind) * EXCLUDE (advice) REPLACE (upper(kind) AS kind) RENAME (state AS s) FROM alerts
 FROM assignments_at(TIMESTAMPTZ '2026-11-21 03:12:00Z') WHERE verdict = 'UNOWNED'
 FROM main.alerts JOIN memory.main.alerts_now USING (incident_id) LEFT JOIN firing ON true LIMIT 10 PERCENT
-FROM alerts a ASOF JOIN alerts b ON a.kind = b.kind AND a.changed_at >= b.changed_at
-FROM alerts SEMI JOIN incidents USING (incident_id) USING SAMPLE 10%
 WITH a AS (FROM alerts), b AS MATERIALIZED (FROM a) SELECT * FROM b WHERE EXISTS (FROM a) OR 1 IN (SELECT 1 FROM b)
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) FROM r
-WITH RECURSIVE r(n, m) USING KEY (n) AS (SELECT 1, 2 UNION SELECT n, m + 1 FROM r WHERE m < 3) FROM r
-WITH "a.b" AS (SELECT 1) FROM "a.b"
 SELECT kind, lag(state) OVER w, row_number() OVER w AS n FROM alerts WINDOW w AS (ORDER BY changed_at) QUALIFY n = 1
 SELECT 1 UNION ALL SELECT 2 EXCEPT SELECT 3 INTERSECT (SELECT 4 ORDER BY 1 LIMIT 1)
 FROM alerts PIVOT (count(*) FOR state IN ('FIRING', 'RESOLVED') GROUP BY kind)
-UNPIVOT (SELECT 1 AS a, 2 AS b) ON a, b INTO NAME n VALUE v
-SELECT kind, grouping(kind) FROM alerts GROUP BY GROUPING SETS ((kind), ()), ROLLUP (state)
 SELECT unnest(queues), list_transform(queues, lambda q: q || '!'), [q FOR q IN queues IF q > ''] FROM alerts
-SELECT queues[1:2].list_sort().array_to_string(','), evidence::JSON->>'$.a', {'a': 1}.a, MAP {'k': 2}['k'] FROM alerts
-SELECT COLUMNS('.*_at') - INTERVAL 1 DAY FROM alerts
-SELECT * LIKE '%id' FROM alerts
-SELECT CASE kind WHEN 'a' THEN 1 ELSE 2 END, kind IS NULL, kind NOT BETWEEN 'a' AND 'b', kind::BLOB FROM alerts
-SELECT DATE '2026-01-01' + 1, now() - INTERVAL '2 hours', extract(hour FROM now()), now() AT TIME ZONE 'UTC'
-SELECT 2 ** 3, 7 // 2, 5!, 'a' ~ 'b', 'x' GLOB '*', 'a' SIMILAR TO 'b', 1 IS DISTINCT FROM NULL, TRY(1 / 0)
-SELECT quantile_cont(n, 0.9), arg_max(n, n), string_agg(n, ',' ORDER BY n DESC) FROM range(10) AS t(n)
 FROM generate_series(1, 3), unnest([1, 2]) AS u(x), json_each('{"a": 1}')
 SELECT 'COPY x TO y', $$SELECT 1; SELECT 2$$ -- INSERT
 VALUES (1, 'a'), (2, 'b')
@@ -47,12 +34,10 @@ SHOW TABLES
 SHOW ALL TABLES
 SHOW alerts
 SUMMARIZE alerts
-SUMMARIZE SELECT kind FROM alerts
 SELECT column_name FROM (DESCRIBE alerts)
 SELECT table_name, column_name FROM information_schema.columns
 EXPLAIN FROM alerts
 EXPLAIN ANALYZE SELECT count(*) FROM alerts
-explain analyze select 1;
 """
 
 
