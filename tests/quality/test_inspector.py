@@ -261,23 +261,24 @@ def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.Monk
     assert kept == [(200, 60), (300, 90), (100, 30)]
 
 
-def test_the_first_look_begins_where_the_query_did(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka has dropped the first million messages of the topic."""
+@pytest.mark.parametrize(
+    ("first", "batches", "expected"),
+    [
+        (1_000_000, [(1_000_050, 0)], [(50, 0)]),
+        (0, [(1_000, 10), (40, 10), (90, 10)], [(1_000, 10), (40, 10), (50, 10)]),
+    ],
+    ids=["Kafka has dropped the first million", "a recreated topic counts from its beginning"],
+)
+def test_counts_begin_where_the_query_did(
+    place: Place, monkeypatch: pytest.MonkeyPatch, first: int, batches: list[Any], expected: list[Any]
+) -> None:
     inspector = place.begin()
     kept = judged(place, inspector, monkeypatch)
-    place.read_up_to(SEND_LATENCIES, 1_000_050, first=1_000_000)
-    inspector.look(START_MS)
-    assert kept == [(50, 0)]
-
-
-def test_a_recreated_topic_counts_from_its_beginning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    inspector = place.begin()
-    kept = judged(place, inspector, monkeypatch)
-    for offset in (1_000, 40, 90):
-        place.read_up_to(SEND_LATENCIES, offset)
-        note_batch(inspector, place, 10)
+    for offset, quarantined in batches:
+        place.read_up_to(SEND_LATENCIES, offset, first=first)
+        note_batch(inspector, place, quarantined)
         inspector.look(START_MS)
-    assert kept == [(1_000, 10), (40, 10), (50, 10)]
+    assert kept == expected
 
 
 def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

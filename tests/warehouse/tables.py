@@ -1,9 +1,16 @@
-"""A table of a few columns, and rows of it."""
+"""A table of a few columns, rows of it, and writers at once."""
 
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from streaming.warehouse.appender import Appender
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("at", pa.timestamp("us", "UTC"))])
 
@@ -29,3 +36,36 @@ def read(path: str) -> list[int]:
     """All numbers, in order, as delta-rs reads them."""
     rows: list[int] = DeltaTable(path).to_pyarrow_table()["number"].to_pylist()
     return sorted(rows)
+
+
+def append_beside_delta_rs(path: str, appenders: Sequence[Appender], each: int) -> int:
+    """Check that appends of each thread, every one made twice, are in once beside appends and compactions of delta-rs.
+
+    Return the number of compacted files. delta-rs gives up now and then beside hundreds of commits a second.
+    """
+    failed: list[Exception] = []
+
+    def write(appender: Appender, place: int) -> None:
+        try:
+            for number in range(each):
+                for _ in range(2):
+                    appender.append(numbers(place * each + number), Transaction(f"app-{place}", number))
+                time.sleep(0.002)
+        except Exception as error:
+            failed.append(error)
+
+    writers = [threading.Thread(target=write, args=(one, place)) for place, one in enumerate(appenders)]
+    for writer in writers:
+        writer.start()
+    others, compacted, patient = list[int](), 0, CommitProperties(max_commit_retries=200)
+    while any(writer.is_alive() for writer in writers):
+        with contextlib.suppress(CommitFailedError, DeltaError):
+            handle = DeltaTable(path)
+            compacted += handle.optimize.compact(commit_properties=patient)["numFilesRemoved"]
+            handle.create_checkpoint()
+        with contextlib.suppress(CommitFailedError, DeltaError):
+            write_deltalake(path, numbers(100_000 + len(others)), mode="append", commit_properties=patient)
+            others.append(100_000 + len(others))
+    assert failed == []
+    assert read(path) == [*range(len(appenders) * each), *others]
+    return compacted + int(DeltaTable(path).optimize.compact()["numFilesRemoved"])

@@ -1,11 +1,9 @@
 """Appends that read nothing of a table: once each, beside other writers, refused if they would break it."""
 
-import contextlib
 import errno
 import json
 import os
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,7 @@ from typing import Any
 import obstore
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import DeltaTable, Schema, TableFeatures, Transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,9 +19,7 @@ from streaming.warehouse import appender as module
 from streaming.warehouse import table_store
 from streaming.warehouse.appender import LONGEST, Appender, AppendRefusedError, TableGoneError, statistics_of
 from streaming.warehouse.table_store import create_file
-from tests.warehouse.tables import SCHEMA, make_table, numbers, read
-
-MANY_RETRIES = CommitProperties(max_commit_retries=200)
+from tests.warehouse.tables import SCHEMA, append_beside_delta_rs, make_table, numbers, read
 
 
 @pytest.fixture
@@ -107,38 +102,9 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ours(path: str, monkeypatch:
 
 
 def test_commits_of_three_writers_beside_compactions_and_delta_rs_lose_and_repeat_nothing(path: str) -> None:
-    """Two of the writers share an appender. delta-rs gives up now and then beside hundreds of commits a second."""
-    each, failed = 400, []
-
-    def write(appender: Appender, app_id: str, offset: int) -> None:
-        try:
-            for number in range(each):
-                for _ in range(2):
-                    appender.append(numbers(offset + number), Transaction(app_id, number))
-                time.sleep(0.002)
-        except Exception as error:
-            failed.append(error)
-
+    """Two of the writers share an appender."""
     shared = Appender(path)
-    writers = [
-        threading.Thread(target=write, args=(appender, f"app-{place}", place * each))
-        for place, appender in enumerate((shared, shared, Appender(path)))
-    ]
-    for writer in writers:
-        writer.start()
-    others, compacted = [], 0
-    while any(writer.is_alive() for writer in writers):
-        with contextlib.suppress(CommitFailedError, DeltaError):
-            handle = DeltaTable(path)
-            compacted += handle.optimize.compact(commit_properties=MANY_RETRIES)["numFilesRemoved"]
-            handle.create_checkpoint()
-        with contextlib.suppress(CommitFailedError, DeltaError):
-            write_deltalake(path, numbers(100_000 + len(others)), mode="append", commit_properties=MANY_RETRIES)
-            others.append(100_000 + len(others))
-    compacted += DeltaTable(path).optimize.compact()["numFilesRemoved"]
-    assert failed == []
-    assert read(path) == [*range(3 * each), *others]
-    assert compacted > 0
+    assert append_beside_delta_rs(path, [shared, shared, Appender(path)], 400) > 0
     assert commits(path) == list(range(len(commits(path))))
 
 

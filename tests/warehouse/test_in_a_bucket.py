@@ -11,7 +11,7 @@ from pathlib import Path
 
 import obstore
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable, Transaction
 
 from conf.settings import Settings
 from streaming.maintenance.files import delete_unused, find_unused
@@ -22,7 +22,7 @@ from streaming.warehouse.appender import Appender
 from streaming.warehouse.occupancy import BucketLock, HeldError, OccupiedError, occupying
 from streaming.warehouse.table_store import list_files, store_of
 from tests.support.s3_server import environment_of, losing_answers
-from tests.warehouse.tables import make_table_at, numbers, read
+from tests.warehouse.tables import append_beside_delta_rs, make_table_at, numbers, read
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 
@@ -37,29 +37,7 @@ def names(path: str) -> set[str]:
 
 
 def test_appends_of_two_and_of_delta_rs_beside_compactions_lose_and_repeat_nothing(path: str) -> None:
-    each, failed = 40, []
-
-    def write(app_id: str, offset: int) -> None:
-        try:
-            appender = Appender(path)
-            for number in range(each):
-                for _ in range(2):
-                    appender.append(numbers(offset + number), Transaction(app_id, number))
-        except Exception as error:
-            failed.append(error)
-
-    writers = [threading.Thread(target=write, args=(f"app-{place}", place * each)) for place in range(2)]
-    for writer in writers:
-        writer.start()
-    others, patient = [], CommitProperties(max_commit_retries=200)
-    while any(writer.is_alive() for writer in writers):
-        handle = DeltaTable(path)
-        handle.optimize.compact(commit_properties=patient)
-        handle.create_checkpoint()
-        write_deltalake(path, numbers(1000 + len(others)), mode="append", commit_properties=patient)
-        others.append(1000 + len(others))
-    assert failed == []
-    assert read(path) == [*range(2 * each), *others]
+    append_beside_delta_rs(path, [Appender(path), Appender(path)], 40)
 
 
 @pytest.mark.parametrize("times", [1, 20], ids=["once", "for long"])
