@@ -151,9 +151,6 @@ def read_open_topics(warehouse: Location) -> SelfAlerts:
 
 APP_ID = "balancewatch-quality"
 
-MOST_BATCHES = 1_000
-"""Limit on batches that are counted separately; older batches are kept as a sum."""
-
 POLL_SECONDS = 1.0
 """Interval at which the thread compares the number of batches."""
 
@@ -163,10 +160,10 @@ log = structlog.get_logger()
 
 
 class ReadProgress:
-    """Messages of each topic that the query read since the last look, and how many it quarantined. Not thread-safe.
+    """Messages of each topic that the query read since its last validation, and how many it quarantined.
 
-    A batch's quarantined rows are noted before Spark commits the batch: they count with its messages, later. Nothing
-    is forgotten before `settle`.
+    A batch's quarantined rows are noted before Spark commits the batch: they count with its messages, from the next
+    `advance` on. Nothing is forgotten before `settle`. Not thread-safe.
     """
 
     def __init__(self, checkpoint: Path) -> None:
@@ -174,17 +171,21 @@ class ReadProgress:
         self._checkpoint = checkpoint
         position = read_position(checkpoint)
         self._ends = None if position is None else dict(position.wanted)
-        self._quarantined: dict[int, Counter[str]] = {}
+        self._noted: dict[int, Counter[str]] = {}
+        self._quarantined: Counter[str] = Counter()
 
     def note(self, batch_id: int, rows: Rows) -> None:
         """Note the quarantined rows of a batch; the same batch again counts once."""
-        self._quarantined[batch_id] = Counter(row["topic"] for row in rows.get("quarantine", ()))
-        if len(self._quarantined) > MOST_BATCHES:
-            oldest, next_, *_ = sorted(self._quarantined)
-            self._quarantined[next_] += self._quarantined.pop(oldest)
+        self._noted[batch_id] = Counter(row["topic"] for row in rows.get("quarantine", ()))
+
+    def advance(self, position: Position) -> None:
+        """Count the batches that are done at this position."""
+        newest = position.batch_id if position.is_committed else position.batch_id - 1
+        for batch_id in [noted for noted in self._noted if noted <= newest]:
+            self._quarantined += self._noted.pop(batch_id)
 
     def since_last(self, topic: str, position: Position) -> Outcome:
-        """Return how many messages of the batches that are done at this position keep their contract.
+        """Return how many messages up to this position, which was advanced to, keep their contract.
 
         A recreated partition counts from 0.
         """
@@ -195,22 +196,15 @@ class ReadProgress:
             if place[0] == topic:
                 begin = self._ends.get(place, 0)
                 read += end - begin if end >= begin else end
-        quarantined = sum(self._quarantined[batch_id][topic] for batch_id in self._done(position))
+        quarantined = self._quarantined[topic]
         return Outcome(topic, CONTRACT, not quarantined, read, quarantined)
 
     def settle(self, topics: Iterable[str], position: Position) -> None:
         """Forget the counts of these topics up to this position, whose outcomes are written."""
         for topic in topics:
-            self._ends = (self._ends or {}) | {
-                place: end for place, end in position.wanted.items() if place[0] == topic
-            }
-            for batch_id in self._done(position):
-                del self._quarantined[batch_id][topic]
-        self._quarantined = {batch_id: counts for batch_id, counts in self._quarantined.items() if counts}
-
-    def _done(self, position: Position) -> list[int]:
-        newest = position.batch_id if position.is_committed else position.batch_id - 1
-        return [batch_id for batch_id in self._quarantined if batch_id <= newest]
+            ends = {place: end for place, end in position.wanted.items() if place[0] == topic}
+            self._ends = (self._ends or {}) | ends
+            del self._quarantined[topic]
 
 
 class Inspector:
@@ -274,10 +268,11 @@ class Inspector:
         position = read_position(self._checkpoint)
         if position is None:
             return
+        with self._noting:
+            self._progress.advance(position)
         quality, alerts, validated = [], [], []
         for topic in balance.TOPICS:
-            with self._noting:
-                contract = self._progress.since_last(topic, position)
+            contract = self._progress.since_last(topic, position)
             if contract.evaluated <= 0:
                 alerts += self._alerts.rest(topic, now_ms)
                 continue
@@ -301,8 +296,7 @@ class Inspector:
             validated.append(topic)
         self._inspection.end_look()
         self._write(quality, alerts, now_ms)
-        with self._noting:
-            self._progress.settle(validated, position)
+        self._progress.settle(validated, position)
 
     def _write(self, quality: list[dict[str, Any]], alerts: list[dict[str, Any]], now_ms: int) -> None:
         self._written_ms = batch_id = max(now_ms, self._written_ms + 1)

@@ -295,18 +295,6 @@ def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch:
     assert kept == [(10, 0), (1_000, 20)]
 
 
-def test_old_uncounted_batches_are_kept_as_a_sum(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_BATCHES", 3)
-    inspector = place.begin()
-    kept = judged(place, inspector, monkeypatch)
-    for number in range(1, 21):
-        place.read_up_to(SEND_LATENCIES, 10 * number)
-        note_batch(inspector, place, 1)
-    assert len(inspector._progress._quarantined) == 3
-    inspector.look(START_MS)
-    assert kept == [(200, 20)]
-
-
 def test_a_run_that_validates_nothing_resolves_open_alerts(place: Place) -> None:
     place.fake.bad = 40
     inspector = place.begin()
