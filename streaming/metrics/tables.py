@@ -67,32 +67,22 @@ GAUGES = (
 )  # fmt: skip
 """The gauges of this collector."""
 
-_NEWEST = "(changed_at, batch_id)"
 _REAL = f"cluster <> '{CANARY_CLUSTER}'"
 _INCIDENT = "cluster, kind, severity, state, coalesce(inhibited_by, '') <> '' AS is_inhibited"
 
 QUERIES = {
     # A closed queue has no planned owner any more; a deleted group leaves only closed queues.
     "assignments": f"""
-        SELECT cluster, consumer_group, bool_and(is_closed) AS is_closed, epoch_ms(max(changed_at)) AS newest_ms,
+        SELECT cluster, consumer_group, epoch_ms(max(changed_at)) AS newest_ms,
+               bool_and(verdict = '{NOT_JUDGED}' AND coalesce(planned_owner, '') = ''
+                        AND coalesce(len(observed_owners), 0) = 0) AS is_closed,
                {", ".join(f"count(*) FILTER (verdict = '{verdict}') AS {verdict}" for verdict in VERDICTS)}
-        FROM (
-            SELECT cluster, consumer_group, arg_max(verdict, {_NEWEST}) AS verdict, max(changed_at) AS changed_at,
-                   arg_max(verdict = '{NOT_JUDGED}' AND coalesce(planned_owner, '') = ''
-                           AND coalesce(len(observed_owners), 0) = 0, {_NEWEST}) AS is_closed
-            FROM assignments WHERE {_REAL} GROUP BY cluster, consumer_group, topic, broker_name, queue_id)
-        GROUP BY cluster, consumer_group""",
-    "memberships": f"""
+        FROM assignments_now WHERE {_REAL} GROUP BY cluster, consumer_group""",
+    "memberships": """
         SELECT cluster, consumer_group, max(channels) AS channels, max(client_ids) AS client_ids
-        FROM (
-            SELECT cluster, consumer_group, count(DISTINCT client_addr) AS channels,
-                   count(DISTINCT client_id) AS client_ids
-            FROM (
-                SELECT cluster, consumer_group, broker_name, client_id, client_addr,
-                       arg_max(change, {_NEWEST}) AS change
-                FROM memberships WHERE {_REAL}
-                GROUP BY cluster, consumer_group, broker_name, client_id, client_addr)
-            WHERE change IN ('JOINED', 'CHANGED') GROUP BY cluster, consumer_group, broker_name)
+        FROM (SELECT cluster, consumer_group, count(DISTINCT client_addr) AS channels,
+                     count(DISTINCT client_id) AS client_ids
+              FROM members GROUP BY cluster, consumer_group, broker_name)
         GROUP BY cluster, consumer_group""",
     "broker_health": f"""
         SELECT cluster, broker_name, unavailable_producers, producers FROM broker_health_now

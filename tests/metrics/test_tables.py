@@ -335,6 +335,10 @@ def test_sums_are_those_of_the_newest_rows(log: list[tuple[str, int, str]], limi
         "queue_id INT, verdict VARCHAR, planned_owner VARCHAR, observed_owners VARCHAR[], changed_at TIMESTAMPTZ, "
         "batch_id BIGINT)"
     )
+    known.execute(
+        "CREATE VIEW assignments_now AS FROM assignments "
+        "QUALIFY row_number() OVER (PARTITION BY consumer_group, queue_id ORDER BY changed_at DESC, batch_id DESC) = 1"
+    )
     for number, (group, queue_id, verdict) in enumerate(log):
         row = closed(group, queue_id) if verdict == "closed" else assignment(group, queue_id, verdict)
         known.execute(
