@@ -1,10 +1,10 @@
-"""Facts to feed the rules with: heartbeats, pulls, members, and a group that lives through them.
+"""Facts to feed the rules with: heartbeats, pulls, members, and a group that lives through them, step by step.
 
 Times are seconds from an arbitrary start, for a test to be readable; the rules see milliseconds.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.rules import default_rules, kind_rules
@@ -107,11 +107,29 @@ def route(queues: int = 8, *broker_names: str, perm: int = 6, write: int | None 
 
 
 @dataclass
-class Life:
-    """A group of one topic, told what happens and looked at every 5 s.
+class Flow:
+    """Messages that arrive in the group's queues: `come` each second; all but the last `lag` are consumed, or none."""
 
-    Queues are numbers on broker-a, or names (`broker-b:1`). `cut` are (client_addr, broker) that hear nothing of each
-    other, `pulls` is what a pull tells besides.
+    come: int = 50
+    lag: int = 10
+    consumes: bool = True
+    is_read: bool = False
+    commit: int = 1_000
+    end: int = 1_000
+
+    def go_on(self) -> dict[str, int]:
+        self.end += 5 * self.come
+        self.commit = self.end - self.lag if self.consumes and self.come else self.commit
+        return {"commit_offset": self.commit, "max_offset": self.end}
+
+
+@dataclass
+class Life:
+    """A group of one topic: what happens to it, and an evaluation every 5 s.
+
+    Queues are numbers on broker-a, or names (`broker-b:1`). `cut` are (client_addr, broker) without a connection,
+    `pulls` is what a pull reports besides. With a `flow`, pulls report its offsets; if it `is_read`, a collector does
+    every 10 s, whoever pulls.
     """
 
     queues: int = 8
@@ -124,18 +142,25 @@ class Life:
     broker_coverage: BrokerCoverage = field(default_factory=BrokerCoverage)
     cut: set[tuple[str, str]] = field(default_factory=set)
     pulls: dict[str, object] = field(default_factory=dict)
+    flow: Flow | None = None
     reported: dict[str, dict[str, object]] = field(default_factory=dict)
     outcomes: list[tuple[float, Outcome]] = field(default_factory=list)
 
-    def beat(self, client_addr: str, **reported: object) -> None:
-        client_id, _ = self.clients[client_addr]
-        reported = self.reported.setdefault(client_addr, {}) | reported
-        consumer = reported.pop("consumer", None) or subscribes(*reported.pop("topics", ("orders",)), **reported)  # type: ignore[misc]  # names
+    def beat(self, client_addr: str) -> None:
+        reported = dict(self.reported[client_addr])
+        topics, tags = reported.pop("topics", ("orders",)), reported.pop("tags", "*")
+        consumer = ConsumerData(tuple(Subscription(topic, tags) for topic in topics), **reported)  # type: ignore[arg-type, attr-defined]  # by name
         for broker_name in self.brokers:
             if (client_addr, broker_name) not in self.cut:
-                beat = Heartbeat(client_id, client_addr, at(self.now), broker_name)
-                change = self.state.membership.register(beat, consumer)  # type: ignore[arg-type]  # facts
-                self.state.is_stale = self.state.is_stale or change is not None
+                self.hear(client_addr, self.clients[client_addr][0], self.now, broker_name, consumer)
+
+    def hear(
+        self, addr: str, client_id: str, second: float, broker_name: str, consumer: ConsumerData | None = None
+    ) -> None:
+        """A heartbeat at one broker, dated by it."""
+        beat = Heartbeat(client_id, addr, at(second), broker_name)
+        change = self.state.membership.register(beat, consumer or subscribes("orders"))
+        self.state.is_stale = self.state.is_stale or change is not None
 
     def start(self, client_addr: str, client_id: str, *queues: int | str, **reported: object) -> None:
         """A client that heartbeats every 30 s and pulls these queues every 10 s from now on."""
@@ -149,8 +174,16 @@ class Life:
     def leave(self, client_addr: str) -> None:
         del self.clients[client_addr]
         for broker_name in self.brokers:
-            change = self.state.membership.unregister(broker_name, client_addr, at(self.now))
-            self.state.is_stale = self.state.is_stale or change is not None
+            if (client_addr, broker_name) not in self.cut:
+                change = self.state.membership.unregister(broker_name, client_addr, at(self.now))
+                self.state.is_stale = self.state.is_stale or change is not None
+
+    def covers(self, **fields: Any) -> None:
+        """The cluster's data is other from now on (BrokerCoverage)."""
+        self.broker_coverage = replace(self.broker_coverage, **fields)
+
+    def flows(self, **fields: Any) -> None:
+        self.flow = replace(self.flow or Flow(), **fields)
 
     def freeze(self, client_addr: str) -> None:
         """It stays connected and is listed, and does nothing more."""
@@ -161,6 +194,7 @@ class Life:
         since = len(self.outcomes)
         while self.now < until:
             self.now += 5
+            self.pulls |= self.flow.go_on() if self.flow else {}
             for client_addr, (client_id, queues) in sorted(self.clients.items()):
                 if self.now % 30 == 0:
                     self.beat(client_addr)
@@ -173,6 +207,10 @@ class Life:
             known = self.route or route(self.queues, *self.brokers)
             outcome = tick(self.state, {"orders": known}, at(self.now), self.broker_coverage, self.rules)
             self.outcomes.append((self.now, outcome))
+            if self.flow and self.flow.is_read and self.now % 10 == 0:
+                for queue_id in range(self.queues):
+                    offsets = {"commit_offset": self.flow.commit, "max_offset": self.flow.end, "offsets_only": True}
+                    self.state.observe(Pull(None, None, queue_id, at(self.now), **offsets))  # type: ignore[arg-type]  # by name
         return [
             (when, row.incident.kind, row.state, row.incident.cause)
             for when, outcome in self.outcomes[since:]
@@ -208,65 +246,99 @@ def fired_kinds(life: Life) -> set[str]:
     return {row.incident.kind for _, outcome in life.outcomes for row in outcome.transitions if row.incident.has_fired}
 
 
+CLIENTS = {"A": A, "B": B, "C": C}
+VALUES: dict[str, Any] = {"yes": True, "no": False}
+
+
 def play(life: Life, steps: str) -> list[str]:
     """The rows of the last `to SECOND`, each "SECOND KIND [STATE] [CAUSE]": FIRING and a cause like the kind are left
-    out. Steps end with ";":
-
-    start ADDR CLIENT [QUEUES] [NAME=VALUE ...], take ADDR [QUEUES], leave ADDR, freeze ADDR, cut ADDR BROKER, heal,
-    no_data [BROKER ...], pulls [NAME=VALUE ...], route BROKER:READ:WRITE:PERM ... [ordered] [no_master=BROKER],
-    answer [queues]: every broker answers, and clients report their queues; unasked BROKER CLIENT,... REASON [SECOND],
-    "*" for each. QUEUES: 0-3,5 broker-b:0
+    out. Steps end with ";": a word of STEPS, then its words and options (NAME=VALUE).
     """
     said: list[str] = []
-    for step in filter(None, map(str.split, steps.split(";"))):
-        verb, *words = step
-        options = {
-            name: VALUES.get(value, value) for name, _, value in (word.partition("=") for word in words) if value
-        }
-        words = [word for word in words if "=" not in word]
+    for verb, *given in filter(None, map(str.split, steps.split(";"))):
+        words = [word for word in given if "=" not in word]
         if verb == "to":
             said = [
-                " ".join(
-                    [f"{when:g}", kind, *([] if state == "FIRING" else [state]), *([] if cause == kind else [cause])]
-                )
+                " ".join([f"{when:g}", kind, *({state} - {"FIRING"}), *({cause} - {kind})])
                 for when, kind, state, cause in life.run(float(words[0]))
             ]
-        elif verb == "start":
-            topics = {"topics": (options.pop("topics"),)} if "topics" in options else {}
-            life.start(words[0], CLIENTS.get(words[1], words[1]), *queues_of(words[2:]), **options, **topics)
-        elif verb == "take":
-            life.take(words[0], *queues_of(words[1:]))
-        elif verb == "cut":
-            life.cut.add((words[0], words[1]))
-        elif verb == "heal":
-            life.cut.clear()
-        elif verb == "no_data":
-            life.broker_coverage = BrokerCoverage(frozenset(words))
-        elif verb == "answer":
-            life.broker_coverage = BrokerCoverage(answered=frozenset(life.brokers), reports_answers=bool(words))
-        elif verb == "unasked":
-            broker_name, clients, reason, *second = [None if word == "*" else word for word in words]
-            since_ms = at(float(*second) if second else 120)
-            missing = [CLIENTS.get(name, name) for name in clients.split(",")] if clients else [None]
-            unasked = tuple(Unasked(broker_name, "order-service", one, reason, since_ms) for one in missing)
-            life.broker_coverage = BrokerCoverage(answered=frozenset(life.brokers), unasked=unasked)
-        elif verb == "pulls":
-            life.pulls = {name: int(value) if value.isdecimal() else value for name, value in options.items()}
-        elif verb == "route":
-            queues = [word.split(":") for word in words if ":" in word]
-            life.route = route_of(
-                *((name, *map(int, nums)) for name, *nums in queues),  # type: ignore[arg-type]  # three numbers
-                masterless=tuple(options.values()),
-                order_topic="ordered" in words,
-            )
-            life.state.is_stale = True
         else:
-            {"leave": life.leave, "freeze": life.freeze}[verb](words[0])
+            pairs = (word.partition("=") for word in given)
+            STEPS[verb](life, *words, **{name: VALUES.get(value, value) for name, _, value in pairs if value})
     return said
 
 
-CLIENTS = {"A": A, "B": B, "C": C}
-VALUES: dict[str, Any] = {"yes": True, "no": False}
+def _start(life: Life, addr: str, client: str, *queues: str, topics: str = "orders", **options: object) -> None:
+    subscribed = () if topics == "-" else tuple(topics.split(","))
+    life.start(addr, CLIENTS.get(client, client), *queues_of(queues), topics=subscribed, **options)
+
+
+def _hear(life: Life, addr: str, client: str, second: str, broker_name: str) -> None:
+    life.hear(addr, CLIENTS.get(client, client), float(second), broker_name)
+
+
+def _heal(life: Life, *place: str) -> None:
+    life.cut = life.cut - {place} if place else set()
+
+
+def _pulls(life: Life, **reported: str) -> None:
+    life.pulls = {name: int(value) if value.isdecimal() else value for name, value in reported.items()}
+
+
+def _set(life: Life, **values: str) -> None:
+    life.rules = replace(life.rules, **{name: int(value) for name, value in values.items()})  # type: ignore[arg-type]  # by name
+
+
+def _named(life: Life, group: str) -> None:
+    life.state.consumer_group = group
+
+
+def _answer(life: Life, queues: str = "") -> None:
+    life.covers(answered=frozenset(life.brokers), unasked=(), reports_answers=bool(queues))
+
+
+def _unasked(life: Life, broker_name: str, clients: str, reason: str, second: str = "120") -> None:
+    missing = [None] if clients == "*" else [CLIENTS.get(name, name) for name in clients.split(",")]
+    broker, since_ms = None if broker_name == "*" else broker_name, at(float(second))
+    unasked = tuple(Unasked(broker, "order-service", one, reason, since_ms) for one in missing)
+    life.covers(answered=frozenset(life.brokers), unasked=unasked)
+
+
+def _route(life: Life, *words: str, no_master: str = "") -> None:
+    queues = [(name, *map(int, nums)) for name, *nums in (word.split(":") for word in words if ":" in word)]
+    masterless = (no_master,) if no_master else ()
+    life.route = route_of(*queues, masterless=masterless, order_topic="ordered" in words)  # type: ignore[arg-type]  # three numbers
+    life.state.is_stale = True
+
+
+STEPS: dict[str, Callable[..., object]] = {
+    "start": _start,
+    "take": lambda life, addr, *queues: life.take(addr, *queues_of(queues)),
+    "reports": lambda life, addr, **options: life.reported[addr].update(options),
+    "leave": Life.leave,
+    "freeze": Life.freeze,
+    "beat": Life.beat,
+    "hear": _hear,
+    "cut": lambda life, *place: life.cut.add(place),
+    "heal": _heal,
+    "pulls": _pulls,
+    "flow": lambda life, **figures: life.flows(**{name: int(value) for name, value in figures.items()}),
+    "hang": lambda life: life.flows(consumes=False),
+    "resume": lambda life: life.flows(consumes=True),
+    "read": lambda life: life.flows(is_read=True),
+    "unread": lambda life: life.flows(is_read=False),
+    "rules": _set,
+    "named": _named,
+    "route": _route,
+    "answer": _answer,
+    "unasked": _unasked,
+    "no_data": lambda life, *brokers: life.covers(without_data=frozenset(brokers)),
+    "silent": lambda life, *brokers: life.covers(silent=frozenset(brokers)),
+    "back": lambda life, broker_name, second: life.covers(since_ms={broker_name: at(float(second))}),
+    "pulled": lambda life, broker_name, second: life.covers(pulled_ms={broker_name: at(float(second))}),
+    "masterless": lambda life, broker_name, incident_id: life.covers(masterless={broker_name: incident_id}),
+}
+"""The head of tests/golden/groups.txt explains them."""
 
 
 def queues_of(words: Iterable[str]) -> Iterator[int | str]:

@@ -1,19 +1,13 @@
 """One group through time, a tick every five seconds: what tests/golden/groups.txt (test_lives.py) does not show."""
 
-import pytest
-
 from tests.udfs.groups.facts import (
-    BOTH,
     A,
     B,
     C,
-    ConsumerData,
     Heartbeat,
     Life,
     Pull,
-    Subscription,
     at,
-    names,
     play,
     route,
     subscribes,
@@ -25,49 +19,6 @@ from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.groups.group import tick
 from udfs.groups.state import GroupState
 
-ONE_EACH = "start h1:1 A broker-a:0 broker-a:1; start h2:1 B broker-b:0 broker-b:1"
-
-
-def test_a_broker_that_is_not_heard_lists_nobody_and_splits_nothing() -> None:
-    life = Life(brokers=BOTH, queues=2)
-    assert play(life, f"cut h1:1 broker-b; cut h2:1 broker-b; {ONE_EACH}; to 300") == []
-    life.broker_coverage = BrokerCoverage(answered=frozenset(BOTH))
-    assert [row.partition(" ")[2] for row in play(life, "to 400")] == ["split_view"]
-
-
-def test_a_group_that_never_pulls_starves_where_the_broker_reports_the_pulls_of_others() -> None:
-    life = Life()
-    assert play(life, "start h1:1 A strategy=CONSISTENT_HASH; start h2:1 B strategy=CONSISTENT_HASH; to 300") == []
-    life.broker_coverage = BrokerCoverage(pulled_ms={"broker-a": at(310)})
-    said = life.run(500)
-    assert (389 < said[0][0] < 400, said[0][1:]) == (True, ("starved_queue", "FIRING", "strategy_gap"))
-    assert life.state.incidents["starved_queue orders"].queues == names(*range(8))
-
-
-def test_members_with_different_expressions_are_inconsistent() -> None:
-    life = Life()
-    life.start("h1:1", A, 0, 1, 2, 3)
-    life.start("h2:1", B, 4, 5, 6, 7, consumer=ConsumerData((Subscription("orders", "paid || shipped"),)))
-    assert play(life, "to 300") == ["85 inconsistent_subscription"]
-    (incident,) = life.state.incidents.values()
-    assert (incident.client_id, incident.severity) == (B, "warning")
-    assert "orders (TAG paid || shipped instead of TAG *)" in incident.text.summary
-
-
-def test_a_hand_over_is_not_doubled() -> None:
-    life = two_clients()
-    play(life, "take h1:1 0-7; to 140; take h2:1 4-6; to 160")  # a minute late, it lets one queue go
-    assert "DOUBLE_CONSUMED" not in life.verdicts().values()
-
-
-def test_queues_that_no_slave_serves_are_their_missing_masters() -> None:
-    """A slave without slaveReadEnable, as is the default, refuses every pull."""
-    life = two_clients()
-    life.broker_coverage = BrokerCoverage(masterless={"broker-a": "the master's"})
-    play(life, "route broker-a:8:8:6 no_master=broker-a; take h1:1; take h2:1; to 400")
-    starved = life.state.incidents["starved_queue orders"]
-    assert (starved.cause, starved.inhibited_by) == ("pull_stopped", "the master's")
-
 
 def test_a_healthy_group_says_its_owners_once() -> None:
     life = two_clients()
@@ -76,17 +27,6 @@ def test_a_healthy_group_says_its_owners_once() -> None:
     assert len([row for row in rows if row[2] == "OK"]) == 8
     assert all(when <= 10 for when, _, _ in rows)
     assert life.run(1000) == []
-
-
-def test_queues_of_clients_that_a_broker_lists_twice_starve_after_80_seconds() -> None:
-    """A broker that hung after its restart lists closed connections of several clients (apache/rocketmq 9830)."""
-    life = two_clients()
-    said = play(life, "freeze h1:1; start h1:2 A 0-1; freeze h2:1; start h2:2 B 4-5; to 220")
-    assert said == ["205 starved_queue duplicate_client_id"]
-    (incident,) = life.state.incidents.values()
-    assert incident.queues == names(2, 3, 6, 7)
-    assert "belong to no client" in incident.text.summary
-    assert "9830" in incident.text.advice
 
 
 def test_pulls_without_members_are_not_judged_and_forgotten_when_they_end() -> None:
@@ -199,27 +139,3 @@ def test_members_that_come_and_go_do_not_hide_a_gap_of_a_strategy_that_cannot_be
         said += play(life, f"to {life.now + 35}")
         said += play(life, f"leave h3:{turn}; to {life.now + 35}")
     assert any(row.endswith(" starved_queue strategy_gap") for row in said)
-
-
-def test_a_client_that_came_back_on_another_channel_is_no_twin_of_the_doubled() -> None:
-    """Two take a third's queue. It restarts between two looks, and for a while both its channels have pulled lately."""
-    life = Life()
-    begins = "start h1:1 A 0-2; start h2:1 B 3-5; start h3:1 C 6-7; to 100; take h2:1 0,3-5; take h3:1 0,6-7; to 150"
-    said = play(life, f"{begins}; leave h1:1; start h1:2 A 0-2; to 200")
-    assert not any("double_consumed_queue duplicate_client_id" in row for row in said)
-    assert life.verdicts()[0] == "DOUBLE_CONSUMED"
-
-
-@pytest.mark.parametrize(
-    "mine",
-    [
-        "broker-a:0 broker-a:1 broker-a:2 broker-a:3",  # of its own it has stopped to pull two
-        "broker-a:0 broker-b:3",  # by no number of queues
-    ],
-)
-def test_what_fits_no_route_is_no_old_route(mine: str) -> None:
-    """12 queues on two brokers, from 8 before the monitor started: A has those of broker-a and B those of broker-b."""
-    life = Life(brokers=BOTH, queues=6)
-    own = " ".join(f"broker-b:{number}" for number in range(6))
-    play(life, f"start h1:1 A {mine} strategy=AVG; start h2:1 B {own} strategy=AVG; to 600")
-    assert life.state.incidents["starved_queue orders"].cause != "stale_route"

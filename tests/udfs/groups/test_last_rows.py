@@ -1,6 +1,6 @@
 """The last row of a queue that is no more, and what is forgotten with its topic."""
 
-from tests.udfs.groups.facts import A, B, Life, fired_kinds, play, subscribes
+from tests.udfs.groups.facts import A, B, Life, fired_kinds, play
 from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow
 from udfs.groups.verdict_reason import GONE, STATIC_TOPIC
 from udfs.rocketmq.route import QueueData, Route
@@ -44,7 +44,7 @@ def test_the_queues_of_a_topic_that_the_group_gave_up_get_a_last_row_and_its_con
     life.state.conditions["order_at_risk orders"] = 1
     life.take("h1:1")
     for addr in ("h1:1", "h2:1"):
-        life.reported[addr] = {"consumer": subscribes("other")}
+        life.reported[addr] = {"topics": ("other",)}
     life.run(400)
     rows = rows_after(life, 300)
     assert {row.queue for row in rows} == {f"broker-a:{number}" for number in range(8)}

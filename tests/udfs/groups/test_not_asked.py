@@ -45,12 +45,6 @@ def test_commits_and_heartbeats_are_judged_though_pulls_are_not_known(unasked: U
     assert life.state.incidents["starved_queue orders"].has_fired
 
 
-def test_pulls_that_a_broker_reports_need_no_asking() -> None:
-    life = two_clients()
-    life.broker_coverage = BrokerCoverage(pulled_ms={"broker-a": at(0)}, unasked=(A_UNASKED,))
-    assert any("starved_queue pull_stopped" in row for row in play(life, "take h1:1; to 400"))
-
-
 @pytest.mark.parametrize(
     ("reason", "code"), [("refused", REFUSED), ("failed", NOT_ASKED), ("no_collector", NO_COLLECTOR)]
 )
