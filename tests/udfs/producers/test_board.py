@@ -75,13 +75,20 @@ def when(flips: Iterable[Flip]) -> list[tuple[int, bool]]:
     return [(flip.changed_at_ms, flip.available) for flip in flips]
 
 
+def flips_of(attempts: list[Attempt], cuts: Iterable[int], version: str) -> list[Flip]:
+    """Of one producer's attempts, a batch at a time, and of the time after them."""
+    board, flips = Board(), list[Flip]()
+    for start, end in itertools.pairwise([0, *sorted(cuts), len(attempts)]):
+        flips += board.advance([steps_of(attempts[start:end], version)], None, IDLE_MS)[0]
+    return flips + board.advance([], 2_000_000, IDLE_MS)[0]
+
+
 @examples(400)
 @given(attempts_in_order, st.sampled_from(VERSIONS))
 def test_run_length_attempts_flip_a_fault_item_as_the_attempts_themselves_do(
     attempts: list[Attempt], version: str
 ) -> None:
-    flips, _ = Board().advance([steps_of(attempts, version)], 2_000_000, IDLE_MS)
-    assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
+    assert when(flips_of(attempts, (), version)) == flips_one_by_one(attempts, version, 2_000_000)
 
 
 @examples(400)
@@ -89,12 +96,7 @@ def test_run_length_attempts_flip_a_fault_item_as_the_attempts_themselves_do(
 def test_a_log_of_attempts_flips_alike_however_it_is_cut(
     attempts: list[Attempt], version: str, cuts: list[int]
 ) -> None:
-    board, flips = Board(), []
-    edges = [0, *sorted(cuts), len(attempts)]
-    for start, end in itertools.pairwise(edges):
-        flips += board.advance([steps_of(attempts[start:end], version)], None, IDLE_MS)[0]
-    flips += board.advance([], 2_000_000, IDLE_MS)[0]
-    assert when(flips) == flips_one_by_one(attempts, version, 2_000_000)
+    assert when(flips_of(attempts, cuts, version)) == flips_one_by_one(attempts, version, 2_000_000)
 
 
 def test_a_thousand_quick_attempts_are_one_step() -> None:
@@ -121,9 +123,7 @@ def test_one_slow_send_is_two_rows_out_until_its_time_has_come() -> None:
     ],
 )
 def test_a_quick_send_after_a_slow_one(reason: str, version: str, flips: list[tuple[int, bool]]) -> None:
-    sends = [Attempt(10_000, 600), Attempt(11_000, 3)]
-    reported, _ = Board().advance([steps_of(sends, version)], 100_000, IDLE_MS)
-    assert when(reported) == flips, reason
+    assert when(flips_of([Attempt(10_000, 600), Attempt(11_000, 3)], (), version)) == flips, reason
 
 
 def test_health_counts_the_producers_that_avoid_the_broker() -> None:
@@ -202,21 +202,10 @@ def test_a_flip_is_reported_without_a_look_at_every_producer() -> None:
     assert health[-1].unavailable_until_ms == max(item.start_timestamp_ms for _, item in board.items.items())
 
 
-def flips_of(attempts: list[tuple[int, int]], cuts: Iterable[int], version: str) -> list[Flip]:
-    """Of one producer's attempts (ms, latency), a batch at a time."""
-    board, flips = Board(), list[Flip]()
-    edges = [0, *sorted(cuts), len(attempts)]
-    for start, end in itertools.pairwise(edges):
-        builder = AttemptsBuilder("p", version)
-        for time_ms, latency_ms in attempts[start:end]:
-            builder.add(time_ms, latency_ms, isolation=False, reachable=True)
-        flips += board.advance([builder.attempts] if builder.attempts.steps else [], None, IDLE_MS)[0]
-    return flips
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_flip_reports_the_same_latency_however_its_attempts_are_cut(version: str) -> None:
-    attempts = [(1_000, 10), (2_000, 700), (3_000, 11), (4_100, 12), (9_000, 13), (40_000, 14)]
+    latencies = {1_000: 10, 2_000: 700, 3_000: 11, 4_100: 12, 9_000: 13, 40_000: 14}
+    attempts = [Attempt(*of) for of in latencies.items()]
     whole = flips_of(attempts, (), version)
     assert [flip.available for flip in whole] == [False, True]
     for cut in range(1, len(attempts)):
