@@ -1,6 +1,6 @@
-"""The life of an alert: every step, its row and its reason; the nearest case in which it does not step."""
+"""The life of an alert, its rows and reasons: tests/golden/alerts.txt, and what holds of every life."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.golden import Case, each_case, scalar
 from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.alert import Finding, Incident, Text, Transition, alert_id
 from udfs.alerts.life import (
@@ -70,125 +71,50 @@ def fired(**reported: Any) -> Alert:
     return alert
 
 
-def test_an_alert_lives_from_its_first_sign_to_its_end_as_one_incident() -> None:
-    alert = Alert()
-    alert.looks(0, 40, FOUND)
-    alert.looks(45, 200, GONE)
-    assert alert.reported() == [
-        (0, PENDING, "first_sign"),
-        (20, FIRING, "hold_over"),
-        (45, RECOVERING, "condition_gone"),
-        (105, RESOLVED, "recovered"),
-    ]
-    assert {row.incident.incident_id for row in alert.rows} == {f"{alert_id('starved_queue', LABELS)}-0"}
-    assert {row.incident.started_at_ms for row in alert.rows} == {1000}
-    assert [row.incident.fired_at_ms for row in alert.rows] == [None, 20_000, 20_000, 20_000]
-    assert alert.incidents == {}
+READ: dict[str, Callable[[str], object]] = {
+    "queues": lambda text: tuple(text.split(",")),
+    "since_ms": lambda text: int(text) * 1_000,
+    "is_ready": bool,
+    "is_enabled": bool,
+    "pending_ms": int,
+    "pending_evaluations": int,
+}
+FINDINGS_OF = {
+    "found": FOUND,
+    "held": HELD,
+    "missing": replace(FOUND, is_missing=True),
+    "gone": GONE,
+    "unseen": GONE,
+}
 
 
-# One row a case: why it does not fire, and the looks (second, finding) that lead there.
-NOT_FIRED: tuple[tuple[str, list[tuple[float, Finding | None]]], ...] = (
-    ("the time is short, however often it is seen", [(at / 10, FOUND) for at in range(0, 199, 5)]),
-    ("it is seen too rarely, however long", [(0, FOUND), (30, FOUND)]),
-    ("nobody looked in between: downtime is not pending time", [(0, FOUND), (5, FOUND), (900, FOUND), (905, FOUND)]),
-    ("the rule's own hold is running", [(at, HELD) for at in range(0, 300, 5)]),
-)
-
-
-@pytest.mark.parametrize(("reason", "looks"), NOT_FIRED, ids=[reason for reason, _ in NOT_FIRED])
-def test_it_does_not_fire_when(reason: str, looks: list[tuple[float, Finding | None]]) -> None:
-    alert = Alert()
-    for at, finding in looks:
-        alert.look(at, finding)
-    assert alert.reported() == [(0, PENDING, "first_sign")], reason
-
-
-@pytest.mark.parametrize(
-    ("kind", "rows"),
-    [
-        ({"is_enabled": False}, [(0, PENDING, "critical")]),  # what is off never fires
-        ({"pending_ms": 0, "pending_evaluations": 1}, [(0, FIRING, "critical")]),  # no hold: a single row
-        ({"severity": "info"}, [(0, PENDING, "info"), (20, FIRING, "info")]),
-    ],
-    ids=str,
-)
-def test_an_alert_lives_by_its_kinds_rules(kind: dict[str, Any], rows: list[tuple[int, str, str]]) -> None:
-    alert = Alert(default_rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, **kind)}))
-    alert.looks(0, 900, FOUND)
-    assert [(row.changed_at_ms // 1000, row.state, row.incident.severity) for row in alert.rows] == rows
-
-
-def test_what_goes_away_before_it_fires_never_was_a_page() -> None:
-    alert = Alert()
-    alert.looks(0, 10, FOUND)
-    alert.look(15, GONE)
-    assert alert.reported() == [(0, PENDING, "first_sign"), (15, RESOLVED, "not_confirmed")]
-    assert alert.rows[-1].incident.fired_at_ms is None
-    assert alert.rows[-1].incident.text.summary == "Not confirmed after 14 s: It is so."
-
-
-def test_what_comes_back_in_time_is_the_same_incident() -> None:
-    alert = fired()
-    alert.looks(25, 60, GONE)
-    alert.look(65, replace(FOUND, since_ms=65_000))
-    assert alert.reported() == [(25, RECOVERING, "condition_gone"), (65, FIRING, "came_back")]
-    assert (alert.incident.started_at_ms, alert.incident.flaps) == (1000, 1)
-
-
-def test_a_sign_of_it_while_it_recovers_ends_nothing_and_opens_nothing() -> None:
-    alert = fired()
-    alert.looks(25, 60, GONE)
-    alert.look(65, HELD)
-    alert.looks(70, 120, GONE)
-    assert alert.reported() == [(25, RECOVERING, "condition_gone")]
-    alert.look(125, GONE)
-    assert alert.reported()[-1] == (125, RESOLVED, "recovered")
-
-
-def test_time_in_which_nobody_looked_is_no_calm() -> None:
-    alert = fired()
-    alert.look(25, GONE)
-    alert.look(4000, GONE)
-    assert alert.reported() == [(25, RECOVERING, "condition_gone")]
-
-
-def test_what_is_not_heard_while_it_recovers_does_not_end_it_either() -> None:
-    alert = fired()
-    alert.look(25, GONE)
-    alert.looks(30, 900, GONE, is_seen=False)
-    assert alert.reported() == [(25, RECOVERING, "condition_gone")]
-    alert.looks(905, 960, GONE)
-    assert alert.reported()[-1] == (960, RESOLVED, "recovered")
-
-
-def test_missing_data_are_unknown_first_then_fire_and_end_when_they_are_back() -> None:
-    missing = replace(FOUND, is_missing=True, is_ready=False)
-    alert = Alert()
-    alert.looks(0, 30, missing)
-    alert.looks(35, 40, replace(missing, is_ready=True))
-    assert alert.reported() == [(0, UNKNOWN, "data_missing"), (35, FIRING, "hold_over")]
-    early = Alert()
-    early.looks(0, 30, missing)
-    early.look(35, GONE)
-    assert early.reported() == [(0, UNKNOWN, "data_missing"), (35, RESOLVED, "data_returned")]
-
-
-@pytest.mark.parametrize(
-    ("reported", "reason"),
-    [
-        ({"cause": "pull_stopped"}, Reason.CAUSE_CHANGED),
-        ({"severity": "warning"}, Reason.SEVERITY_CHANGED),
-        ({"inhibited_by": "id-1"}, Reason.INHIBITED),
-        ({"inhibited_by": "id-1", "cause": "split_view", "queues": ("b:0",)}, Reason.INHIBITED),
-    ],
-    ids=lambda reported: str(reported)[:40],
-)
-def test_a_change_that_matters_is_written_under_the_same_incident(reported: dict[str, Any], reason: Reason) -> None:
-    alert = fired()
-    alert.look(25, replace(FOUND, **reported))
-    alert.look(30, replace(FOUND, **reported))
-    assert alert.reported() == [(25, FIRING, str(reason))]
-    assert (alert.incident.started_at_ms, alert.incident.fired_at_ms) == (1000, 20_000)
+@each_case("alerts")
+def test_an_alert(case: Case) -> None:
+    inhibited = {"inhibited_by": "cause-1"} if case.start == "inhibited" else {}
+    alert = Alert() if case.start == "new" else fired(**inhibited)
+    newest = None if case.start == "new" else alert.incident
+    for verb, *words in map(str.split, case.steps.split(";")):
+        pairs = (word.partition("=") for word in words if "=" in word)
+        fields: dict[str, Any] = {name: READ.get(name, str)(value) for name, _, value in pairs}
+        if verb == "kind":
+            alert.rules = default_rules(kinds={"*": OF_KIND, "starved_queue": replace(OF_KIND, **fields)})
+            continue
+        span, _, step = words[0].partition("/")
+        first, last = float(span.partition("-")[0]), float(span.rpartition("-")[2])
+        finding, every = FINDINGS_OF[verb], float(step or 5)
+        for number in range(int((last - first) / every) + 1):
+            found = None if finding is None else replace(finding, **fields)
+            alert.look(first + number * every, found, is_seen=verb != "unseen")
+    case.assert_rows([f"{second} {state} {reason}" for second, state, reason in alert.reported()])
+    assert {row.incident.incident_id for row in alert.rows} <= {f"{alert_id('starved_queue', LABELS)}-0"}
+    if waits := case.checks.pop("waits", ""):
+        assert is_waiting(alert.incidents, alert.rules) == (waits == "yes")
+    newest = alert.rows[-1].incident if alert.rows else newest
+    queues = {"queues": lambda text: tuple(text.split())}
+    case.assert_incidents(
+        {"starved_queue": newest} if newest else {},
+        lambda name, text: queues[name](text) if name in queues else scalar(text, lambda at: round(at * 1_000), name),
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,14 +133,6 @@ def test_figures_alone_are_reported_again_once_a_minute() -> None:
     assert alert.reported() == [(second, FIRING, "figures_changed") for second in (80, 140)]
 
 
-def test_an_effect_pages_when_its_cause_has_ended_and_it_has_not() -> None:
-    alert = fired(inhibited_by="cause-1")
-    assert alert.incident.inhibited_by == "cause-1"
-    alert.look(25, FOUND)
-    assert alert.reported() == [(25, FIRING, "cause_ended")]
-    assert alert.rows[0].incident.inhibited_by is None
-
-
 def test_what_began_long_ago_and_comes_anew_is_another_incident_though_it_has_the_same_start() -> None:
     alert = Alert()
     for begin in (0, 100):
@@ -224,25 +142,6 @@ def test_what_began_long_ago_and_comes_anew_is_another_incident_though_it_has_th
     assert {row.incident.started_at_ms for row in alert.rows} == {1000}
 
 
-def test_an_effect_that_is_neither_sure_nor_gone_pages_when_its_cause_has_been_over_for_long() -> None:
-    """80 s is what members and routes need to settle."""
-    alert = fired(inhibited_by="cause-1")
-    alert.looks(25, 60, replace(HELD, inhibited_by="cause-1"))
-    alert.looks(65, 140, HELD)
-    assert alert.reported() == []
-    assert is_waiting(alert.incidents, alert.rules)
-    alert.looks(145, 200, HELD)
-    assert alert.reported() == [(145, FIRING, "cause_ended")]
-    assert alert.incident.inhibited_by is None
-
-
-def test_an_effect_that_goes_while_its_cause_has_just_ended_does_not_page() -> None:
-    alert = fired(inhibited_by="cause-1")
-    alert.looks(25, 60, HELD)
-    alert.looks(65, 200, GONE)
-    assert [state for _, state, _ in alert.reported()] == [RECOVERING, RESOLVED]
-
-
 @pytest.mark.parametrize(
     ("now_ms", "lasted"), [(66_000, "65 s"), (120_999, "119 s"), (121_000, "2 min"), (3_661_000, "61 min"), (0, "0 s")]
 )
@@ -250,16 +149,6 @@ def test_the_last_row_reports_how_long_it_was(now_ms: int, lasted: str) -> None:
     row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(now_ms))
     assert (row.state, row.reason) == (RESOLVED, "group_deleted")
     assert row.incident.text == (f"Resolved after {lasted}: It is so.", "Nothing to do.")
-
-
-def test_time_alone_moves_what_does_not_fire() -> None:
-    alert = Alert()
-    assert not is_waiting(alert.incidents, alert.rules)
-    alert.look(0, FOUND)
-    assert is_waiting(alert.incidents, alert.rules)
-    assert not is_waiting(fired().incidents, alert.rules)
-    off = default_rules(kinds={"*": replace(OF_KIND, is_enabled=False)})
-    assert not is_waiting(alert.incidents, off)
 
 
 def test_an_alert_that_keeps_coming_back_is_held_open_as_one_incident_with_a_count() -> None:
@@ -281,13 +170,6 @@ def test_an_alert_that_keeps_coming_back_is_held_open_as_one_incident_with_a_cou
     assert alert.windows == {}
 
 
-def test_another_list_of_queues_is_reported_when_it_has_stayed_the_same_for_a_rebalance() -> None:
-    alert = fired()
-    alert.looks(25, 70, replace(FOUND, queues=("a:0", "a:1")))
-    assert alert.reported() == [(45, FIRING, "queues_changed")]
-    assert alert.incident.queues == ("a:0", "a:1")
-
-
 def test_a_list_of_queues_that_goes_on_changing_is_reported_now_and_then_and_not_each_tick() -> None:
     alert = fired()
     for second in range(30, 330, 10):
@@ -295,14 +177,6 @@ def test_a_list_of_queues_that_goes_on_changing_is_reported_now_and_then_and_not
     rows = [second for second, _, reason in alert.reported() if reason == "queues_changed"]
     assert len(rows) == 3
     assert all(later - earlier >= 80 for earlier, later in pairwise(rows))
-
-
-def test_a_list_of_queues_that_comes_back_to_what_was_reported_is_no_row() -> None:
-    alert = fired()
-    alert.look(30, replace(FOUND, queues=("a:0", "a:1")))
-    alert.looks(40, 200, FOUND)
-    assert alert.reported() == []
-    assert not is_waiting(alert.incidents, alert.rules)
 
 
 def test_evidence_in_a_row_is_bounded_and_says_how_much_there_was() -> None:
