@@ -161,6 +161,21 @@ def test_a_process_that_is_replaced_while_a_broker_is_down_is_replaced_though_th
     assert life.run(1_400) == []
 
 
+def test_a_process_that_is_replaced_while_a_broker_is_dead_is_no_page() -> None:
+    """The broker cannot know that it left."""
+    both = ("broker-a", "broker-b")
+    life = Life(state=GroupState("DefaultCluster", OLD, at(0)), brokers=both, queues=2)
+    life.covers(answered=frozenset(both))
+    life.start("h1:1", "a@7", *(f"{broker}:{number}" for broker in both for number in (0, 1)))
+    life.run(200)
+    life.cut.add(("h1:1", "broker-b"))
+    life.leave("h1:1")
+    dead = {"without_data": frozenset({"broker-b"}), "answered": frozenset({"broker-a"})}
+    life.covers(**dead, families=families((NEW, 190)))
+    assert life.run(600) == []
+    assert life.state.membership.is_empty()
+
+
 @examples(100)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3 * BIRTH_MS)), max_size=40))
 def test_a_full_family_keeps_whom_it_would_keep_if_each_that_comes_made_it_look_for_room(

@@ -333,6 +333,7 @@ STEPS: dict[str, Callable[..., object]] = {
     "answer": _answer,
     "unasked": _unasked,
     "no_data": lambda life, *brokers: life.covers(without_data=frozenset(brokers)),
+    "answered": lambda life, *brokers: life.covers(answered=frozenset(brokers)),
     "silent": lambda life, *brokers: life.covers(silent=frozenset(brokers)),
     "back": lambda life, broker_name, second: life.covers(since_ms={broker_name: at(float(second))}),
     "pulled": lambda life, broker_name, second: life.covers(pulled_ms={broker_name: at(float(second))}),

@@ -68,6 +68,9 @@ def test_a_group(case: Case) -> None:
     topic_state = life.state.topics.get("orders", TopicState(0))
     reasons = {queue_state.reason for queue_state in topic_state.queues.values()}
     assert "reason" not in case.checks or reasons == {case.checks.pop("reason")}
+    broker_name, *listed = case.checks.pop("listed", "").split(" ")
+    view = life.state.membership.views.get(broker_name, {})
+    assert sorted(member.client_id for member in view.values()) == listed
     words = case.checks.pop("verdicts", "").split()
     runs = [name for count, name in zip(words[::2], words[1::2], strict=False) for _ in range(int(count))]
     verdicts = list(life.verdicts().values()) if words else []
