@@ -13,10 +13,11 @@ from msgspec import structs
 
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.parcel import Chunk, Message, Pulling, SampledHeartbeat
+from streaming.queries.parcel import Chunk, Message
 from streaming.queries.state import ShardIndex
 from udfs.brokers import skew
 from udfs.brokers.log_order import pick_behind
+from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
 from udfs.brokers.skew import WINDOW_MS
 
 RUN = "run"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from schemas.events import HEARTBEATS, ROUTES
 from streaming.queries.events import PULLINGS, SAMPLED, Event
-from streaming.queries.parcel import Reject, SampledHeartbeat, shard_of
+from streaming.queries.parcel import Reject, shard_of
 from streaming.queries.set_aside import cluster_set_aside, group_set_aside, is_set_aside
 from streaming.queries.state import GroupEntry
 from streaming.queries.store import RETRIED
@@ -21,7 +21,7 @@ from udfs.alerts.life import Reason
 from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_state import QueueChange
-from udfs.brokers.mute_brokers import note_puller_heartbeat, note_pulling
+from udfs.brokers.mute_brokers import SampledHeartbeat, note_puller_heartbeat, note_pulling
 from udfs.groups.repeat import repeat_heartbeat, repeat_pull
 from udfs.groups.state import GroupState
 from udfs.rocketmq.route import QueueData, Route
@@ -33,12 +33,8 @@ ROUTES_MS, GONE_MS = 21_600_000, 86_400_000
 """How often routes are checked, and how long a deleted one has not been reported."""
 
 
-class Calm(NamedTuple):
-    """A calm group (udfs.groups.calm), as long as its entry says so."""
-
-    entry: GroupEntry
-    group: GroupState
-    rules: Rules
+Calm = tuple[GroupEntry, GroupState, Rules]
+"""A calm group (udfs.groups.calm), as long as its entry says so."""
 
 
 class Intake:
@@ -151,7 +147,7 @@ class Intake:
             return  # so late that the broker itself would have expired the channel
         for name, consumer in sorted(consumers.items()):
             calm = self._calm_of(heartbeat.cluster, name)
-            if calm is not None and self._repeats(calm, repeat_heartbeat, heartbeat, consumer):
+            if calm is not None and self._repeats(calm[1], repeat_heartbeat, heartbeat, consumer):
                 continue
             with self._aside(event, name):
                 group = work.touch(heartbeat.cluster, name, heartbeat.event_time_ms)
@@ -164,7 +160,7 @@ class Intake:
             work.quarantine(event.topic, event.partition, Reject(*event.message, ["unknown_queue: queue_id"]))
             return
         calm = self._calm_of(pull.cluster, pull.consumer_group)
-        if calm is not None and self._repeats(calm, repeat_pull, pull, calm.rules):
+        if calm is not None and self._repeats(calm[1], repeat_pull, pull, calm[2]):
             return
         with self._aside(event, pull.consumer_group):
             work.touch(pull.cluster, pull.consumer_group, pull.event_time_ms).observe(pull)
@@ -180,19 +176,19 @@ class Intake:
             if group is None:
                 return None
             entry = self._work.cluster(cluster).groups[name]
-            known = self._calm[cluster, name] = Calm(entry, group, self._rules.of(cluster, name))
-        return known if known.entry.is_calm else None
+            known = self._calm[cluster, name] = entry, group, self._rules.of(cluster, name)
+        return known if known[0].is_calm else None
 
-    def _repeats(self, calm: Calm, repeat: Callable[..., bool], *reported: Any) -> bool:
+    def _repeats(self, group: GroupState, repeat: Callable[..., bool], *reported: Any) -> bool:
         """Whether the event is only a repetition, whose times are then moved."""
         try:
-            is_repeated = repeat(calm.group, *reported)
+            is_repeated = repeat(group, *reported)
         except RETRIED:
             raise
         except Exception:  # the same error is raised again, and set aside
             return False
         if is_repeated:
-            self._work.move(calm.group.cluster, calm.group.consumer_group)
+            self._work.move(group.cluster, group.consumer_group)
         return is_repeated
 
     def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:

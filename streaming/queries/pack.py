@@ -27,9 +27,7 @@ from streaming.queries.parcel import (
     Message,
     Pack,
     Parcel,
-    Pulling,
     Reject,
-    SampledHeartbeat,
     Span,
     shard_of,
 )
@@ -37,7 +35,7 @@ from udfs.brokers import skew
 from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
 from udfs.brokers.log_order import Behind, LogOrder
-from udfs.brokers.mute_brokers import puller_key
+from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat, puller_key
 from udfs.brokers.skew import WINDOW_MS, Lag
 from udfs.groups.consumption import is_cache_full
 from udfs.producers.attempts import QUIET_MS, AttemptsBuilder

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from udfs.brokers.log_order import Behind
+from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
 from udfs.brokers.skew import Lag
 from udfs.producers.attempts import Attempts
 
@@ -40,41 +41,8 @@ class Reject(NamedTuple):
     reasons: list[str]
 
 
-class SampledHeartbeat(NamedTuple):
-    """A client sent a heartbeat to a broker, or unregistered there.
-
-    `groups` are its groups with a family, `ingest_time_ms` is Kafka's time of the message.
-    """
-
-    cluster: str
-    broker_name: str
-    client_id: str
-    event_time_ms: int
-    is_leaving: bool
-    groups: tuple[str, ...] = ()
-    ingest_time_ms: int = 0
-    client_addr: str = ""
-
-
-class Pulling(NamedTuple):
-    """A client pulled for a group at a broker, at most one for each PULLING_MS.
-
-    `client` is its ClientId, else its address; "" if only the committed offsets were reported. `is_held_back`: its
-    cache is full, so no further pull is due. `is_by_broker`: no client's pull, but the first or the newest pull within
-    PULLING_MS that the broker itself reported.
-    """
-
-    cluster: str
-    broker_name: str
-    consumer_group: str
-    client: str
-    event_time_ms: int
-    ingest_time_ms: int = 0
-    is_held_back: bool = False
-    is_by_broker: bool = False
-
-
 PULLING_MS = 5_000
+"""A client's pulls for a group at a broker: at most one is passed on for each span of this length."""
 
 
 class Span(NamedTuple):

@@ -19,19 +19,19 @@ from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition
 from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import Rules
+from udfs.brokers.cluster_findings import end_drop
 from udfs.brokers.trouble import Gone
 from udfs.producers.board import Board
 from udfs.producers.findings import failing_brokers, judge_fleet
 from udfs.producers.fleet import (
+    RUNS,
     Fleet,
     Passage,
     alerts_of_drop,
     close_unasked,
     drop_oldest,
-    end_drop,
     forget_items,
     forget_of_fleet,
-    note_asked,
     time_of_log,
 )
 
@@ -79,9 +79,25 @@ class Fleets:
 
     def of(self, cluster: str) -> "FleetTurn | None":
         """Return the cluster's turn; None for a cluster without sends."""
-        if cluster not in self._turns:
-            self._turns[cluster] = self._begin(cluster)
-        return self._turns[cluster]
+        if cluster in self._turns:
+            return self._turns[cluster]
+        key, fleets, packs = key_of(cluster), self._state.fleets, self._packs.get(cluster, [])
+        turn, fleet = None, fleets.get(key)
+        if fleet is not None or any(pack.fleet for pack in packs):
+            known = self._state.shard_index.clusters.get(cluster)
+            has_groups = known is not None and bool(known.groups or known.watch.topics)
+            turn = FleetTurn(
+                fleet or Fleet(),
+                lambda: fleets.get_anew(key) or Fleet(),
+                packs,
+                cluster,
+                self._rules.of(cluster),
+                most_ms=self._complete.most_ms(cluster, has_groups=has_groups),
+                is_once=self._is_once,
+                is_whole=self._complete.sends is None,
+            )
+        self._turns[cluster] = turn
+        return turn
 
     def finish(self) -> Rows:
         """End all turns, put the fleets on their shelf, and return all rows."""
@@ -94,23 +110,6 @@ class Fleets:
                 rows.setdefault(table, []).extend(of_table)
             self._state.fleets.put(key_of(cluster), turn.fleet)
         return rows
-
-    def _begin(self, cluster: str) -> "FleetTurn | None":
-        key, fleets, packs = key_of(cluster), self._state.fleets, self._packs.get(cluster, [])
-        if fleets.get(key) is None and not any(pack.fleet for pack in packs):
-            return None
-        known = self._state.shard_index.clusters.get(cluster)
-        has_groups = known is not None and bool(known.groups or known.watch.topics)
-        return FleetTurn(
-            fleets.get(key) or Fleet(),
-            lambda: fleets.get_anew(key) or Fleet(),
-            packs,
-            cluster,
-            self._rules.of(cluster),
-            most_ms=self._complete.most_ms(cluster, has_groups=has_groups),
-            is_once=self._is_once,
-            is_whole=self._complete.sends is None,
-        )
 
 
 def advance_board(
@@ -207,7 +206,9 @@ class FleetTurn:
                     if attempts.steps[-1].to_ms > self._forgotten_ms:
                         fleet.add(broker_name, attempts)
             fleet.tick_ms = max(fleet.tick_ms, pack.tick_ms or 0)
-            note_asked(fleet, pack.asked_ms)
+            for broker_name in pack.asked_ms.keys() & fleet.boards.keys():
+                seen = fleet.boards[broker_name]
+                seen.heard_ms = max(seen.heard_ms, pack.asked_ms[broker_name])
         to_ms = fleet.tick_ms
         if self._is_once:
             to_ms = time_of_log(fleet, rules.no_data_page_ms, is_whole=self._is_whole)
@@ -223,7 +224,7 @@ class FleetTurn:
         self._judge()
         fleet, cluster = self.fleet, self._cluster
         if fleet.judged_ms > self._before_ms:
-            self._reported += end_drop(fleet, fleet.judged_ms)
+            self._reported += end_drop(fleet, fleet.judged_ms, RUNS)
         if dropped := drop_oldest(fleet):
             self._reported += alerts_of_drop(fleet, cluster, dropped, self._rules)
         closed = list(close_unasked(fleet, self._rules.fault_item_idle_ms))
@@ -233,8 +234,8 @@ class FleetTurn:
         is_wanted = newest_ms > since_ms and not any(pack.tick_ms for pack in self._packs)
         return {
             "fault_items": [
-                fault_item_row(cluster, board.broker_name, flip) for board in closed for flip in board.flips
+                fault_item_row(cluster, broker_name, flip) for broker_name, flips, _ in closed for flip in flips
             ],
-            "broker_health": [health_row(cluster, board.broker_name, board.health) for board in closed],
+            "broker_health": [health_row(cluster, broker_name, health) for broker_name, _, health in closed],
             CLOCK_NEEDED: [{"cluster": cluster, "is_wanted": True, "newest_ms": newest_ms}] if is_wanted else [],
         }

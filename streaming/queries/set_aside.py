@@ -47,19 +47,16 @@ def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rul
     except RETRIED:
         raise
     except Exception as error:  # an error of a rule must not end the query
-        failure = describe(error)
         now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
         before = work.group(cluster, name, now_ms)
         work.revert_group(cluster, name)
         group = work.change(cluster, name, now_ms)
         _keep_alert(before, group)
         group.is_stale = False
-        findings = {RULE_FAILED: find_failure({"cluster": cluster, "consumer_group": name}, failure, now_ms)}
-        if RULE_FAILED not in group.incidents:
-            work.quarantine(event.topic, event.partition, Reject(*event.message, [_reason(failure)]))
-        work.put_alerts(
-            step(group.incidents, group.windows, RULE_FAILED, findings, lambda _: Evaluation(now_ms), rules)
-        )
+        alerts, reasons = _report(group, error, {"cluster": cluster, "consumer_group": name}, now_ms, rules)
+        work.put_alerts(alerts)
+        if reasons:
+            work.quarantine(event.topic, event.partition, Reject(*event.message, reasons))
         topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()
         work.enter(cluster, name, now_ms + RETRY_MS, topics)
         work.dirty.get(cluster, set()).discard(name)
@@ -75,19 +72,16 @@ def cluster_set_aside(
     except RETRIED:
         raise
     except Exception as error:  # an error of a rule must not end the query
-        failure = describe(error)
         before = work.cluster(cluster).watch
         work.revert_cluster(cluster)
         watch = work.cluster(cluster).watch
         _keep_alert(before, watch)
         now_ms = max(event.time_ms, work.cluster(cluster).now_ms)
-        is_new = RULE_FAILED not in watch.incidents
-        findings = {RULE_FAILED: find_failure({"cluster": cluster}, failure, now_ms)}
-        alerts = list(step(watch.incidents, watch.windows, RULE_FAILED, findings, lambda _: Evaluation(now_ms), rules))
+        alerts, reasons = _report(watch, error, {"cluster": cluster}, now_ms, rules)
         if writes_rows:
             work.put_alerts(alerts)
-            if is_new:
-                work.quarantine(event.topic, event.partition, Reject(*event.message, [_reason(failure)]))
+            if reasons:
+                work.quarantine(event.topic, event.partition, Reject(*event.message, reasons))
 
 
 def _keep_alert(before: GroupState | ClusterState, reverted: GroupState | ClusterState) -> None:
@@ -136,17 +130,25 @@ def describe(error: Exception) -> Failure:
     return Failure(message, places[-1] if places else "", " > ".join(places))
 
 
-def _reason(failure: Failure) -> str:
-    return f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:MOST_CHARACTERS]
-
-
 def set_aside(state: Board | Fleet, error: Exception, labels: dict[str, Any], now_ms: int, rules: Rules) -> Rows:
     """Return the batch's only rows of a failed broker or fleet. `state` is as it was before the batch."""
-    failure = describe(error)
-    is_new = RULE_FAILED not in state.incidents
-    findings = {RULE_FAILED: find_failure(labels, failure, now_ms)}
-    reported = step(state.incidents, {}, RULE_FAILED, findings, lambda _: Evaluation(now_ms), rules)
-    rows: Rows = {"alerts": [alert_row(transition) for transition in reported]}
-    if is_new:
-        rows["quarantine"] = [quarantine_row(SEND_LATENCIES, 0, Reject(0, now_ms, None, [_reason(failure)]))]
+    alerts, reasons = _report(state, error, labels, now_ms, rules)
+    rows: Rows = {"alerts": [alert_row(transition) for transition in alerts]}
+    if reasons:
+        rows["quarantine"] = [quarantine_row(SEND_LATENCIES, 0, Reject(0, now_ms, None, reasons))]
     return rows
+
+
+def _report(
+    state: GroupState | ClusterState | Board | Fleet,
+    error: Exception,
+    labels: dict[str, str],
+    now_ms: int,
+    rules: Rules,
+) -> tuple[list[Transition], list[str]]:
+    """Open the alert in the reverted state. Return its rows, and the reason of the quarantine if it was not open."""
+    failure, is_new = describe(error), RULE_FAILED not in state.incidents
+    windows = state.windows if isinstance(state, GroupState | ClusterState) else {}
+    findings = {RULE_FAILED: find_failure(labels, failure, now_ms)}
+    alerts = list(step(state.incidents, windows, RULE_FAILED, findings, Evaluation(now_ms), rules))
+    return alerts, [f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:MOST_CHARACTERS]] if is_new else []

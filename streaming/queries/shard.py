@@ -50,7 +50,6 @@ from streaming.queries.waiting import (
     alerts_of_drop,
     bounded,
     clocks_wanted,
-    end_drop,
     judge_timing,
     note_arrivals,
     note_tick,
@@ -62,7 +61,7 @@ from streaming.warehouse.rows import Rows
 from udfs.alerts.life import Reason
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.brokers.cluster import NOBODY_TELLS
-from udfs.brokers.cluster_findings import step_skew
+from udfs.brokers.cluster_findings import end_drop, step_skew
 from udfs.brokers.trouble import gone_brokers
 
 
@@ -194,7 +193,7 @@ class Shard:
         if fleet is not None:
             fleet.note_gone(gone_brokers(work.cluster(name).watch.incidents.values()), at.now_ms)
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
-        work.put_alerts(end_drop(cluster, at.now_ms))
+        work.put_alerts(end_drop(cluster.timing, at.now_ms, "events"))
         with cluster_set_aside(work, name, event, rules, writes_rows=writes_rows):
             self._intake.give_up_routes(name, at.now_ms)
         recovered = list(come_back(cluster.watch, at.now_ms))

@@ -99,7 +99,6 @@ class ClusterEntry(msgspec.Struct):
     now_ms: int = 0
     collector_time_ms: int = 0
     is_run_clock: bool = False
-    without_data: list[str] = []
     data_since_ms: dict[str, int] = {}
     pulled_ms: dict[str, int] = {}
     groups: dict[str, GroupEntry] = {}

@@ -66,7 +66,8 @@ def advance_clock(
     tick = _tick_of(clock, entry)
     before_ms = entry.now_ms
     if tick.now_ms <= before_ms:
-        if not entry.watch.rounds.is_news(tick) or tick.groups is None:
+        known_source = entry.watch.rounds.sources.get(tick.source)
+        if tick.groups is None or (known_source is not None and tick.now_ms <= known_source.now_ms):
             entry.watch.rounds.note(tick)
             return None
         tick = replace(tick, now_ms=before_ms)  # no other source reads its groups
@@ -75,28 +76,29 @@ def advance_clock(
     overview = evaluate_cluster(entry.watch, clock.cluster, tick, rules, failing)
     entry.now_ms = now_ms
     absent_ms = now_ms - before_ms if before_ms and now_ms - before_ms > overview.rules.max_evaluation_gap_ms else 0
-    gap_ms = max(absent_ms, overview.gap_ms)
+    known = overview.coverage
+    gap_ms = max(absent_ms, known.gap_ms)
     resumed = overview.tick.answered if gap_ms else overview.resumed
-    with_data = overview.tick.answered - overview.without_data
+    with_data = overview.tick.answered - known.without_data
     entry.data_since_ms = {
         name: now_ms if name in resumed else entry.data_since_ms.get(name, 0) for name in sorted(with_data)
-    } | {name: entry.data_since_ms[name] for name in sorted(overview.missed & entry.data_since_ms.keys())}
+    } | {name: entry.data_since_ms[name] for name in sorted(known.missed & entry.data_since_ms.keys())}
     answered = frozenset() if overview.tick.is_own else with_data  # `run` polls no broker
     pulled_ms, reported_until_ms = reporting(entry, now_ms)
     context = ClusterContext(
-        sorted(overview.without_data),
-        overview.explained,
-        overview.masterless,
-        overview.cluster_id,
-        sorted(overview.missed),
-        sorted(overview.silent),
+        sorted(known.without_data),
+        dict(known.explained),
+        dict(known.masterless),
+        known.cluster_id,
+        sorted(known.missed),
+        sorted(known.silent),
         sorted(answered),
         sorted(pulled_ms),
     )
     unasked = (*entry.watch.rounds.unasked(now_ms, entry.groups), *unasked_of(entry.watch))
     due, brokers = _due_by_context(entry, context, unasked, is_gap=bool(gap_ms))
     due |= {name for name, group in entry.groups.items() if group.due_ms is not None and group.due_ms <= now_ms}
-    entry.without_data, entry.context, entry.unasked = context.without_data, context, list(unasked)
+    entry.context, entry.unasked = context, list(unasked)
     collectors = [source for source in entry.watch.rounds.live(now_ms) if not source.is_own]
     speaks_for = None
     if tick.groups is not None:  # its source's groups, and those that no live source reads
@@ -104,24 +106,19 @@ def advance_clock(
         speaks_for = tick.groups | {
             name for name in entry.groups if not any(source.speaks_for(name) for source in others)
         }
-    broker_coverage = BrokerCoverage(
-        overview.without_data,
-        {name: since for name, since in entry.data_since_ms.items() if since},
-        answered,
-        pulled_ms,
-        overview.silent,
-        gap_ms,
-        overview.explained,
-        overview.cluster_id,
-        overview.masterless,
-        unasked,
-        overview.missed,
-        entry.families,
+    broker_coverage = replace(
+        known,
+        since_ms={name: since for name, since in entry.data_since_ms.items() if since},
+        answered=answered,
+        pulled_ms=pulled_ms,
+        gap_ms=gap_ms,
+        unasked=unasked,
+        families=entry.families,
         # Every collector reports how it polls, and a pull that some client's answer names has been reported.
-        bool(collectors and entry.watch.pulls.heard_ms) and all(one.reported_ms is not None for one in collectors),
-        entry.frozen,
-        reported_until_ms,
-        overview.unserved,
+        reports_answers=bool(collectors and entry.watch.pulls.heard_ms)
+        and all(one.reported_ms is not None for one in collectors),
+        frozen=entry.frozen,
+        reported_until_ms=reported_until_ms,
     )
     return ClusterTick(
         broker_coverage,

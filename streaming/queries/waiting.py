@@ -13,12 +13,13 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from streaming.queries.parcel import Chunk, Message, Pulling, SampledHeartbeat
+from streaming.queries.parcel import Chunk, Message
 from streaming.queries.state import ClusterEntry, ShardIndex
-from udfs.alerts.alert import Transition, with_words
-from udfs.alerts.life import Evaluation, Reason, advance, end
+from udfs.alerts.alert import Transition
+from udfs.alerts.life import Evaluation, advance
 from udfs.alerts.rules import Rules
-from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, find_dropped, find_no_clock
+from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, find_dropped, find_no_clock, report_drop
+from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
 
 OF_GROUPS = frozenset((HEARTBEATS, PULLS, ROUTES, CLOCKS))
 OF_SENDS = frozenset((SEND_LATENCIES, CLOCKS))
@@ -256,24 +257,9 @@ def judge_timing(
 
 
 def alerts_of_drop(entry: ClusterEntry, cluster: str, shard: int, dropped: int, rules: Rules) -> Iterator[Transition]:
-    """Yield the alert of the first drop since the newest clock event; each shard drops its own events."""
-    timing = entry.timing
-    timing.dropped += dropped
-    if timing.drop is not None:
-        return
-    now_ms = max(entry.now_ms, timing.newest_ms)
+    """Return the alert of the first drop since the newest clock event; each shard drops its own events."""
+    now_ms = max(entry.now_ms, entry.timing.newest_ms)
     above = entry.watch.incidents.get(CLUSTER_NO_DATA)
     above_id = above.incident_id if above is not None and above.has_fired else None
     finding = find_dropped(cluster, shard, dropped, now_ms, above_id)
-    timing.drop, transition = advance(None, finding, Evaluation(now_ms), rules.of_kind(CLUSTER_NO_DATA), rules)
-    if transition is not None:
-        yield transition
-
-
-def end_drop(entry: ClusterEntry, now_ms: int) -> Iterator[Transition]:
-    """Resolve the alert of a drop: a clock event covers what waits."""
-    timing = entry.timing
-    if timing.drop is not None:
-        over = end(timing.drop, Reason.DATA_RETURNED, Evaluation(max(now_ms, timing.drop.written_ms)))
-        yield with_words(over, f"{timing.dropped} events were dropped in total.")
-    timing.drop, timing.dropped = None, 0
+    return report_drop(entry.timing, dropped, finding, now_ms, rules.of_kind(CLUSTER_NO_DATA), rules)

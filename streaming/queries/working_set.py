@@ -6,7 +6,7 @@ from typing import Any
 
 from streaming.queries.parcel import Reject
 from streaming.queries.rows import alert_row, assignment_row, membership_row, quarantine_row
-from streaming.queries.state import ClusterEntry, GroupEntry, ShardState
+from streaming.queries.state import GroupEntry, ShardState
 from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition, with_words
 from udfs.alerts.failed_rule import RULE_FAILED
@@ -32,6 +32,7 @@ class WorkingSet:
         self.rows: Rows = {}
         self.state = state
         self.shard_index = state.shard_index
+        self.cluster = state.shard_index.cluster
         self.dirty: dict[str, set[str]] = {}
         self._births: dict[str, set[str]] = {}
         self._queues: dict[str, dict[str, int] | None] = {}
@@ -48,9 +49,6 @@ class WorkingSet:
 
     def quarantine(self, topic: str, partition: int, reject: Reject) -> None:
         self.put("quarantine", [quarantine_row(topic, partition, reject)])
-
-    def cluster(self, name: str) -> ClusterEntry:
-        return self.shard_index.cluster(name)
 
     def touch(self, cluster: str, name: str, time_ms: int = 0) -> GroupState:
         """Return the group, which the next clock event evaluates."""

@@ -239,12 +239,13 @@ def step(
     windows: dict[str, Window],
     kind: str,
     findings: Mapping[str, Finding],
-    evaluate_at: Callable[[Incident | None], Evaluation],
+    evaluations: Evaluation | Callable[[Incident | None], Evaluation],
     rules: Rules,
 ) -> Iterator[Transition]:
     """Move all incidents of one kind; keys are the kind, or the kind and its subject, apart by a blank.
 
     `windows` remember how the alerts came and went, past their end, so that one that keeps coming back is held open.
+    `evaluations` is that of all incidents, or of each.
     """
     if not (findings or incidents or windows):
         return
@@ -252,7 +253,7 @@ def step(
     known = {key for key in (*incidents, *windows) if key == kind or key.startswith(f"{kind} ")}
     for key in sorted(known | findings.keys()):
         incident, window = incidents.pop(key, None), windows.get(key)
-        evaluation = evaluate_at(incident)
+        evaluation = evaluations if isinstance(evaluations, Evaluation) else evaluations(incident)
         incident, transition = advance(incident, findings.get(key), evaluation, of_kind, rules)
         is_on = incident is not None and incident.state == FIRING
         if window is None and is_on:

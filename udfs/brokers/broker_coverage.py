@@ -64,9 +64,9 @@ class BrokerCoverage:
     answered         brokers that were really asked and did answer
     pulled_ms        broker → since when the broker reports every pull it gets
     silent           brokers that are out of their clients' reach
-    gap_ms           how long there were no data at all before this tick
+    gap_ms           how long no data had arrived, at the tick that ends it
     explained        broker → the open incident that explains what is wrong under the broker
-    cluster_id       the open incident that explains everything
+    cluster_id       the open incident that explains everything: no data at all, or two clusters share the name
     masterless       broker → the open incident of its missing master, which explains what needs a master
     unasked          what nobody asked, or was not told, in the newest rounds: not known, so neither silent nor gone
     families         the groups that are born and die with their processes

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from udfs.alerts.alert import Finding, Transition
 from udfs.alerts.life import Evaluation, Reason, end, step
 from udfs.alerts.rules import Rules
+from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.brokers.cluster_findings import (
     CLUSTER_NAME_CONFLICT,
     CLUSTER_NO_DATA,
@@ -46,27 +47,19 @@ HEARTBEAT_MS = 30_000
 
 @dataclass(frozen=True)
 class Overview:
-    """The evaluation of a cluster at one tick. Other fields are those of BrokerCoverage.
+    """The evaluation of a cluster at one tick.
 
-    tick        the brokers that all live sources polled, and those that answered
-    rules       the cluster's rules, scaled to the interval of its rounds
-    resumed     brokers that give data again after a long absence
-    cluster_id  the open incident that explains everything: the cluster gives no data, or two clusters share its name
-    gap_ms      how long no data had arrived, at the tick that ends it
+    coverage  which of its brokers give data, and what explains trouble under them, as far as the cluster shows it
+    tick      the brokers that all live sources polled, and those that answered
+    rules     the cluster's rules, scaled to the interval of its rounds
+    resumed   brokers that give data again after a long absence
     """
 
+    coverage: BrokerCoverage
     tick: Tick
     rules: Rules
-    without_data: frozenset[str]
-    missed: frozenset[str]
     resumed: frozenset[str]
-    silent: frozenset[str]
-    explained: dict[str, str]
-    masterless: dict[str, str]
-    cluster_id: str | None
-    gap_ms: int
     transitions: list[Transition]
-    unserved: frozenset[str] = frozenset()
 
 
 def evaluate_cluster(
@@ -131,26 +124,23 @@ def evaluate_cluster(
         findings = dict(find(cluster_state, cluster, now_ms))
         transitions += _step(cluster_state, kind, findings, now_ms, share, rules)
     transitions += step_skew(cluster_state, cluster, now_ms, rules)
-    is_dark = bool(tick.asked) and without_data == tick.asked
     all_without_data = frozenset(without_data | cluster_state.no_data_ms.keys())
-    return Overview(
-        tick,
-        rules,
-        all_without_data,
-        frozenset(
+    coverage = BrokerCoverage(
+        without_data=all_without_data,
+        silent=frozenset(cluster_state.silent_ms),
+        gap_ms=gap_ms,
+        explained=_explained(cluster_state, before, now_ms, rules),
+        cluster_id=open_id(cluster_state, CLUSTER_NAME_CONFLICT, now_ms, rules)
+        or (cluster_id if tick.asked and without_data == tick.asked else None),
+        masterless=_by_broker(cluster_state, BROKER_WITHOUT_MASTER, now_ms, rules),
+        missed=frozenset(
             name
             for name in all_without_data
             if cluster_state.answered_ms.get(name, 0) > now_ms - missing_ms(rules, interval_ms)
         ),
-        resumed,
-        frozenset(cluster_state.silent_ms),
-        _explained(cluster_state, before, now_ms, rules),
-        _by_broker(cluster_state, BROKER_WITHOUT_MASTER, now_ms, rules),
-        open_id(cluster_state, CLUSTER_NAME_CONFLICT, now_ms, rules) or (cluster_id if is_dark else None),
-        gap_ms,
-        transitions,
-        frozenset(find_unserved(cluster_state, late_ms, now_ms - rules.pull_silence_ms)),
+        unserved=frozenset(find_unserved(cluster_state, late_ms, now_ms - rules.pull_silence_ms)),
     )
+    return Overview(coverage, tick, rules, resumed, transitions)
 
 
 def _last_heard_ms(cluster_state: ClusterState, tick: Tick, rules: Rules) -> int:
@@ -213,14 +203,8 @@ def _step(
     cluster_state: ClusterState, kind: str, findings: dict[str, Finding], now_ms: int, share: float, rules: Rules
 ) -> Iterator[Transition]:
     """These tell of what is missing: they end when it gives data again, however little else is."""
-    return step(
-        cluster_state.incidents,
-        cluster_state.windows,
-        kind,
-        findings,
-        lambda _: Evaluation(now_ms, round(share, 4)),
-        rules,
-    )
+    evaluation = Evaluation(now_ms, round(share, 4))
+    return step(cluster_state.incidents, cluster_state.windows, kind, findings, evaluation, rules)
 
 
 def _by_broker(cluster_state: ClusterState, kind: str, now_ms: int, rules: Rules) -> dict[str, str]:

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol
 
-from udfs.alerts.alert import Finding, Incident, Text, Transition
-from udfs.alerts.life import Evaluation, step
+from udfs.alerts.alert import Finding, Incident, Text, Transition, with_words
+from udfs.alerts.life import Evaluation, Reason, advance, end, step
 from udfs.alerts.prose import clock, count, join_words, some
-from udfs.alerts.rules import Rules
+from udfs.alerts.rules import KindRules, Rules
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.rounds import SLOW_MS, Tick
 from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER
@@ -321,6 +321,32 @@ def find_dropped_sends(cluster: str, dropped: int, since_ms: int) -> Finding:
     )
 
 
+class Dropping(Protocol):
+    """Who drops the oldest events that wait for a clock event: their number since the newest one, and the incident."""
+
+    dropped: int
+    drop: Incident | None
+
+
+def report_drop(
+    state: Dropping, dropped: int, finding: Finding, now_ms: int, kind: KindRules, rules: Rules
+) -> Iterator[Transition]:
+    """Count a drop, and yield the alert of the first one since the newest clock event."""
+    state.dropped += dropped
+    if state.drop is None:
+        state.drop, transition = advance(None, finding, Evaluation(now_ms), kind, rules)
+        if transition is not None:
+            yield transition
+
+
+def end_drop(state: Dropping, now_ms: int, noun: str, reason: Reason = Reason.DATA_RETURNED) -> Iterator[Transition]:
+    """End the alert of a drop: a clock event covers what still waits, or the cluster is forgotten."""
+    if state.drop is not None:
+        over = end(state.drop, reason, Evaluation(max(now_ms, state.drop.written_ms)))
+        yield with_words(over, f"{state.dropped} {noun} were dropped in total.")
+    state.drop, state.dropped = None, 0
+
+
 NAME_SERVER_UNREACHABLE, CLUSTER_NAME_CONFLICT = "name_server_unreachable", "cluster_name_conflict"
 SOME_UNREACHABLE, ALL_UNREACHABLE = "some_unreachable", "all_unreachable"
 TWO_CLUSTERS = "two_clusters"
@@ -419,9 +445,7 @@ NAMED = 5
 def step_skew(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Transition]:
     """Judge the clocks as of now."""
     findings = dict(find_skew(cluster_state, cluster, now_ms))
-    yield from step(
-        cluster_state.incidents, cluster_state.windows, CLOCK_SKEW, findings, lambda _: Evaluation(now_ms), rules
-    )
+    return step(cluster_state.incidents, cluster_state.windows, CLOCK_SKEW, findings, Evaluation(now_ms), rules)
 
 
 def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
@@ -438,7 +462,7 @@ def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterato
     own_clocks = frozenset(name for name, source in cluster_state.rounds.sources.items() if source.is_own)
     out_of_step = cluster_state.skew.out_of_step(cluster_state.interval_ms, own_clocks, ahead.values())
     found = {role: dict(machines) for role, machines in out_of_step.items()}
-    for skew in cluster_state.rounds.skews(now_ms):
+    for skew in (skew for source in cluster_state.rounds.live(now_ms) for skew in source.skews):
         if skew.machine not in found.get("collector", {}):
             found.setdefault(skew.role, {}).setdefault(skew.machine, skew.ahead_ms)
     for role, machines in sorted(found.items()):
@@ -451,21 +475,6 @@ def _skew_finding(
     key = f"{CLOCK_SKEW} {role}"
     known = cluster_state.incidents.get(key)
     since_ms = known.started_at_ms if known else now_ms
-    names = sorted(machines)
-    return key, Finding(
-        kind=CLOCK_SKEW,
-        cause=cause,
-        severity="warning",
-        since_ms=since_ms,
-        text=_describe_skew(cluster, role, cause, machines, since_ms),
-        labels={"cluster": cluster, "role": role},
-        broker_name=",".join(names) if role == "broker" and len(names) <= NAMED else None,
-        client_id=names[0] if role == "client" and len(names) == 1 else None,
-        evidence={"role": role, "ahead_ms": dict(sorted(machines.items()))},
-    )
-
-
-def _describe_skew(cluster: str, role: str, cause: str, machines: Mapping[str, int], since_ms: int) -> Text:
     worst = sorted(machines, key=lambda name: (-abs(machines[name]), name))
     off = join_words(
         [
@@ -478,14 +487,27 @@ def _describe_skew(cluster: str, role: str, cause: str, machines: Mapping[str, i
         f"Correct the clock of {join_words(worst[:NAMED])} (chrony or ntpd), or find out why its messages arrive late."
     )
     if cause == CLOCK_AHEAD:
-        return Text(
+        text = Text(
             f"Clock events of cluster {cluster} have been ahead of Kafka's time since {clock(since_ms)}: {off}{more}. "
             "They are quarantined, and no group is evaluated at them.",
             advice,
         )
-    what = {"broker": "brokers", "client": "clients", "collector": "collectors"}.get(role, role)
-    return Text(
-        f"Clocks of {what} of cluster {cluster} have differed from Kafka's since {clock(since_ms)}: {off}{more}. "
-        "Findings use Kafka's time and stay correct; the times in the logs of these machines are wrong.",
-        advice,
+    else:
+        what = {"broker": "brokers", "client": "clients", "collector": "collectors"}.get(role, role)
+        text = Text(
+            f"Clocks of {what} of cluster {cluster} have differed from Kafka's since {clock(since_ms)}: {off}{more}. "
+            "Findings use Kafka's time and stay correct; the times in the logs of these machines are wrong.",
+            advice,
+        )
+    names = sorted(machines)
+    return key, Finding(
+        kind=CLOCK_SKEW,
+        cause=cause,
+        severity="warning",
+        since_ms=since_ms,
+        text=text,
+        labels={"cluster": cluster, "role": role},
+        broker_name=",".join(names) if role == "broker" and len(names) <= NAMED else None,
+        client_id=names[0] if role == "client" and len(names) == 1 else None,
+        evidence={"role": role, "ahead_ms": dict(sorted(machines.items()))},
     )

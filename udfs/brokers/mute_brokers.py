@@ -5,7 +5,7 @@ broker at one time have not, unless their heartbeats stop too, or the broker's c
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple
 
 from udfs.alerts.alert import Finding, Text
 from udfs.alerts.prose import clock, count, some
@@ -29,32 +29,38 @@ HELD_BACK = "\n"
 """The pair of all clients whose caches are full: no witness, and yet the broker's newest pull may be theirs."""
 
 
-class Pulling(Protocol):
-    """A client's pull for a group at a broker; `client` "" where only committed offsets were reported."""
+class SampledHeartbeat(NamedTuple):
+    """A client sent a heartbeat to a broker, or unregistered there.
 
-    @property
-    def broker_name(self) -> str: ...
-    @property
-    def consumer_group(self) -> str: ...
-    @property
-    def client(self) -> str: ...
-    @property
-    def event_time_ms(self) -> int: ...
-    @property
-    def is_held_back(self) -> bool: ...
+    `groups` are its groups with a family, `ingest_time_ms` is Kafka's time of the message.
+    """
+
+    cluster: str
+    broker_name: str
+    client_id: str
+    event_time_ms: int
+    is_leaving: bool
+    groups: tuple[str, ...] = ()
+    ingest_time_ms: int = 0
+    client_addr: str = ""
 
 
-class ClientHeartbeat(Protocol):
-    """A heartbeat of a client at one broker, or its unregistration there."""
+class Pulling(NamedTuple):
+    """A client pulled for a group at a broker.
 
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def client_addr(self) -> str: ...
-    @property
-    def event_time_ms(self) -> int: ...
-    @property
-    def is_leaving(self) -> bool: ...
+    `client` is its ClientId, else its address; "" if only the committed offsets were reported. `is_held_back`: its
+    cache is full, so no further pull is due. `is_by_broker`: no client's pull, but the first or the newest of a few
+    seconds that the broker itself reported.
+    """
+
+    cluster: str
+    broker_name: str
+    consumer_group: str
+    client: str
+    event_time_ms: int
+    ingest_time_ms: int = 0
+    is_held_back: bool = False
+    is_by_broker: bool = False
 
 
 def puller_key(consumer_group: str, client: str) -> str:
@@ -77,7 +83,7 @@ def note_pulling(cluster_state: ClusterState, pulling: Pulling) -> None:
         cluster_state.puller_heartbeats.setdefault(pulling.client, (0, ""))
 
 
-def note_puller_heartbeat(cluster_state: ClusterState, heartbeat: ClientHeartbeat) -> None:
+def note_puller_heartbeat(cluster_state: ClusterState, heartbeat: SampledHeartbeat) -> None:
     """Keep the heartbeat of a client whose pulls are in the sample; pulls may name only its address."""
     for client in (heartbeat.client_id, heartbeat.client_addr):
         if client in cluster_state.puller_heartbeats:

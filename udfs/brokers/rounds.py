@@ -151,10 +151,6 @@ class Rounds:
             if not source.is_own and source.now_ms < known.now_ms:
                 source.asked = [name for name in source.asked if name not in known.asked]
 
-    def is_news(self, tick: Tick) -> bool:
-        """Whether it is its source's newest."""
-        return tick.source not in self.sources or tick.now_ms > self.sources[tick.source].now_ms
-
     def collectors(self, now_ms: int) -> dict[str, Source]:
         """Return the live collectors by name; all that are known where none is live."""
         known = {name: source for name, source in sorted(self.sources.items()) if not source.is_own}
@@ -181,10 +177,6 @@ class Rounds:
         live = self.live(now_ms)
         of_all = [source.usual_gap_ms() for source in live if source.groups is None]
         return min(of_all) if of_all else max((source.usual_gap_ms() for source in live), default=0)
-
-    def skews(self, now_ms: int) -> list[MachineSkew]:
-        """What the sources that live tell of others' clocks."""
-        return [skew for source in self.live(now_ms) for skew in source.skews]
 
     def stopped(self, now_ms: int) -> dict[str, Source]:
         """Collectors that have stopped while another goes on, by name."""

@@ -100,25 +100,20 @@ class AttemptsBuilder:
 
     def add(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
         """One attempt. Out of order ones only lengthen a quick run."""
-        if latency_ms < self.quick_below(isolation, reachable):
-            self._add_quick(time_ms, latency_ms)
-        else:
+        last = self._last_quick
+        if latency_ms >= self.quick_below(isolation, reachable):
             self._add_slow(time_ms, latency_ms, isolation, reachable or not self._rules.needs_reachable)
+        elif last is None or time_ms - last.to_ms >= QUIET_MS:
+            self._last_quick = Step(False, time_ms, time_ms, latency_ms, latency_ms, False, True, 0, 0)
+            self.attempts.steps.append(self._last_quick)
+        elif time_ms >= last.to_ms:
+            last.to_ms, last.latency_ms = time_ms, latency_ms
 
     def go_on(self, time_ms: int, latency_ms: int) -> None:
         """The last of quick attempts that followed the one just added, in order and QUIET_MS apart at most."""
         last = self._last_quick
         if last is not None and time_ms >= last.to_ms:
             last.to_ms, last.latency_ms = time_ms, latency_ms
-
-    def _add_quick(self, time_ms: int, latency_ms: int) -> None:
-        last = self._last_quick
-        if last is None or time_ms - last.to_ms >= QUIET_MS:
-            last = Step(False, time_ms, time_ms, latency_ms, latency_ms, False, True, 0, 0)
-            self._last_quick = last
-            self.attempts.steps.append(last)
-        else:
-            self.go_on(time_ms, latency_ms)
 
     def _add_slow(self, time_ms: int, latency_ms: int, isolation: bool, reachable: bool) -> None:
         counted_ms = self._rules.latency_table.isolation_latency_ms if isolation else latency_ms

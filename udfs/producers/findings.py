@@ -6,7 +6,6 @@ for a short while, is an Episode of the fleet.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import ceil
 from typing import Any
 
@@ -188,12 +187,7 @@ def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition
         is_seen = kind != BROKER_EVICTED or completeness >= rules.completeness_min
         evaluation = Evaluation(fleet.judged_ms, completeness, is_seen)
         findings = find(fleet, cluster, rules)
-        yield from step(fleet.incidents, fleet.windows, kind, findings, partial(_same, evaluation), rules)
-
-
-def _same(evaluation: Evaluation, _: Incident | None) -> Evaluation:
-    """Return the one evaluation of all incidents of a kind."""
-    return evaluation
+        yield from step(fleet.incidents, fleet.windows, kind, findings, evaluation, rules)
 
 
 def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
@@ -427,24 +421,22 @@ def held_open(fleet: Fleet, findings: Mapping[str, Finding]) -> Iterator[tuple[s
         key = f"{BROKER_ISOLATED} {broker_name}"
         known, now = fleet.fired(key), findings.get(key)
         if gone.over_ms is None and known and known.cause == FAILING_BROKER and (now is None or not now.is_ready):
-            yield key, _as_notified(known, severity_of(known, gone))
-
-
-def _as_notified(known: Incident, severity: str) -> Finding:
-    """Return the incident as a finding, unchanged: a firing one continues, a recovering one does not resolve."""
-    return Finding(
-        known.kind,
-        known.cause,
-        severity,
-        known.started_at_ms,
-        known.text,
-        known.labels,
-        broker_name=known.broker_name,
-        evidence=known.evidence,
-        inhibited_by=known.inhibited_by,
-        is_ready=known.state == FIRING,
-        figures=known.figures,
-    )
+            yield (
+                key,
+                Finding(
+                    known.kind,
+                    known.cause,
+                    severity_of(known, gone),
+                    known.started_at_ms,
+                    known.text,
+                    known.labels,
+                    broker_name=known.broker_name,
+                    evidence=known.evidence,
+                    inhibited_by=known.inhibited_by,
+                    is_ready=known.state == FIRING,  # a firing one continues, a recovering one does not resolve
+                    figures=known.figures,
+                ),
+            )
 
 
 def severity_of(known: Incident | None, gone: Gone | None) -> str:

@@ -7,12 +7,11 @@ in one batch or in fifty. An item that shuts nothing out is not kept: it decides
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
-from udfs.alerts.life import Evaluation, Reason, Window, advance, end
+from udfs.alerts.life import Evaluation, Reason, Window, end
 from udfs.alerts.rules import Rules
-from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, find_dropped_sends
+from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, end_drop, find_dropped_sends, report_drop
 from udfs.brokers.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
 from udfs.brokers.trouble import Gone
 from udfs.producers.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
@@ -269,23 +268,8 @@ class Passage:
         return max(following_ms, next_moment_ms(self._steps[self._slow_at][0].from_ms))
 
 
-class LastRows(NamedTuple):
-    """The last rows of a broker."""
-
-    broker_name: str
-    flips: list[Flip]
-    health: Health
-
-
-def note_asked(fleet: Fleet, asked_ms: Mapping[str, int]) -> None:
-    """Note the newest tick that has come to the board of each of these brokers."""
-    for broker_name in asked_ms.keys() & fleet.boards.keys():
-        seen = fleet.boards[broker_name]
-        seen.heard_ms = max(seen.heard_ms, asked_ms[broker_name])
-
-
-def close_unasked(fleet: Fleet, idle_ms: int) -> Iterator[LastRows]:
-    """Yield the last rows of each broker that is given up by now; none where its board never had a row.
+def close_unasked(fleet: Fleet, idle_ms: int) -> Iterator[tuple[str, list[Flip], Health]]:
+    """Yield each broker that is given up by now with its last rows; not one whose board never had a row.
 
     A board's time comes with its sends and with ticks that ask its broker: one that is out of the routes, or out of
     service, would keep its last k of n for ever.
@@ -298,7 +282,7 @@ def close_unasked(fleet: Fleet, idle_ms: int) -> Iterator[LastRows]:
             continue
         del fleet.boards[broker_name]
         if seen.has_reported:
-            yield LastRows(broker_name, seen.returns, Health(0, 0, None, over_ms))
+            yield broker_name, seen.returns, Health(0, 0, None, over_ms)
 
 
 MOST_RUNS, MOST_BYTES = 300_000, 64 << 20
@@ -308,6 +292,8 @@ MOST_RUNS, MOST_BYTES = 300_000, 64 << 20
 
 KEPT_SHARE = 0.75
 """The share that a drop keeps, so that not every batch makes another."""
+
+RUNS = "runs of sends"
 
 RUN_BYTES, PRODUCER_BYTES = 200, 100
 """The approximate size of a run in the state, and of a producer at a broker without its name."""
@@ -357,25 +343,11 @@ def drop_oldest(fleet: Fleet) -> int:
 
 
 def alerts_of_drop(fleet: Fleet, cluster: str, dropped: int, rules: Rules) -> Iterator[Transition]:
-    """Count a drop, and yield the alert of the first one since the newest tick."""
-    fleet.dropped += dropped
-    if fleet.drop is not None:
-        return
+    """Count a drop, and return the alert of the first one since the newest tick."""
     waiting = [step.from_ms for of in fleet.waiting.values() for one in of.values() for step in one.steps]
     since_ms, now_ms = (max(fleet.judged_ms, pick(waiting, default=0)) for pick in (min, max))
     at_once = replace(rules.of_kind(CLUSTER_NO_DATA), pending_ms=0, pending_evaluations=1)
-    finding = find_dropped_sends(cluster, dropped, since_ms)
-    fleet.drop, transition = advance(None, finding, Evaluation(now_ms), at_once, rules)
-    if transition is not None:
-        yield transition
-
-
-def end_drop(fleet: Fleet, now_ms: int, reason: Reason = Reason.DATA_RETURNED) -> Iterator[Transition]:
-    """End the alert of a drop: the sends that still wait are judged at last, or the cluster is forgotten."""
-    if fleet.drop is not None:
-        over = end(fleet.drop, reason, Evaluation(max(now_ms, fleet.drop.written_ms)))
-        yield with_words(over, f"{fleet.dropped} runs of sends were dropped in all.")
-    fleet.drop, fleet.dropped = None, 0
+    return report_drop(fleet, dropped, find_dropped_sends(cluster, dropped, since_ms), now_ms, at_once, rules)
 
 
 def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
@@ -399,7 +371,7 @@ def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str 
             del fleet.incidents[key]
             yield with_words(end(incident, Reason.FORGOTTEN, Evaluation(now_ms)), words)
     if is_all:
-        yield from (with_words(one, words) for one in end_drop(fleet, now_ms, Reason.FORGOTTEN))
+        yield from (with_words(one, words) for one in end_drop(fleet, now_ms, RUNS, Reason.FORGOTTEN))
     brokers = {*fleet.shut_out, *fleet.waiting, *fleet.boards, *fleet.gone, name} if is_all else {name}
     for broker_name in brokers:
         fleet.boards.pop(broker_name, None)

@@ -48,7 +48,7 @@ class Alert:
     def look(self, at: float, finding: Finding | None, *, is_seen: bool = True, completeness: float = 1.0) -> None:
         look = Evaluation(round(at * 1000), completeness, is_seen)
         found = {} if finding is None else {"starved_queue orders": finding}
-        self.rows += step(self.incidents, self.windows, "starved_queue", found, lambda _: look, self.rules)
+        self.rows += step(self.incidents, self.windows, "starved_queue", found, look, self.rules)
 
     def looks(self, since: int, until: int, finding: Finding | None, every: int = 5, **reported: Any) -> None:
         for second in range(since, until + 1, every):

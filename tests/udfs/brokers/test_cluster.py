@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from streaming.queries.parcel import Pulling, SampledHeartbeat
 from tests.support.golden import Case, each_case, scalar
 from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.alert import Transition
@@ -14,7 +13,7 @@ from udfs.alerts.rules import Rules
 from udfs.brokers.cluster import Overview, evaluate_cluster
 from udfs.brokers.cluster_findings import explains
 from udfs.brokers.cluster_state import ClusterState, QueueChange
-from udfs.brokers.mute_brokers import note_puller_heartbeat, note_pulling
+from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat, note_puller_heartbeat, note_pulling
 from udfs.brokers.rounds import Tick
 
 START = 1_700_000_000_000
@@ -139,15 +138,15 @@ def test_a_cluster(case: Case) -> None:
             rows = cluster.run(int(words[0]))
         else:
             STEPS[verb](cluster, *words, **dict(word.split("=") for word in given if "=" in word))
-    overview, incidents = cluster.overview, cluster.state.incidents
-    assert overview is not None
+    assert cluster.overview is not None
+    coverage, incidents = cluster.overview.coverage, cluster.state.incidents
     case.assert_rows([described(row) for row in rows])
     for name in ("explained", "silent", "without_data", "masterless", "unserved"):
-        brokers = "".join(sorted(getattr(overview, name))) or "-"
+        brokers = "".join(sorted(getattr(coverage, name))) or "-"
         assert case.checks.pop(name, brokers) == brokers, name
-    above = {incident.incident_id: key for key, incident in incidents.items()}.get(overview.cluster_id or "", "-")
+    above = {incident.incident_id: key for key, incident in incidents.items()}.get(coverage.cluster_id or "", "-")
     assert case.checks.pop("explains", above) == above
-    assert int(case.checks.pop("gap", overview.gap_ms // 1_000)) * 1_000 == overview.gap_ms
+    assert int(case.checks.pop("gap", coverage.gap_ms // 1_000)) * 1_000 == coverage.gap_ms
     completeness = rows[-1].completeness if rows else None
     case.assert_incidents(
         incidents,

@@ -6,8 +6,9 @@ from tests.support.rules import default_rules
 from tests.udfs.producers.sends import MINUTE, SECOND, START, Send, Tick, every, feed
 from udfs.alerts.alert import Transition
 from udfs.alerts.life import Reason
+from udfs.brokers.cluster_findings import end_drop
 from udfs.producers import fleet as fleet_module
-from udfs.producers.fleet import Fleet, alerts_of_drop, drop_oldest, end_drop, time_of_log
+from udfs.producers.fleet import RUNS, Fleet, alerts_of_drop, drop_oldest, time_of_log
 
 RULES = default_rules()
 
@@ -74,10 +75,10 @@ def test_a_drop_is_reported_once_until_a_tick_comes_and_its_end_says_how_many(mo
     assert drops_of(fleet) == []
     assert fleet.dropped == 41
     feed(fleet, [Tick(9 * MINUTE)], RULES)
-    (over,) = end_drop(fleet, fleet.judged_ms)
+    (over,) = end_drop(fleet, fleet.judged_ms, RUNS)
     assert (over.state, over.reason) == ("RESOLVED", Reason.DATA_RETURNED)
-    assert over.incident.text.summary.endswith("41 runs of sends were dropped in all.")
-    assert list(end_drop(fleet, fleet.judged_ms)) == []
+    assert over.incident.text.summary.endswith("41 runs of sends were dropped in total.")
+    assert list(end_drop(fleet, fleet.judged_ms, RUNS)) == []
 
 
 def test_a_log_without_a_tick_is_over_at_the_moment_after_its_newest_send() -> None:
