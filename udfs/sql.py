@@ -5,7 +5,7 @@ very tables that the rules read; allocation runs the rules themselves in Python 
 Null in, null out. `DESCRIBE FUNCTION EXTENDED allocate_queues` prints what stands here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -86,15 +86,10 @@ def _numbers(release: ClientVersion) -> str:
     return f"array({', '.join(map(str, release))})"
 
 
-def _ranges() -> Iterator[tuple[str, FaultRules]]:
-    """The rules from the newest on, each with the condition under which no newer one holds."""
-    for rules in reversed(RULES):
-        yield f"release_of(client_version) >= {_numbers(rules.since)}", rules
-
-
 def _by_release(values: Sequence[str]) -> str:
     """A CASE over the client's release; `values` go with RULES, oldest first. Ranges that agree become one."""
-    branches = [(condition, value) for (condition, _), value in zip(_ranges(), reversed(values), strict=True)]
+    conditions = [f"release_of(client_version) >= {_numbers(rules.since)}" for rules in RULES]
+    branches = list(reversed([*zip(conditions, values, strict=True)]))
     kept = [one for one, older in pairwise(branches) if one[1] != older[1]]
     whens = "".join(f" WHEN {condition} THEN {value}" for condition, value in kept)
     otherwise = branches[-1][1]
@@ -129,18 +124,12 @@ def _available(rules: FaultRules) -> str:
     return f"CASE WHEN {nulls} THEN NULL ELSE {unless}moment >= start_timestamp END"
 
 
-def _release_text() -> str:
-    """What RELEASE matches, "V5_1_4" as "5.1.4.0"; ".0" where it matches nothing. One regular expression a row."""
-    matched = f"regexp_extract(client_version, r'^{RELEASE.pattern}', 0)"
-    return f"concat(translate({matched}, '_vV \t\n\r\f\v', '.'), '.0')"
+_MATCHED = f"regexp_extract(client_version, r'^{RELEASE.pattern}', 0)"
+_RELEASE_TEXT = f"concat(translate({_MATCHED}, '_vV \t\n\r\f\v', '.'), '.0')"
+"""What RELEASE matches, "V5_1_4" as "5.1.4.0"; ".0" where it matches nothing. One regular expression a row."""
 
-
-def _release_numbers() -> str:
-    """split_part would read better, and compiles a regular expression a row and number."""
-    firsts = [f"substring_index(text, '.', {n})" for n in (1, 2, 3)]
-    numbers = ", ".join(f"CAST(substring_index({first}, '.', -1) AS INT)" for first in firsts)
-    return f"CASE WHEN text IS NULL THEN NULL WHEN text = '.0' THEN {_numbers(NEWEST)} ELSE array({numbers}) END"
-
+_NUMBERS = ", ".join(f"CAST(substring_index(substring_index(text, '.', {n}), '.', -1) AS INT)" for n in (1, 2, 3))
+"""split_part would read better, and compiles a regular expression a row and number."""
 
 _VERSION = "client_version STRING COMMENT 'such as 4.9.8 or V5_1_4; other text counts as the newest release'"
 _LISTS = (
@@ -156,14 +145,14 @@ FUNCTIONS = (
         "text STRING",
         "ARRAY<INT>",
         "The first three numbers of a text such as 5.1.4.0.",
-        _release_numbers(),
+        f"CASE WHEN text IS NULL THEN NULL WHEN text = '.0' THEN {_numbers(NEWEST)} ELSE array({_NUMBERS}) END",
     ),
     SqlFunction(
         "release_of",
         _VERSION,
         "ARRAY<INT>",
         "A client release as three numbers, which compare as releases do.",
-        f"_release_numbers({_release_text()})",
+        f"_release_numbers({_RELEASE_TEXT})",
     ),
     SqlFunction(
         "latency_table",

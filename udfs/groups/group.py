@@ -66,8 +66,12 @@ def tick(
     broker_coverage, not_asked = _cover(state, routes, broker_coverage, now_ms - rules.pull_silence_ms)
     changes = expire(state, routes, broker_coverage, now_ms, rules)
     closed = plan_group(state, routes, now_ms, rules) if changes or state.is_stale else []
-    has_left = _has_left(state, routes)
-    state.is_replaced = has_left and (state.is_replaced or _is_replaced(state, broker_coverage))
+    routed = {name for route in routes.values() for name in route.broker_names()}
+    # A broker that left the routes may list members who could not say good-bye.
+    has_left = state.membership.views.keys().isdisjoint(routed) if routed else state.membership.is_empty()
+    is_alone, left_ms = state.most_members <= 1, state.conditions.get(GROUP_OFFLINE, state.changed_ms)
+    has_birth = has_left and is_alone and broker_coverage.families.has_birth(state.consumer_group, left_ms)
+    state.is_replaced = has_left and (state.is_replaced or has_birth)
     moment = Moment.of(state, now_ms, broker_coverage, not_asked, rules)
     judgements = [judge(state, topic, routes[topic], moment) for topic in sorted(state.topics) if topic in routes]
     judged = [one for one in judgements if one.unjudged is None]
@@ -76,7 +80,7 @@ def tick(
         judge_again(state, judgement, moment)
     ownership = [row for judgement in judgements for row in report(judgement, now_ms)]
     ownership = closed + close_idle_topics(state, routes, ownership, now_ms, rules)
-    snapshot = GroupSnapshot.of(state, routes, moment)
+    snapshot = GroupSnapshot.at(state, routes, moment)
     coverage = snapshot.coverage()
     transitions = [row for kind, find in FINDERS for row in _step(snapshot, kind, find(snapshot), coverage)]
     if is_calm(snapshot, has_left=has_left) and (until_ms := calm_until(state, rules)) > now_ms:
@@ -112,19 +116,6 @@ def end_all(state: GroupState, reason: Reason, now_ms: int, topic: str | None = 
     if topic is not None:
         state.forget_topic(topic)
     return [end(state.incidents.pop(key), reason, Evaluation(now_ms)) for key in ended]
-
-
-def _has_left(state: GroupState, routes: Mapping[str, Route]) -> bool:
-    """No broker of its topics lists a member. One that left the routes may list who could not say good-bye."""
-    routed = {name for route in routes.values() for name in route.broker_names()}
-    return state.membership.views.keys().isdisjoint(routed) if routed else state.membership.is_empty()
-
-
-def _is_replaced(state: GroupState, broker_coverage: BrokerCoverage) -> bool:
-    """Whether another group of its family has taken its place."""
-    return state.most_members <= 1 and broker_coverage.families.has_birth(
-        state.consumer_group, state.conditions.get(GROUP_OFFLINE, state.changed_ms)
-    )
 
 
 def _explained(finding: Finding, broker_coverage: BrokerCoverage) -> Finding:

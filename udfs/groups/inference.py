@@ -4,8 +4,8 @@ Each hypothesis predicts a set of queues, and a member's pulls are held against 
 groups in which something is wrong, and only when changes have settled, so that hand-overs are not mistaken for it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from udfs.alerts.rules import REBALANCE_MS
 from udfs.groups.plan import (
@@ -16,6 +16,7 @@ from udfs.groups.plan import (
     UNKNOWN_STRATEGY,
     Inference,
     InferredStrategies,
+    PlannedShare,
     is_recomputed,
     plan,
     reference_view,
@@ -41,30 +42,6 @@ RECENT_PULL_MS = 15_000 + REBALANCE_MS
 _NONE: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Hypotheses:
-    """What a group's members may work from: the views of all brokers, the route, and the route before it changed.
-
-    `last_pullers` is queue → the ClientId that pulled it last, of the queues pulled since then.
-    """
-
-    consumer_group: str
-    route: Route
-    route_before: Route | None
-    view: Sequence[Member]
-    other_views: Sequence[Sequence[Member]]
-    default_strategy: str
-    last_pullers: Mapping[str, str] = field(default_factory=dict)
-
-    def shares(self, route: Route, members: Sequence[Member], seen: InferredStrategies) -> Shares:
-        """ClientId → its queues."""
-        shares: dict[str, set[str]] = {}
-        for name, share in plan(self.consumer_group, route, members, self.default_strategy, seen).items():
-            if share.owner:
-                shares.setdefault(share.owner, set()).add(name)
-        return {client_id: frozenset(names) for client_id, names in shares.items()}
-
-
 def infer(
     state: GroupState, topic_state: TopicState, route: Route, verdicts: Mapping[str, Judged], moment: Moment
 ) -> bool:
@@ -87,66 +64,71 @@ def infer(
 
 
 def _explain(state: GroupState, topic_state: TopicState, route: Route, moment: Moment) -> Inference:
-    now_ms, rules, known = moment.now_ms, moment.rules, topic_state.inference
+    """What the pulls of now support. Of the last inference the strategies win where they still fit."""
+    known, default = topic_state.inference, moment.rules.allocate_message_queue_strategy
     views, brokers = state.membership.views, route.broker_names()
-    pulled: dict[str, set[str]] = {}
-    for name, queue_state in topic_state.queues.items():
-        for puller in queue_state.pullers.values():
-            if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
-                pulled.setdefault(puller.client_id, set()).add(name)
-    default = rules.allocate_message_queue_strategy
-    hypotheses = Hypotheses(
-        state.consumer_group,
-        route,
-        route_of_nums(route.topic, topic_state.nums_before) if topic_state.nums_before else None,
-        reference_view(views, route),
-        [
-            list(other.values())
-            for name, other in sorted(views.items())
-            if name in brokers and is_recomputed(strategies_of(list(other.values()), default, InferredStrategies()))
-        ],
-        default,
+    view, found = reference_view(views, route), Inference()
+    pulled = _pulled(topic_state, moment.now_ms)
+
+    def shares(of: Route, members: Sequence[Member], seen: InferredStrategies | None = None) -> Shares:
+        return _shares_of(plan(state.consumer_group, of, members, default, seen))
+
+    reported = {member.client_id for member in view if member.strategy}
+    by_strategy = {name: shares(route, [replace(member, strategy=name) for member in view]) for name in RECOMPUTED}
+    usual = strategies_of(view, default, InferredStrategies())
+    for client_id in {member.client_id: None for member in view if member.client_id not in reported}:
+        preferred = (known.seen.strategies.get(client_id, usual[client_id]), usual[client_id], *RECOMPUTED)
+        if client_id in pulled and (name := _fitting(pulled[client_id], client_id, preferred, by_strategy)):
+            found.seen.strategies[client_id] = name
+    others = [
+        list(other.values())
+        for name, other in sorted(views.items())
+        if name in brokers and is_recomputed(strategies_of(list(other.values()), default, InferredStrategies()))
+    ]
+    planned, ids = shares(route, view, found.seen), {member.client_id for member in view}
+    if topic_state.nums_before:
+        by_old_route: Shares | None = shares(route_of_nums(route.topic, topic_state.nums_before), view, found.seen)
+    else:
+        by_old_route = _guess(route, view, planned, pulled, lambda fewer: shares(fewer, view, found.seen))
+    hypotheses = _Hypotheses(
+        planned,
+        [shares(route, other, found.seen) for other in others],
+        by_old_route,
         {
             name: queue_state.last_client_id or ""
             for name, queue_state in topic_state.queues.items()
             if (queue_state.last_pull_ms or 0) > topic_state.route_changed_ms
         },
+        any(ids != {member.client_id for member in other} for other in others),
     )
-    found = explain(hypotheses, {client_id: frozenset(names) for client_id, names in pulled.items()}, known)
+    for client_id in sorted(ids):
+        mine = pulled.get(client_id, _NONE)
+        if cause := hypotheses.cause(client_id, mine):
+            found.causes[client_id] = cause
+        elif mine - planned.get(client_id, _NONE) and client_id not in reported | found.seen.strategies.keys():
+            found.seen.strategies[client_id] = UNKNOWN_STRATEGY
+            found.seen.taken[client_id] = sorted(mine)
     for client_id in moment.not_asked.members.keys() & known.seen.strategies.keys():
         found.seen.strategies.setdefault(client_id, known.seen.strategies[client_id])  # no pulls told
     return found
 
 
-def explain(hypotheses: Hypotheses, pulled: Shares, known: Inference) -> Inference:
-    """What the pulls of now support. `known` is the last inference: its strategies win where they still fit."""
-    found = Inference()
-    reported = {member.client_id for member in hypotheses.view if member.strategy}
-    by_strategy = {
-        name: hypotheses.shares(
-            hypotheses.route, [replace(member, strategy=name) for member in hypotheses.view], InferredStrategies()
-        )
-        for name in RECOMPUTED
-    }
-    usual = strategies_of(hypotheses.view, hypotheses.default_strategy, InferredStrategies())
-    for member in hypotheses.view:
-        client_id = member.client_id
-        if client_id in reported or client_id in found.seen.strategies or not pulled.get(client_id):
-            continue
-        preferred = (known.seen.strategies.get(client_id, usual[client_id]), usual[client_id], *RECOMPUTED)
-        fitting = _fitting(pulled[client_id], client_id, preferred, by_strategy)
-        if fitting:
-            found.seen.strategies[client_id] = fitting
-    worlds = _Hypothesis.of(hypotheses, found.seen, pulled)
-    for client_id in sorted({member.client_id for member in hypotheses.view}):
-        mine = pulled.get(client_id, frozenset())
-        cause = worlds.cause(client_id, mine)
-        if cause:
-            found.causes[client_id] = cause
-        elif mine - worlds.planned.get(client_id, _NONE) and client_id not in reported | found.seen.strategies.keys():
-            found.seen.strategies[client_id] = UNKNOWN_STRATEGY
-            found.seen.taken[client_id] = sorted(mine)
-    return found
+def _pulled(topic_state: TopicState, now_ms: int) -> Shares:
+    """ClientId → the queues that it pulled lately."""
+    pulled: dict[str, set[str]] = {}
+    for name, queue_state in topic_state.queues.items():
+        for puller in queue_state.pullers.values():
+            if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
+                pulled.setdefault(puller.client_id, set()).add(name)
+    return {client_id: frozenset(names) for client_id, names in pulled.items()}
+
+
+def _shares_of(planned: Mapping[str, PlannedShare]) -> Shares:
+    shares: dict[str, set[str]] = {}
+    for name, share in planned.items():
+        if share.owner:
+            shares.setdefault(share.owner, set()).add(name)
+    return {client_id: frozenset(names) for client_id, names in shares.items()}
 
 
 def _fitting(
@@ -162,13 +144,14 @@ def _fitting(
     return next(iter([*exact, *partly]), None)
 
 
-def _guess(hypotheses: Hypotheses, seen: InferredStrategies, planned: Shares, pulled: Shares) -> Shares | None:
+def _guess(
+    route: Route, view: Sequence[Member], planned: Shares, pulled: Shares, shares_by: Callable[[Route], Shares]
+) -> Shares | None:
     """Everybody's queues by a route with fewer queues that gives some member exactly what it pulls instead of its own.
 
     A topic may have been scaled before anybody watched. How many queues it had follows from how many a member
     holds.
     """
-    route, view = hypotheses.route, hypotheses.view
     members = {member.client_id for member in view}
     odd = {one: pulled[one] for one in sorted(members & pulled.keys()) if pulled[one] - planned.get(one, _NONE)}
     if not odd or not route.queues:
@@ -177,33 +160,24 @@ def _guess(hypotheses: Hypotheses, seen: InferredStrategies, planned: Shares, pu
     counts = range(1, max(data.read_queue_nums for data in route.queues))
     for count in sorted(counts, key=lambda count: min(abs(count - one) for one in likely))[:MOST_GUESSES]:
         fewer = tuple(replace(data, read_queue_nums=min(data.read_queue_nums, count)) for data in route.queues)
-        shares = hypotheses.shares(replace(route, queues=fewer), view, seen)
+        shares = shares_by(replace(route, queues=fewer))
         if any(mine == shares.get(client_id) for client_id, mine in odd.items()):
             return shares
     return None
 
 
 @dataclass(frozen=True)
-class _Hypothesis:
-    """Everybody's queues as planned, by each other broker's view, and by the route before it changed, or may have."""
+class _Hypotheses:
+    """Everybody's queues as planned, by each broker's view, and by the route before it changed, or may have.
+
+    `last_pullers` is queue → the ClientId that pulled it last, of the queues pulled since then.
+    """
 
     planned: Shares
     by_views: Sequence[Shares]
     by_old_route: Shares | None
     last_pullers: Mapping[str, str]
     are_split: bool
-
-    @classmethod
-    def of(cls, hypotheses: Hypotheses, seen: InferredStrategies, pulled: Shares) -> "_Hypothesis":
-        before, ids = hypotheses.route_before, {member.client_id for member in hypotheses.view}
-        planned = hypotheses.shares(hypotheses.route, hypotheses.view, seen)
-        return cls(
-            planned,
-            [hypotheses.shares(hypotheses.route, view, seen) for view in hypotheses.other_views],
-            hypotheses.shares(before, hypotheses.view, seen) if before else _guess(hypotheses, seen, planned, pulled),
-            hypotheses.last_pullers,
-            any(ids != {member.client_id for member in view} for view in hypotheses.other_views),
-        )
 
     def cause(self, client_id: str, mine: frozenset[str]) -> str | None:
         """The world in which it is right to pull `mine`, when that is not the planned one."""

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from udfs.alerts.alert import Finding, Incident
 from udfs.alerts.coverage import Coverage
-from udfs.alerts.rules import Rules
-from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.groups.diagnosis import Evidence
 from udfs.groups.inference import RECENT_PULL_MS, SPLIT_VIEW
-from udfs.groups.not_asked import NOTHING, NotAsked
 from udfs.groups.plan import reference_view, strategies_of
 from udfs.groups.queue_state import UNKNOWN, QueueState
 from udfs.groups.state import GroupState, TopicState
@@ -20,34 +17,33 @@ from udfs.rocketmq.membership import Member, Twins, newest_heartbeats
 from udfs.rocketmq.route import Route
 
 
-@dataclass(frozen=True)
-class GroupSnapshot:
-    """A group as of `now_ms`.
+@dataclass(frozen=True, kw_only=True)
+class GroupSnapshot(Moment):
+    """A group at a moment.
 
-    `late` are the clients whose heartbeats are late; `cut_off` is broker → clients whose heartbeats are late there,
-    and not elsewhere, though others' heartbeats arrive there. Of `listed_only` clients no heartbeats are reported.
+    `cut_off` is broker → clients whose heartbeats are late there, and not elsewhere, though others' heartbeats arrive
+    there. Of `listed_only` clients no heartbeats are reported.
     """
 
     state: GroupState
     routes: Mapping[str, Route]
-    broker_coverage: BrokerCoverage
-    now_ms: int
-    rules: Rules
     twins: list[Twins]
     last_heartbeat_ms: Mapping[str, int]
-    late: frozenset[str]
     cut_off: Mapping[str, frozenset[str]]
-    listed_only: frozenset[str] = frozenset()
-    not_asked: NotAsked = NOTHING
+    listed_only: frozenset[str]
 
     @classmethod
-    def of(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "GroupSnapshot":
+    def at(cls, state: GroupState, routes: Mapping[str, Route], moment: Moment) -> "GroupSnapshot":
         newest, listed = newest_heartbeats(state.membership, state.data_from_ms)
-        broker_coverage, now_ms, rules = moment.broker_coverage, moment.now_ms, moment.rules
-        cut_off = _find_cut_off(state, routes, broker_coverage, newest, now_ms, now_ms - rules.heartbeat_late_ms)
-        twins = state.membership.twins(rules.channel_expired_ms)
-        known = (state, routes, broker_coverage, now_ms, rules, twins, newest, moment.late, cut_off)
-        return cls(*known, frozenset(listed), moment.not_asked)
+        return cls(
+            **vars(moment),
+            state=state,
+            routes=routes,
+            twins=state.membership.twins(moment.rules.channel_expired_ms),
+            last_heartbeat_ms=newest,
+            cut_off=_find_cut_off(state, routes, moment, newest),
+            listed_only=frozenset(listed),
+        )
 
     @property
     def labels(self) -> dict[str, str]:
@@ -203,20 +199,16 @@ Findings = dict[str, Finding]
 
 
 def _find_cut_off(
-    state: GroupState,
-    routes: Mapping[str, Route],
-    broker_coverage: BrokerCoverage,
-    newest: Mapping[str, int],
-    now_ms: int,
-    late_ms: int,
+    state: GroupState, routes: Mapping[str, Route], moment: Moment, newest: Mapping[str, int]
 ) -> dict[str, frozenset[str]]:
-    """`late_ms`: a heartbeat of then or before is late; `newest` is each client's newest anywhere, which must have come
-    so much later as a heartbeat does. Brokers without a master, or of no route, count for nothing.
+    """`newest` is each client's newest heartbeat anywhere, which must have come so much later as a heartbeat does.
+    Brokers without a master, or of no route, count for nothing.
 
     The broker must give data: it answers, or others reach it after the client should have again. One whose heartbeats
     were never on time may have a clock that is behind; once it is known to be, each client's next one is on time.
     """
-    found = {}
+    found, broker_coverage, now_ms = {}, moment.broker_coverage, moment.now_ms
+    late_ms = now_ms - moment.rules.heartbeat_late_ms
     masters = {name for route in routes.values() for name in route.broker_names() - set(route.without_master)}
     for condition in [name for name in state.conditions if name.startswith(ON_TIME)]:
         state.holds_since(condition, condition.removeprefix(ON_TIME) in state.membership.views, now_ms)

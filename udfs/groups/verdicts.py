@@ -71,7 +71,7 @@ REVIVE_SILENCE_MS = 600_000
 """A revive log without a report for this long went with its broker: no route says that it is gone."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Moment:
     """What one evaluation of a group rests on, once expired members have left.
 
@@ -106,7 +106,17 @@ class Moment:
             for topic in {topic for member in members for topic in member.filters}
             if len({member.filters.get(topic, ANY) for member in members if member.subscribes(topic)}) > 1
         )
-        return cls(now_ms, broker_coverage, not_asked, late, rules, unjudged, reporting, orderly, mixed)
+        return cls(
+            now_ms=now_ms,
+            broker_coverage=broker_coverage,
+            not_asked=not_asked,
+            late=late,
+            rules=rules,
+            unjudged=unjudged,
+            reporting=reporting,
+            orderly=orderly,
+            mixed=mixed,
+        )
 
 
 class Judged(NamedTuple):

@@ -102,8 +102,11 @@ def gather(
         for queue, starvation in starvations.items()
         if starvation.certain_at_ms is not None and starvation.certain_at_ms <= now_ms
     }
-    if known_cause is None and not certain:
-        return _uncertain(starvations)
+    if known_cause is None and not certain and starvations:  # the first sign: by the likeliest cause
+        likeliest = min(starvations.values(), key=lambda starvation: gravity(starvation.cause))
+        since_ms = min(starvation.since_ms for starvation in starvations.values())
+        queues = tuple(sorted(starvations, key=queue_order))
+        return StarvedTopic(likeliest.cause, likeliest.client_id, since_ms, queues, dict(starvations), is_ready=False)
     if not certain:
         if not still_silent or known_cause is None:
             return None
@@ -120,21 +123,6 @@ def gather(
         queues=tuple(sorted(certain.keys() | still_silent, key=queue_order)),
         causes=certain,
         is_ready=not coming or now_ms >= first_ms + REBALANCE_MS,
-    )
-
-
-def _uncertain(starvations: Mapping[str, Starvation]) -> StarvedTopic | None:
-    """Return the first sign: queues without a pull, by the likeliest cause."""
-    if not starvations:
-        return None
-    likeliest = min(starvations.values(), key=lambda starvation: gravity(starvation.cause))
-    return StarvedTopic(
-        likeliest.cause,
-        likeliest.client_id,
-        min(starvation.since_ms for starvation in starvations.values()),
-        tuple(sorted(starvations, key=queue_order)),
-        dict(starvations),
-        is_ready=False,
     )
 
 
