@@ -59,10 +59,10 @@ def at_most(event: Any, ingest_time_ms: int) -> Any:
 
 
 SAMPLED = "sampled_heartbeats"
-"""Not a Kafka topic: events of parcel.SampledHeartbeat."""
+"""Not a Kafka topic: events of mute_brokers.SampledHeartbeat."""
 
 PULLINGS = "pullings"
-"""Not a Kafka topic: events of parcel.Pulling."""
+"""Not a Kafka topic: events of mute_brokers.Pulling."""
 
 _RANK = {ROUTES: 0, SAMPLED: 1, PULLINGS: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
 
