@@ -138,7 +138,7 @@ class DataLoss:
         position, losses = losses_of(name, self._settings)
         if position is None or not losses:
             return []
-        self._report(_alert(name, position, losses), now_ms)
+        self._report(_loss_alert(name, position, losses), now_ms)
         remade = {(loss.topic, loss.partition): loss.span.beginning for loss in losses if loss.is_remade}
         if remade:
             put_back(checkpoint_of(name, self._settings), remade)
@@ -190,8 +190,11 @@ class DataLoss:
         self._on_alerts([row])
 
 
-def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
-    lost = "; ".join(map(str, losses))
+def _alert(of: dict[str, str], summary: str, advice: str, evidence: dict[str, Any]) -> SelfAlert:
+    return SelfAlert(DATA_LOSS, "error", DATA_LOSS, {"cluster": OWN_CLUSTER, **of}, summary, advice, evidence)
+
+
+def _loss_alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
     ranges = [
         {
             "topic": loss.topic,
@@ -203,12 +206,9 @@ def _alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
         }
         for loss in losses
     ]
-    return SelfAlert(
-        DATA_LOSS,
-        "error",
-        DATA_LOSS,
-        {"cluster": OWN_CLUSTER, "query": name},
-        f"The query {name} continued without messages that Kafka has deleted: it needed {lost}.",
+    return _alert(
+        {"query": name},
+        f"The query {name} continued without messages that Kafka has deleted: it needed {'; '.join(map(str, losses))}.",
         "Alerts of the gap may be missing or late. To avoid it, restart `balancewatch run` sooner or raise "
         "kafka.retention_hours.",
         {
@@ -230,11 +230,8 @@ def _damage_alert(table: str, damage: Damage) -> SelfAlert:
     else:
         effect = "Newer commits follow, so it stays in the log, and its rows are missing."
         advice = "Restore the file from a backup; until then the rows of that commit are missing."
-    return SelfAlert(
-        DATA_LOSS,
-        "error",
-        DATA_LOSS,
-        {"cluster": OWN_CLUSTER, "table": table},
+    return _alert(
+        {"table": table},
         f"A power cut damaged commit {damage.file} of the table {table}. {effect}",
         advice,
         {"file": damage.file, "written_ms": damage.written_ms, "is_set_aside": damage.is_set_aside},

@@ -45,26 +45,23 @@ def write_checkpoint(root: Path, batches: list[dict[str, dict[str, int]]], *, co
     return checkpoint
 
 
-def test_a_batch_that_ended_is_where_the_next_begins(tmp_path: Path) -> None:
-    batches = [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}, {PULLS: {"0": 20}, CLOCKS: {"0": 2}}]
-    position = read_position(write_checkpoint(tmp_path, batches, committed=2))
+BATCHES = [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}, {PULLS: {"0": 20}, CLOCKS: {"0": 2}}]
+
+
+@pytest.mark.parametrize(
+    ("planned", "committed", "wanted"),
+    [(2, 2, (20, 2)), (2, 1, (10, 1)), (1, 0, (3, 0))],
+    ids=["a batch that ended", "a batch that did not end", "a first batch that did not end"],
+)
+def test_the_next_batch_begins_where_the_last_one_ended(
+    tmp_path: Path, planned: int, committed: int, wanted: tuple[int, int]
+) -> None:
+    position = read_position(write_checkpoint(tmp_path, BATCHES[:planned], committed=committed))
     assert position is not None
-    assert (position.batch_id, position.is_committed, position.checkpoint_id) == (1, True, "4a5c")
-    assert position.wanted == position.planned == {PULLS_0: 20, CLOCKS_0: 2}
-
-
-def test_a_batch_that_did_not_end_is_read_again_from_where_it_began(tmp_path: Path) -> None:
-    batches = [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}, {PULLS: {"0": 20}, CLOCKS: {"0": 2}}]
-    position = read_position(write_checkpoint(tmp_path, batches, committed=1))
-    assert position is not None
-    assert position.wanted == {PULLS_0: 10, CLOCKS_0: 1}
-    assert position.planned == {PULLS_0: 20, CLOCKS_0: 2}
-
-
-def test_a_first_batch_that_did_not_end_begins_where_the_query_began(tmp_path: Path) -> None:
-    position = read_position(write_checkpoint(tmp_path, [{PULLS: {"0": 10}, CLOCKS: {"0": 1}}], committed=0))
-    assert position is not None
-    assert position.wanted == {PULLS_0: 3, CLOCKS_0: 0}
+    assert (position.batch_id, position.checkpoint_id) == (planned - 1, "4a5c")
+    assert position.is_committed == (committed == planned)
+    assert position.wanted == dict(zip((PULLS_0, CLOCKS_0), wanted, strict=True))
+    assert position.planned == {PULLS_0: BATCHES[planned - 1][PULLS]["0"], CLOCKS_0: planned}
 
 
 def test_no_batch_no_position(tmp_path: Path) -> None:
