@@ -14,10 +14,10 @@ from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka, free_port
 from tests.agent.hooked import HookedClasses, HookedService, pulls_of, sends_of
 from tests.conftest import settings_for
-from tests.lab.oracle import EACH_RELEASE
 from tests.support.freezing import freeze
 from tests.support.rocketmq import RocketMQ
 from tests.support.rocketmq_server import wait_for
+from tests.support.tiers import in_proof
 from udfs.rocketmq.fault import FaultItem, update_fault_item
 from udfs.rocketmq.version import release_of
 
@@ -44,7 +44,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> HookedClasses:
     return HookedClasses(tmp_path_factory.mktemp("hooked"))
 
 
-@pytest.fixture(params=EACH_RELEASE)
+@pytest.fixture(params=["5.5.0", *in_proof(["4.7.1", "4.9.8"])])
 def service(
     request: pytest.FixtureRequest,
     classes: HookedClasses,

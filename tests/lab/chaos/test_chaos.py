@@ -40,6 +40,7 @@ def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
     assert comparison.is_equal, comparison.describe()
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 @pytest.mark.real
 def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(

@@ -8,7 +8,7 @@ Examples:
   make field                                        all of it, about two hours
   make field ARGS="--list"                          what there is, in which batches, and how long it takes
   make field ARGS="--only frozen --only twins_push" these, side by side
-  make field ARGS="--skip quiet_hour --seeds 2"     each scenario with two seeds, which shift its troubles
+  make field ARGS="--seeds 2"                       each scenario with two seeds, which shift its troubles
   make field ARGS="--judge .field/1763881200"       judge again what was played
   make field ARGS="--judge .field/1763881200 --replay"   with the alerts that today's rules make of the stored events
 """
@@ -139,8 +139,8 @@ def _write(folder: Path, name: str, report: dict[str, Any]) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> list[Wanted]:
-    names = arguments.only or [name for name in scenario_names() if name not in arguments.skip]
-    for name in [*names, *arguments.skip]:
+    names = arguments.only or scenario_names()
+    for name in names:
         load_scenario(name)
     return [(name, seed) for name in names for seed in range(arguments.seed, arguments.seed + arguments.seeds)]
 
@@ -159,7 +159,6 @@ def _arguments() -> argparse.Namespace:
         prog="make field", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", action="append", metavar="SCENARIO", help="only this one; repeat for more")
-    parser.add_argument("--skip", action="append", default=[], metavar="SCENARIO", help="all but this; repeat for more")
     parser.add_argument("--seed", type=int, default=1, help="the first seed; 0 shifts nothing")
     parser.add_argument("--seeds", type=int, default=1, help="plays a scenario")
     parser.add_argument("--processes", type=int, default=34, help="JVMs of clients side by side")

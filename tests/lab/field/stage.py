@@ -57,11 +57,6 @@ def field_stage(
     with contextlib.ExitStack() as stack:
         kafka = EmbeddedKafka(jars, folder / "kafka")
         stack.callback(kafka.stop)
-        (folder / "rocketmq").mkdir()
-        cluster = FieldCluster(jars, folder / "rocketmq", clocks, proxy=proxy)
-        stack.callback(cluster.stop)
-        links = Links(cluster.servers)
-        stack.callback(links.close)
         environment = {
             "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
             "BALANCEWATCH_PATHS__WAREHOUSE": str(folder / "warehouse"),
@@ -73,7 +68,12 @@ def field_stage(
         rules = [] if clocks.factor == 1 else ["--rules", str(clocks.write_rules(folder / "rules.toml"))]
         run = ServiceProcess(folder / "run.log", environment, "run", *rules)
         stack.callback(run.stop)
-        run.start()
+        run.start()  # its JVM needs Kafka alone, and starts beside those of RocketMQ
+        (folder / "rocketmq").mkdir()
+        cluster = FieldCluster(jars, folder / "rocketmq", clocks, proxy=proxy)
+        stack.callback(cluster.stop)
+        links = Links(cluster.servers)
+        stack.callback(links.close)
         arguments = ["--name-server", cluster.name_server, "--interval", str(clocks.collect_seconds), "--probe"]
         collector = ServiceProcess(folder / "collect.log", environment, "collect", *arguments)
         stack.callback(collector.stop)

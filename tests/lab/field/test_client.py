@@ -1,4 +1,4 @@
-"""What a client writes of itself, held against what the cluster says of it."""
+"""What a client writes of itself, held against what the cluster says of it. `make test` judges by it: test_field.py."""
 
 import json
 from collections.abc import Callable
@@ -11,11 +11,11 @@ import pytest
 from tests.lab.field.class_paths import ClassPaths
 from tests.lab.field.client import ClientError, FieldClient, FieldClients
 from tests.lab.field.client_spec import ClientSpec
-from tests.lab.oracle import EACH_RELEASE
+from tests.lab.oracle import RELEASES
 from tests.support.rocketmq import RocketMQ
 from tests.support.rocketmq_server import wait_for
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
+pytestmark = [pytest.mark.proof, pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
 CONSUMERS = ("push", "push_orderly", "lite_pull", "pull_assign", "broadcasting")
 ALL = {f"{broker}:{queue_id}" for broker in ("broker-a", "broker-b") for queue_id in range(4)}
@@ -43,7 +43,7 @@ def wait_until(what: str, client: FieldClient, topic: str, ask: Callable[[Line, 
         raise AssertionError(f"{error}; the last of {client.name}: {last_line(client)}") from None
 
 
-@pytest.mark.parametrize("release", EACH_RELEASE)
+@pytest.mark.parametrize("release", RELEASES)
 def test_each_kind_writes_what_it_holds_pulls_consumes_and_commits(
     rocketmq_cluster: RocketMQ, tmp_path: Path, release: str
 ) -> None:

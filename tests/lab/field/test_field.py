@@ -3,6 +3,7 @@
 Real RocketMQ, Kafka, `balancewatch run` and `balancewatch collect`; the truth is what the clients write down.
 """
 
+import json
 import threading
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_what_is_said_of_real_trouble_is_what_the_clients_show(tmp_path: Path) -
         with field_stage(tmp_path, Settings.load().paths.jars, Clocks(4), stop) as stage:
             _, failures = play_batch(stage, [(SHORT, 0)], print)
             stop.wait(TOLD_SECONDS)
-            keep_alerts(tmp_path, stage.warehouse)
+            rows = keep_alerts(tmp_path, stage.warehouse)
             keep_events(tmp_path, read_events(stage.bootstrap_servers))
     finally:
         stop.set()
@@ -48,3 +49,13 @@ def test_what_is_said_of_real_trouble_is_what_the_clients_show(tmp_path: Path) -
     assert required["starved_queue", "duplicate_client_id"] > 0
     assert required["starved_queue", "frozen_client"] > 0
     assert required["duplicate_client_id", None] == required["broker_no_data", None] == 1
+    duplicates, starved = (
+        [row for row in rows if (row["kind"], row["cause"], row["state"]) == (kind, "duplicate_client_id", "FIRING")]
+        for kind in ("duplicate_client_id", "starved_queue")
+    )
+    queues_of = [{tuple(row["queues"]) for row in of_kind} - {()} for of_kind in (duplicates, starved)]
+    assert queues_of[0] & queues_of[1]
+    assert duplicates[0]["incident_id"] in {row["inhibited_by"] for row in starved}
+    views = json.loads(duplicates[0]["evidence"])["views"]
+    assert {len(addrs) for addrs in views.values()} == {2}
+    assert all(addr in duplicates[0]["summary"] for addr in views[min(views)])

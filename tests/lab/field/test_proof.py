@@ -1,8 +1,8 @@
 """The proof: a real RocketMQ, two consumers with one ClientId, and the page that RocketMQ's own check does not write.
 
 NameServer, two brokers and three consumers run from RocketMQ's jars, each in a JVM of its own; `balancewatch collect`
-and `balancewatch run` are started as an operator starts them. `make test` plays it with RocketMQ's clocks, the rules
-and the collector's rounds all four times as fast, `make proof` with every clock and rule as in production.
+and `balancewatch run` are started as an operator starts them. Every clock and rule is as in production; test_field.py
+plays such twins four times as fast in `make test`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from tests.support.rocketmq_clocks import Clocks
 from tests.support.rocketmq_server import wait_for
 from tests.support.service_process import ServiceProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
+pytestmark = [pytest.mark.proof, pytest.mark.spark, pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
 GROUP, TOPIC, QUEUES = "orders_group", "orders", 4
 ALERT_SECONDS = 480.0
@@ -45,15 +45,10 @@ def balancewatch(settings: Settings, log: Path, *arguments: str) -> Iterator[Ser
         process.stop()
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(SCALED, id="four times as fast"),
-        pytest.param(Clocks(1), id="as in production", marks=pytest.mark.proof),
-    ]
-)
-def cluster(request: pytest.FixtureRequest, rocketmq_cluster: RocketMQ) -> Iterator[RocketMQ]:
-    """The cluster, by these clocks."""
-    rocketmq_cluster.set_clocks(request.param)
+@pytest.fixture
+def cluster(rocketmq_cluster: RocketMQ) -> Iterator[RocketMQ]:
+    """The cluster, by the clocks of production."""
+    rocketmq_cluster.set_clocks(Clocks(1))
     yield rocketmq_cluster
     rocketmq_cluster.set_clocks(SCALED)
 
@@ -79,11 +74,10 @@ def test_twins_of_a_real_cluster_page_with_both_addresses_and_the_starved_queues
     def wait_for_alert(kind: str, state: str) -> dict[str, Any]:
         return wait_for(f"{kind} is {state}", lambda: newest(kind, state), ALERT_SECONDS, every_seconds=0.5)
 
-    rules = [] if cluster.clocks.factor == 1 else ["--rules", str(cluster.clocks.write_rules(tmp_path / "rules.toml"))]
     collect = ["collect", "--name-server", cluster.name_server, "--interval", str(cluster.clocks.collect_seconds)]
     collect += ["--group", GROUP, "--topic", TOPIC]
     with (
-        balancewatch(settings, tmp_path / "run.log", "run", *rules) as run,
+        balancewatch(settings, tmp_path / "run.log", "run") as run,
         cluster.consumers(TOPIC, (GROUP, "same"), (GROUP, "same"), (GROUP, "solo")) as (*twins, solo),
     ):
         assert twins[0].client_id == twins[1].client_id
@@ -94,8 +88,7 @@ def test_twins_of_a_real_cluster_page_with_both_addresses_and_the_starved_queues
             duplicate = wait_for_alert("duplicate_client_id", "FIRING")
             starved = wait_for_alert("starved_queue", "FIRING")
             assert [one.queues() for one in (*twins, solo)] == shares
-            if cluster.clocks.factor == 1:  # the check keeps a client from answering `collect` for seconds
-                assert "Rebalance OK" in cluster.operator.mqadmin("consumerStatus", "-g", GROUP)
+            assert "Rebalance OK" in cluster.operator.mqadmin("consumerStatus", "-g", GROUP)
 
             assert duplicate["client_id"] == twins[0].client_id
             views = duplicate["evidence"]["views"]  # a broker that was asked a moment later may not be in it yet

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.oracle import MARKS, RELEASES, ask, ask_json
+from tests.lab.oracle import MARKS, RELEASES, ask, ask_json, cases
 from udfs.rocketmq.fault import (
     FaultItem,
     compute_not_available_duration,
@@ -54,7 +54,7 @@ def random_index(random: Random) -> int:
 
 
 def test_every_latency_gives_the_same_duration(release: str, random: Random) -> None:
-    latencies = [*LATENCIES, *(random.randint(0, 40_000) for _ in range(3_000))]
+    latencies = [*LATENCIES, *(random.randint(0, 40_000) for _ in range(cases(3_000, release)))]
     said = ask_json("Fault", release, ({"ask": "duration", "latency": latency} for latency in latencies))
     assert said == [compute_not_available_duration(latency, release) for latency in latencies]
 
@@ -73,9 +73,9 @@ def random_updates(random: Random) -> list[dict[str, Any]]:
 
 
 def test_every_sequence_of_updates_leaves_the_same_items(release: str, random: Random) -> None:
-    cases = [random_updates(random) for _ in range(3_000)]
-    answers = ask_json("Fault", release, ({"ask": "update", "steps": steps} for steps in cases))
-    for steps, said in zip(cases, answers, strict=True):
+    sequences = [random_updates(random) for _ in range(cases(3_000, release))]
+    answers = ask_json("Fault", release, ({"ask": "update", "steps": steps} for steps in sequences))
+    for steps, said in zip(sequences, answers, strict=True):
         now_ms, items = NOW, dict[str, FaultItem]()
         for step in steps:
             now_ms, name = now_ms + step["pass"], step["name"]
@@ -95,15 +95,15 @@ def test_every_sequence_of_updates_leaves_the_same_items(release: str, random: R
 
 
 def test_items_are_in_the_same_order(release: str, random: Random) -> None:
-    cases = [random_items(random) for _ in range(3_000)]
-    said = ask_json("Fault", release, ({"ask": "order", "items": items} for items in cases))
-    for items, names in zip(cases, said, strict=True):
+    tables = [random_items(random) for _ in range(cases(3_000, release))]
+    said = ask_json("Fault", release, ({"ask": "order", "items": items} for items in tables))
+    for items, names in zip(tables, said, strict=True):
         ordered = order_fault_items(fault_items(items, release).values(), NOW, release)
         assert names == [item.name for item in ordered], items
 
 
 def test_the_index_goes_on_alike_at_the_edges_of_an_int(release: str, random: Random) -> None:
-    indexes = [random_index(random) for _ in range(3_000)]
+    indexes = [random_index(random) for _ in range(cases(3_000, release))]
     said = ask("Fault", release, ({"ask": "index", "index": index} for index in indexes))
     for index, answer in zip(indexes, said, strict=True):
         value, kept = map(int, answer.split())
@@ -112,13 +112,13 @@ def test_the_index_goes_on_alike_at_the_edges_of_an_int(release: str, random: Ra
 
 def test_pick_one_at_least_takes_the_same_broker(release: str, random: Random) -> None:
     """One call a question where no random number decides; where one does, thirty, and each pick must be possible."""
-    cases = [
+    questions = [
         {"ask": "pick", "items": random_items(random, i % 2 == 0), "index": random_index(random), "calls": 30}
-        for i in range(2_000)
+        for i in range(cases(2_000, release))
     ]
     is_hashed = (4, 9, 4) <= parse_client_version(release) < (5, 1, 4)
     told_apart = 0
-    for case, said in zip(cases, ask_json("Fault", release, cases), strict=True):
+    for case, said in zip(questions, ask_json("Fault", release, questions), strict=True):
         items = fault_items(case["items"], release)
         listed = [items[name] for name in said["listed"]]
         index, kept = case["index"], case["index"]
@@ -132,4 +132,4 @@ def test_pick_one_at_least_takes_the_same_broker(release: str, random: Random) -
                 possible.add(pick_one_at_least(listed, NOW, release, index))
         assert set(said["picked"]) <= possible, case
         told_apart += len(possible) < max(1, len(listed))
-    assert told_apart > len(cases) // 3, "the cases let any broker pass"
+    assert told_apart > len(questions) // 3, "the cases let any broker pass"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.simulator.producer import select_message_queue_by_hash, string_hash_code
-from tests.lab.oracle import MARKS, RELEASES, ask_json
+from tests.lab.oracle import MARKS, RELEASES, ask_json, cases
 from udfs.rocketmq.fault import FaultItem, only_extends
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.route import QueueData
@@ -93,7 +93,7 @@ def row(queue: MessageQueue) -> list[Any]:
 
 @each_release
 def test_every_sequence_of_selections_takes_the_same_queues(release: str, random: Random) -> None:
-    questions = [random_question(random) for _ in range(CASES)]
+    questions = [random_question(random) for _ in range(cases(CASES, release))]
     seen: Counter[str] = Counter()
     for question, answer in zip(questions, ask_json("Selection", release, questions), strict=True):
         is_order_topic, queues, *said = answer
@@ -123,7 +123,7 @@ def test_every_sequence_of_selections_takes_the_same_queues(release: str, random
             seen["item dropped"] += len(selection.items) < len(items)
             info, index, worst = selection.info, selection.next_index, selection.next_which_item_worst
             items = dict(selection.items)
-    assert seen["sent"] > CASES
+    assert seen["sent"] > len(questions)
     version = parse_client_version(release)
     is_fixed = version >= (5, 1, 4) or (4, 9, 8) <= version < (5, 0, 0)
     assert (seen["shared queue rewritten"] > 0) is not is_fixed
@@ -134,7 +134,7 @@ def test_every_sequence_of_selections_takes_the_same_queues(release: str, random
 def test_a_retry_from_5_1_4_begins_anywhere_and_goes_on_alike(release: str, random: Random) -> None:
     """The new index is drawn inside; what was chosen must follow from one that leads to the index kept after it."""
     questions = []
-    while len(questions) < 500:
+    while len(questions) < cases(500, release):
         question = random_question(random) | {"fault_avoidance": True}
         question["steps"] = [step | {"reset": True} for step in question["steps"]]
         if publish_info(question).ok:
@@ -158,8 +158,11 @@ def test_a_retry_from_5_1_4_begins_anywhere_and_goes_on_alike(release: str, rand
 @each_release
 def test_a_key_in_order_goes_to_the_same_queue(release: str, random: Random) -> None:
     keys: list[int | str] = [MIN_VALUE, MAX_VALUE, -1, 0, "", "polygenelubricants", "\U0001f600 caf\u00e9"]
-    keys += [random.randint(MIN_VALUE, MAX_VALUE) for _ in range(1_000)]
-    keys += ["".join(chr(random.randint(32, 0x2FFF)) for _ in range(random.randint(1, 20))) for _ in range(1_000)]
+    keys += [random.randint(MIN_VALUE, MAX_VALUE) for _ in range(cases(1_000, release))]
+    keys += [
+        "".join(chr(random.randint(32, 0x2FFF)) for _ in range(random.randint(1, 20)))
+        for _ in range(cases(1_000, release))
+    ]
     questions = [{"hash": key, "queues": queues} for key in keys for queues in (1, 3, 8)]
     for question, said in zip(questions, ask_json("Selection", release, questions), strict=True):
         key = question["hash"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.oracle import MARKS, RELEASES, ask_json
+from tests.lab.oracle import MARKS, RELEASES, ask_json, cases
 from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
 from udfs.rocketmq.send import (
     HANDED_OVER,
@@ -142,17 +142,17 @@ def check(question: Question, reported: Question, release: str) -> Replay:
     return replay
 
 
-@pytest.mark.parametrize(("mode", "cases"), [(SYNC, 2_000), (ONEWAY, 100)])
+@pytest.mark.parametrize(("mode", "count"), [(SYNC, 2_000), (ONEWAY, 100)])
 def test_every_send_ends_alike_and_leaves_the_same_fault_items(
-    release: str, mode: str, cases: int, random: Random
+    release: str, mode: str, count: int, random: Random
 ) -> None:
-    questions = [random_question(random, mode) for _ in range(cases)]
+    questions = [random_question(random, mode) for _ in range(cases(count, release))]
     seen: Counter[str] = Counter()
     for question, reported in zip(questions, ask_json("Send", release, questions), strict=True):
         replay = check(question, reported, release)
         seen["tries"] += len(reported["tries"])
         seen["unreachable"] += any(not item.reachable for item in replay.items.values())
-    assert (seen["tries"] > 1.1 * cases) is (mode != ONEWAY)
+    assert (seen["tries"] > 1.1 * len(questions)) is (mode != ONEWAY)
     assert (seen["unreachable"] > 0) is only_extends(release)
 
 
