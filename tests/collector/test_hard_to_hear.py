@@ -87,7 +87,7 @@ def test_a_half_open_client_is_named_unheard_and_has_neither_left_nor_stopped(he
     heard.links.blackhole("linked", EVERY)
     try:
         wait_for("it is not heard", lambda: heard.reasons(client_id) & {"timed_out", "left_in_peace"})
-        heard.collected.wait_rounds(10)
+        heard.collected.wait_rounds(4)
         unheard = [
             each
             for each in heard.collected.find(CLOCKS)[-1].unheard

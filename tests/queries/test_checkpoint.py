@@ -1,20 +1,17 @@
 """A checkpoint: the limits of its batches, its number of tasks, its state version."""
 
 import json
-import threading
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, PropertyMock
 
 import pytest
-from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from conf.section import SettingsError
 from conf.settings import Settings
 from streaming.cli import app
-from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.queries import checkpoint as module
 from streaming.queries.checkpoint import (
     STATE_FILE,
@@ -29,8 +26,6 @@ from streaming.queries.running import publish_plan
 from streaming.queries.state import ShardIndex
 from streaming.queries.waiting import PLAN_PROPERTY
 from streaming.queries.written_batch import WrittenBatch
-from streaming.service.service import Service
-from tests.conftest import settings_for
 
 PULLS = "rocketmq.pulls"
 
@@ -248,20 +243,3 @@ def test_a_disk_that_takes_nothing_costs_the_note_alone(tmp_path: Path) -> None:
     (tmp_path / f".{STATE_FILE}.new").mkdir()
     StateNote("balance", tmp_path).on_batch(BATCH)
     assert not (tmp_path / STATE_FILE).exists()
-
-
-@pytest.mark.spark
-@pytest.mark.real
-def test_a_query_notes_its_version_and_another_releases_checkpoint_is_left_as_it_is(
-    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path
-) -> None:
-    settings = settings_for(loaded_kafka, tmp_path)
-    with Service(settings, available_now=True, spark=spark) as service:
-        service.wait(threading.Event())
-    checkpoint = settings.paths.checkpoints / "balance"
-    assert note_of(checkpoint) == {"state_version": READ, "release": version("balancewatch")}
-    (checkpoint / STATE_FILE).write_text(json.dumps({"state_version": READ - 1, "release": "0.0.9"}))
-    before = {path: path.stat().st_mtime_ns for path in settings.paths.checkpoints.rglob("*")}
-    with pytest.raises(SettingsError, match=f"version {READ - 1}, written by balancewatch 0.0.9"):
-        Service(settings, available_now=True, spark=spark)
-    assert {path: path.stat().st_mtime_ns for path in settings.paths.checkpoints.rglob("*")} == before

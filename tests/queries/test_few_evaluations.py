@@ -1,7 +1,6 @@
 """What a tick costs, counted in looks: a healthy group is looked at seldom, and a repetition looks at nothing."""
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,12 +8,12 @@ import pytest
 from schemas.events import CLOCKS
 from streaming.queries import tick as tick_module
 from tests.queries.drawn_log import BROKERS, DrawnLog
+from tests.queries.events import Event, by_ticks
 from tests.queries.logs import SECOND, START
 from tests.support.engine import Stream
 
 pytestmark = pytest.mark.replay
 
-Event = tuple[str, dict[str, Any]]
 MINUTES = 10
 
 
@@ -44,19 +43,9 @@ def healthy(groups: int, round_ms: int = 5_000) -> list[Event]:
     return log.events()
 
 
-def by_ticks(events: list[Event]) -> Iterator[list[Event]]:
-    batch: list[Event] = []
-    for event in events:
-        batch.append(event)
-        if event[0] == CLOCKS:
-            yield batch
-            batch = []
-
-
 def alerts_of(events: list[Event]) -> list[Any]:
     """Of a live stream: a batch a tick."""
-    stream = Stream()
-    return [row for batch in by_ticks(events) for row in stream.feed(batch).get("alerts", [])]
+    return Stream().feed_each(by_ticks(events)).get("alerts", [])
 
 
 def test_a_healthy_group_is_looked_at_a_few_times_in_its_first_minute_and_then_no_more(looks: Counter[int]) -> None:

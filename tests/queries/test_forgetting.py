@@ -9,13 +9,11 @@ from schemas.events import CLOCKS, PULLS, SEND_LATENCIES
 from streaming.service.forget_command import Decision, forget_event
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
+from tests.queries.events import BOTH, Event, clock, groups_of_two
 from tests.queries.logs import MINUTE, SECOND, START
-from tests.queries.test_small_logs import groups_of_two
 from tests.support.engine import Stream
 
 pytestmark = pytest.mark.replay
-
-Event = tuple[str, dict[str, Any]]
 
 
 def forget(second: int, kind: str, name: str, brokers: tuple[str, ...] = ("broker-a", "broker-b")) -> Event:
@@ -70,9 +68,7 @@ def test_a_forgotten_cluster_that_is_heard_again_begins_anew() -> None:
 
 
 def tick(second: int, source: str, answered: tuple[str, ...] = ()) -> Event:
-    brokers = ["broker-a", "broker-b"]
-    reported = {"source": source, "brokers_asked": brokers, "brokers_answered": list(answered)}
-    return CLOCKS, {"cluster": "c", "event_time_ms": START + second * SECOND, **reported}
+    return clock(second, source, brokers_asked=list(BOTH), brokers_answered=list(answered))
 
 
 @pytest.mark.parametrize("is_one_batch", [True, False])

@@ -5,36 +5,18 @@ from typing import Any
 
 import pytest
 
-from schemas.events import PULLS
 from streaming.replay.stream import Enveloper, Stream
+from tests.queries.events import BOTH, Event, asked, beat, clock, pull, route
 from tests.queries.logs import SECOND, START, alerts
-from tests.queries.test_small_logs import beat, clock, route
 from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
 
 pytestmark = pytest.mark.replay
 
 GROUPS = {"bills-cg": "bills", "orders-cg": "orders"}
-BROKERS = ("broker-a", "broker-b")
 FROZEN, THAWED = 300, 380
 
-Event = tuple[str, dict[str, Any]]
 ClientIds = Callable[[int, str], str]
-
-
-def pull(second: float, client_id: str, group: str, broker: str, queue_id: int) -> Event:
-    return PULLS, {
-        "cluster": "c",
-        "broker_name": broker,
-        "broker_id": 0,
-        "topic": GROUPS[group],
-        "queue_id": queue_id,
-        "consumer_group": group,
-        "client_addr": None,
-        "client_id": client_id,
-        "pull_offset": 100,
-        "event_time_ms": START + round(second * SECOND),
-    }
 
 
 def one_frozen_pod(client_id_of: ClientIds, frozen: tuple[str, ...] = tuple(GROUPS)) -> Iterator[Event]:
@@ -43,19 +25,15 @@ def one_frozen_pod(client_id_of: ClientIds, frozen: tuple[str, ...] = tuple(GROU
         if second % 30 == 0:
             yield from (route(second, 4, topic, "broker-b") for topic in GROUPS.values())
         for group, topic in GROUPS.items():
-            for pod, own in enumerate(BROKERS):
+            for pod, own in enumerate(BOTH):
                 if pod == 0 and group in frozen and FROZEN <= second < THAWED:
                     continue
                 client_id, addr = client_id_of(pod, group), f"10.0.0.{pod}:{len(group)}"
                 if second % 30 == 0:
-                    _, heartbeat = beat(second, client_id, addr)
-                    subscription = {**heartbeat["consumers"][0]["subscriptions"][0], "topic": topic}
-                    consumer = {**heartbeat["consumers"][0], "consumer_group": group, "subscriptions": [subscription]}
-                    for broker in BROKERS:
-                        yield "rocketmq.heartbeats", {**heartbeat, "broker_name": broker, "consumers": [consumer]}
+                    yield from (beat(second, client_id, addr, group, topic, broker_name=broker) for broker in BOTH)
                 for queue_id in range(4):
-                    yield pull(second, client_id, group, own, queue_id)
-        yield clock(second, brokers_asked=BROKERS, brokers_answered=BROKERS)
+                    yield pull(second, queue_id, client_id, None, group, topic=topic, broker_name=own)
+        yield clock(second, **asked(*BOTH))
 
 
 def rows_of(events: Iterator[Event]) -> dict[str, list[dict[str, Any]]]:

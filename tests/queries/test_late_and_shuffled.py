@@ -13,7 +13,7 @@ a healthy idle queue is pulled, that moves when a lasting fault is told; it hide
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -24,18 +24,19 @@ from hypothesis import strategies as st
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import simulate
+from tests.queries.events import Event, by_ticks
 from tests.support.engine import Stream
+from tests.support.tiers import in_proof
 
 pytestmark = pytest.mark.replay
 
-Event = tuple[str, dict[str, Any]]
 Rows = dict[str, list[dict[str, Any]]]
 
 START_MS = 1_750_000_000_000
 SECONDS = 300
 LATE_MS = 10_000
-SCENARIOS = ("twins", "frozen_client", "slow_broker", "order_lock_lost")
-LASTING = ("twins", "lost_host", "frozen_client", "slow_broker")
+SCENARIOS = ["twins", "slow_broker", *in_proof(["frozen_client", "order_lock_lost"])]
+LASTING = ["twins", "lost_host", *in_proof(["frozen_client", "slow_broker"])]
 TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health")
 OF_TICKS = ("alerts", "assignments", "memberships")
 
@@ -48,17 +49,6 @@ seeds = st.integers(0, 2**32 - 1)
 @cache
 def log_of(scenario: str) -> tuple[Event, ...]:
     return tuple(simulate(load_scenario(scenario), 3, START_MS, SECONDS * 1000))
-
-
-def windows(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """The log cut after each clock event."""
-    window: list[Event] = []
-    for event in events:
-        window.append(event)
-        if event[0] == CLOCKS:
-            yield window
-            window = []
-    yield window
 
 
 def play(windows: Iterable[list[Event]]) -> Rows:
@@ -74,7 +64,7 @@ def play(windows: Iterable[list[Event]]) -> Rows:
 @cache
 def reported(scenario: str) -> Rows:
     """What the log gives as it is."""
-    return play(windows(log_of(scenario)))
+    return play(by_ticks(log_of(scenario)))
 
 
 def as_multisets(rows: Rows, tables: Iterable[str] = TABLES) -> dict[str, Counter[str]]:
@@ -95,7 +85,7 @@ def shuffled(window: list[Event], rng: random.Random, repeated: float) -> list[E
 @given(seed=seeds, repeated=st.sampled_from([0.0, 0.2, 1.0]))
 def test_order_and_repetition_between_two_clock_events_change_no_row(scenario: str, seed: int, repeated: float) -> None:
     rng = random.Random(seed)
-    rows = play(shuffled(window, rng, repeated) for window in windows(log_of(scenario)))
+    rows = play(shuffled(window, rng, repeated) for window in by_ticks(log_of(scenario)))
     assert as_multisets(rows) == as_multisets(reported(scenario))
 
 
@@ -107,7 +97,7 @@ def test_any_lateness_changes_no_row_while_the_clock_events_wait_for_it(scenario
     rng = random.Random(seed)
     held: list[list[Event]] = []
     batches: list[list[Event]] = []
-    for window in windows(log_of(scenario)):
+    for window in by_ticks(log_of(scenario)):
         held.append(window)
         if rng.randrange(at_most) == 0:
             batches += released(held, rng)
@@ -142,15 +132,15 @@ def fired(rows: Rows) -> set[tuple[str, str]]:
 @few
 @given(seed=seeds, share=st.sampled_from([0.1, 0.5, 1.0]))
 def test_events_later_than_their_clock_event_hide_no_lasting_fault(scenario: str, seed: int, share: float) -> None:
-    rows = play(windows(late(log_of(scenario), share, random.Random(seed))))
+    rows = play(by_ticks(late(log_of(scenario), share, random.Random(seed))))
     assert fired(rows) >= fired(reported(scenario))
 
 
-@pytest.mark.parametrize("scenario", ["healthy", "scale_out_in", "rolling_restart"])
+@pytest.mark.parametrize("scenario", ["reconnect", "rolling_restart", *in_proof(["healthy", "scale_out_in"])])
 @few
 @given(seed=seeds, share=st.sampled_from([0.1, 0.5, 1.0]))
 def test_events_later_than_their_clock_event_make_no_fault_up(scenario: str, seed: int, share: float) -> None:
-    rows = play(windows(late(log_of(scenario), share, random.Random(seed))))
+    rows = play(by_ticks(late(log_of(scenario), share, random.Random(seed))))
     assert fired(rows) <= fired(reported(scenario))
 
 
@@ -166,7 +156,7 @@ def test_a_producer_whose_clock_is_wrong_changes_neither_what_is_reported_nor_of
         else (topic, event)
         for topic, event in log
     ]
-    rows = play(windows(moved))
+    rows = play(by_ticks(moved))
     assert fired(rows) == fired(reported("slow_broker"))
     for table in ("assignments", "memberships"):
         assert rows[table] == reported("slow_broker")[table]

@@ -3,8 +3,8 @@
 import pytest
 
 from schemas.events import PULLS
+from tests.queries.events import groups_of_two
 from tests.queries.logs import SECOND, START
-from tests.queries.test_small_logs import groups_of_two
 from tests.support.engine import Stream
 
 pytestmark = pytest.mark.replay

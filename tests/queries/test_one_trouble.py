@@ -15,6 +15,7 @@ from streaming.simulator.simulation import Simulation
 from tests.queries.logs import SECOND, START, Messages, Rows, comparable, cut_as_spark_does
 from tests.support.engine import cut, replay
 from tests.support.rules import default_rules
+from tests.support.tiers import in_proof
 from udfs.alerts.life import FIRING, RECOVERING, RESOLVED, Reason
 from udfs.alerts.rules import Rules
 from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA
@@ -95,8 +96,7 @@ def test_sends_that_fail_after_the_broker_is_heard_again_page() -> None:
     assert paged[0] > resolved
 
 
-@pytest.mark.parametrize("rules", [None, LATE], ids=["sends_first", "cluster_first"])
-@pytest.mark.parametrize("fails_until", [0, 1_000])
+@pytest.mark.parametrize(("rules", "fails_until"), [(None, 1_000), (LATE, 0), *in_proof([(None, 0), (LATE, 1_000)])])
 def test_however_the_log_is_cut_the_same_is_reported(rules: Rules | None, fails_until: int) -> None:
     messages = log_of(420, 1_200, fails_until=fails_until)
     whole = comparable(replay([messages], rules=rules))

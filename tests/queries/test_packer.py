@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from schemas.decode import decode
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.queries import pack as packer
 from streaming.queries.pack import pack
 from streaming.queries.parcel import Chunk, Message, Parcel, Reject, decode_chunks, decode_parcel, encode, shard_of
@@ -17,7 +17,7 @@ from streaming.queries.waiting import Planned, safe_time_ms
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import simulate
-from tests.queries.logs import log_of, renumbered
+from tests.queries.logs import log_of
 from tests.support.engine import chunks_for
 
 SHARDS = 4
@@ -51,11 +51,11 @@ def test_every_shard_gets_a_parcel_of_every_arrow_batch(messages: list[dict[str,
         assert read == [read[0]] * SHARDS
 
 
-def test_groups_and_brokers_go_to_the_shard_their_names_hash_to_and_clocks_to_all(
+def test_groups_and_brokers_go_to_the_shard_their_names_hash_to_and_clocks_and_routes_to_all(
     messages: list[dict[str, Any]],
 ) -> None:
     (parcels,) = parcels_of(messages)
-    clocks = sum(message["topic"] == CLOCKS for message in messages)
+    counts = Counter(message["topic"] for message in messages)
     for number, parcel in enumerate(parcels):
         for chunk in parcel.chunks:
             for message in chunk.messages:
@@ -65,8 +65,8 @@ def test_groups_and_brokers_go_to_the_shard_their_names_hash_to_and_clocks_to_al
                 elif chunk.topic == HEARTBEATS and event.consumers:
                     groups = [one.consumer_group for one in event.consumers]
                     assert number in {shard_of(event.cluster, group, SHARDS) for group in groups}
-            if chunk.topic == CLOCKS:
-                assert len(chunk.messages) == clocks
+            if chunk.topic in (CLOCKS, ROUTES):
+                assert len(chunk.messages) == counts[chunk.topic]
         for cluster, broker_name, _ in parcel.sends:
             assert shard_of(cluster, broker_name or "", SHARDS) == number
     places = [(cluster, broker_name) for parcel in parcels for cluster, broker_name, _ in parcel.sends]
@@ -173,31 +173,6 @@ def test_time_is_safe_up_to(reason: str, limit: int, chunks: list[Chunk], safe: 
 )
 def test_a_batch_is_cut_when_spark_planned_it_so(reason: str, planned: Planned, safe: dict[str, int] | None) -> None:
     assert safe_time_ms([seen(PULLS, 0, 10, c=5)], planned) == safe, reason
-
-
-def test_each_message_goes_to_the_shards_it_concerns() -> None:
-    messages = log_of("twins", 1)[0][:300]
-    for chunks in zip(*(chunks_for(messages, number, 4) for number in range(4)), strict=True):
-        of_topic = [message for message in messages if message["topic"] == chunks[0].topic]
-        owner = shard_of("modelled", "order-service", 4)
-        for number, chunk in enumerate(chunks):
-            assert (chunk.last_offset - chunk.first_offset + 1, chunk.newest_ms) == (len(of_topic), chunks[0].newest_ms)
-            if chunk.topic == PULLS:
-                assert len(chunk.messages) == (len(of_topic) if number == owner else 0)
-            elif chunk.topic != HEARTBEATS:
-                assert len(chunk.messages) == len(of_topic)
-
-
-def test_rejects_are_reported_once_with_their_place_and_bytes() -> None:
-    messages = renumbered([{**log_of("twins", 1)[0][0], "value": value} for value in (None, b"{", b"\xff")])
-    chunks = [chunk for number in range(3) for chunk in chunks_for(messages, number, 3)]
-    assert [(reject.offset, reject.value, reject.reasons) for reject in chunks[0].rejects] == [
-        (0, None, ["not_json"]),
-        (1, b"{", ["not_json"]),
-        (2, b"\xff", ["not_json"]),
-    ]
-    assert [chunk.rejects for chunk in chunks[1:]] == [[], []]
-    assert chunks[0].last_offset - chunks[0].first_offset + 1 == 3
 
 
 def test_a_repeated_key_of_another_type_is_quarantined_before_a_shard_reads_it_again() -> None:

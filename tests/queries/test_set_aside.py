@@ -13,9 +13,9 @@ from streaming.queries.state import ShardState
 from streaming.queries.store import DictShardStore
 from streaming.queries.working_set import key_of
 from streaming.replay.stream import parcels_for
+from tests.queries.events import Event, beat, by_ticks, clock, groups_of_two, in_order
 from tests.queries.logs import SECOND, START
 from tests.queries.test_fault_items import send
-from tests.queries.test_small_logs import beat, clock, groups_of_two
 from tests.support.engine import Stream, messages_of
 from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Rulebook
@@ -54,35 +54,20 @@ def has_nameless_member(state: GroupState) -> bool:
     return any(member.client_id == "nobody" for _, member in state.membership.members())
 
 
-def with_a_nameless_member_of_g1(until: int, from_s: int, to_s: int) -> list[tuple[str, dict[str, Any]]]:
-    events = groups_of_two(until, until)
-    for second in range(from_s, to_s, 30):
-        topic, event = beat(second, "nobody", "n:1")
-        one = event["consumers"][0]
-        subscribed = [{**one["subscriptions"][0], "topic": "t1"}]
-        events.append((topic, {**event, "consumers": [{**one, "consumer_group": "g1", "subscriptions": subscribed}]}))
-    leaves = beat(to_s, "nobody", "n:1", leaving=True)[1]
-    events.append((HEARTBEATS, {**leaves, "consumers": []}))
-    return sorted(events, key=lambda one: one[1]["event_time_ms"])
+def with_a_nameless_member_of_g1(until: int, from_s: int, to_s: int) -> list[Event]:
+    beats = [beat(second, "nobody", "n:1", "g1", "t1") for second in range(from_s, to_s, 30)]
+    return in_order(*groups_of_two(until, until), *beats, beat(to_s, "nobody", "n:1", leaving=True, consumers=[]))
 
 
-def by_batches(events: list[tuple[str, dict[str, Any]]]) -> Rows:
-    """One batch a clock event, as they come live."""
-    stream, rows, batch = Stream(), {}, []
-    for event in events:
-        batch.append(event)
-        if event[0] == CLOCKS:
-            for table, of_table in stream.feed(batch).items():
-                rows.setdefault(table, []).extend(of_table)
-            batch = []
-    return rows
+def live(events: list[Event]) -> Rows:
+    return Stream().feed_each(by_ticks(events))
 
 
 def test_a_group_at_which_a_rule_raises_is_reported_once_and_judged_again_when_its_members_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     breaking(monkeypatch, has_nameless_member)
-    rows = by_batches(with_a_nameless_member_of_g1(700, 100, 400))
+    rows = live(with_a_nameless_member_of_g1(700, 100, 400))
     (fired, over) = seconds_of(rows, "rule_failed")
     assert fired == (104, "FIRING", "g1")
     assert over[1:] == ("RESOLVED", "g1")
@@ -143,7 +128,7 @@ def test_an_event_at_which_a_rule_raises_is_quarantined_whole(monkeypatch: pytes
         return sound(self, heartbeat, consumer)
 
     monkeypatch.setattr(Membership, "register", register)
-    rows = by_batches(with_a_nameless_member_of_g1(300, 100, 120))
+    rows = live(with_a_nameless_member_of_g1(300, 100, 120))
     (refused,) = rows["quarantine"]
     assert (refused["topic"], b'"client_id":"nobody"' in refused["raw"]) == (HEARTBEATS, True)
     assert [(state, name) for _, state, name in seconds_of(rows, "rule_failed")] == [
@@ -166,7 +151,7 @@ def test_what_raises_at_a_route_or_at_the_cluster_itself_leaves_the_other_cluste
     good = groups_of_two(400, 150)
     bad = [(topic, {**event, "cluster": "bad"}) for topic, event in groups_of_two(400, 400)]
     merged = sorted([*good, *bad], key=lambda one: (one[1]["event_time_ms"], one[0] == CLOCKS, one[0] != ROUTES))
-    rows = by_batches(merged)
+    rows = live(merged)
     reported = {
         cluster: {row["kind"] for row in rows["alerts"] if row["cluster"] == cluster} for cluster in ("c", "bad")
     }

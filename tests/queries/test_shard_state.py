@@ -19,17 +19,18 @@ from streaming.queries.shard import work_through
 from streaming.queries.state import ShardState, StateCache, beats_of, lay_over, without_pauses
 from streaming.queries.store import BUCKET_BYTES, DictShardStore, Shelf, StateError, StoreError
 from streaming.replay.stream import parcels_for
-from tests.queries.logs import log_of
-from tests.queries.test_small_logs import START, beat, clock, groups_of_two, route
+from tests.queries.events import beat, clock, groups_of_two, route
+from tests.queries.logs import START, log_of
 from tests.support.engine import CountingStore, Stream, cut, messages_of, replay
 from tests.support.rules import default_rules
+from tests.support.tiers import in_proof
 from udfs.alerts.rulebook import Rulebook
 
 RULES = Rulebook(default_rules())
 
 
 @pytest.mark.replay
-@pytest.mark.parametrize("scenario", ["twins", "rolling_restart", "split_view", "slow_broker"])
+@pytest.mark.parametrize("scenario", ["twins", "slow_broker", *in_proof(["rolling_restart", "split_view"])])
 def test_a_log_gives_the_same_rows_whether_workers_keep_state_or_read_it_anew(scenario: str) -> None:
     messages = log_of(scenario, 1)[0]
     kept = replay(cut(messages, 40))
@@ -116,12 +117,8 @@ def test_state_of_another_release_is_refused() -> None:
 def batches_of(groups: int, seconds: int) -> Iterator[list[tuple[str, dict[str, Any]]]]:
     """A batch every five seconds: each group's one member beats at its one broker."""
     for second in range(0, seconds, 5):
-        batch = [route(second)] if second == 0 else []
-        for number in range(groups):
-            topic, event = beat(second, f"A{number}", f"h{number}:1")
-            (consumer,) = event["consumers"]
-            batch.append((topic, {**event, "consumers": [{**consumer, "consumer_group": f"g{number}"}]}))
-        yield [*batch, clock(second + 1)]
+        beats = [beat(second, f"A{number}", f"h{number}:1", f"g{number}") for number in range(groups)]
+        yield [*([route(second)] if second == 0 else []), *beats, clock(second + 1)]
 
 
 def test_trips_of_a_batch_do_not_grow_with_groups_or_channels() -> None:

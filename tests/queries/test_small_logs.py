@@ -4,90 +4,25 @@ from typing import Any
 
 import pytest
 
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.shard import work_through
 from streaming.queries.state import ShardState
 from streaming.queries.store import DictShardStore
 from streaming.replay.stream import parcels_for
-from tests.queries.logs import (
-    SECOND,
-    START,
-    Rows,
-    alerts,
-)
+from tests.queries.events import BOTH, Event, asked, beat, clock, groups_of_two, in_order, pull, route
+from tests.queries.logs import SECOND, START, Rows, alerts
 from tests.support.engine import cut, messages_of, replay
 from tests.support.rules import default_rules, kind_rules
+from tests.support.tiers import in_proof
 from udfs.alerts.rulebook import Rulebook
 
 pytestmark = pytest.mark.replay
-
-
-def route(second: float, queues: int = 8, topic: str = "orders", *others: str) -> tuple[str, dict[str, Any]]:
-    """Of broker-a, and of `others`; no queues at all is the route of a deleted topic."""
-    each = {"read_queue_nums": queues, "write_queue_nums": queues, "perm": 6}
-    data = [{"broker_name": name, **each} for name in ("broker-a", *others) if queues]
-    at_ms = START + round(second * SECOND)
-    return ROUTES, {"cluster": "c", "topic": topic, "queues": data, "brokers": [], "event_time_ms": at_ms}
-
-
-def clock(second: float, source: str = "collector", **reported: Any) -> tuple[str, dict[str, Any]]:
-    at_ms = START + round(second * SECOND)
-    brokers: dict[str, list[str]] = {"brokers_asked": ["broker-a"], "brokers_answered": ["broker-a"]}
-    return CLOCKS, {"cluster": "c", "source": source, "event_time_ms": at_ms, **brokers, **reported}
-
-
-def beat(second: float, client_id: str, client_addr: str, **reported: Any) -> tuple[str, dict[str, Any]]:
-    subscription = {"topic": "orders", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
-    consumer = {
-        "consumer_group": "g",
-        "consume_type": "CONSUME_PASSIVELY",
-        "message_model": "CLUSTERING",
-        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-        "subscriptions": [subscription],
-    }
-    return HEARTBEATS, {
-        "cluster": "c",
-        "broker_name": "broker-a",
-        "client_id": client_id,
-        "client_addr": client_addr,
-        "language": "JAVA",
-        "client_version": "4.8.0",
-        "producer_groups": [],
-        "consumers": [consumer],
-        "event_time_ms": START + round(second * SECOND),
-        **reported,
-    }
-
-
-def pull(second: float, queue_id: int) -> tuple[str, dict[str, Any]]:
-    return PULLS, {
-        "cluster": "c",
-        "broker_name": "broker-a",
-        "broker_id": 0,
-        "topic": "orders",
-        "queue_id": queue_id,
-        "consumer_group": "g",
-        "client_addr": "h1:1",
-        "client_id": "A",
-        "pull_offset": 1,
-        "event_time_ms": START + round(second * SECOND),
-    }
 
 
 def planned_owners(rows: Rows) -> list[str | None]:
     return [row["planned_owner"] for row in sorted(rows["assignments"], key=lambda r: r["changed_at"])][-8:]
 
 
-@pytest.mark.parametrize(
-    "last_batches",
-    [
-        pytest.param([4], id="with_a_new_tick"),
-        pytest.param(
-            [2, 2],
-            id="with_a_past_tick",
-        ),
-    ],
-)
+@pytest.mark.parametrize("last_batches", [[4], [2, 2]], ids=["with_a_new_tick", "with_a_past_tick"])
 def test_a_late_leave_is_planned_for_at_the_next_tick(last_batches: list[int]) -> None:
     first = [route(0), beat(0, "A", "h1:1"), *(pull(1, queue_id) for queue_id in range(8)), clock(5)]
     then = [beat(3, "A", "h1:1", leaving=True), clock(4, source="run"), clock(10), clock(15)]
@@ -102,17 +37,8 @@ def test_a_late_leave_is_planned_for_at_the_next_tick(last_batches: list[int]) -
 
 
 def test_an_old_route_that_comes_late_changes_nothing() -> None:
-    events = [
-        route(0),
-        beat(0, "A", "h1:1"),
-        clock(5),
-        route(30),
-        clock(35),
-        route(10, queues=4),
-        pull(37, 7),
-        clock(40),
-    ]
-    messages = messages_of(events)
+    first = [route(0), beat(0, "A", "h1:1"), clock(5), route(30), clock(35)]
+    messages = messages_of([*first, route(10, queues=4), pull(37, 7), clock(40)])
     assert replay([messages])["quarantine"] == []
     assert replay([message] for message in messages)["quarantine"] == []
 
@@ -128,7 +54,7 @@ def test_a_client_whose_port_is_taken_over_by_another_leaves_the_memberships() -
 # A group that starves: its only member is frozen after its first pulls. Ticks come every 5 s.
 
 
-def frozen(until: int, **reported: Any) -> list[tuple[str, dict[str, Any]]]:
+def frozen(until: int, **reported: Any) -> list[Event]:
     ticks = [clock(second, **reported) for second in range(5, until, 5)]
     return [route(0), beat(0, "A", "h1:1"), *(pull(1, queue_id) for queue_id in range(8)), *ticks]
 
@@ -159,8 +85,7 @@ def test_a_topic_that_is_deleted_on_purpose_resolves_with_that_reason() -> None:
     beats = [beat(at, "A", "h1:1") for at in range(0, 600, 30)]
     pulls = [pull(at, 0) for at in range(0, 60, 10)]  # then they stop
     ticks = [clock(at) for at in range(5, 600, 5)]
-    events = sorted([route(0), *beats, *pulls, *ticks, route(302, 0)], key=lambda one: one[1]["event_time_ms"])
-    rows = replay([messages_of(events)])
+    rows = replay([messages_of(in_order(route(0), *beats, *pulls, *ticks, route(302, 0)))])
     assert ("FIRING", "hold_over") in [step[1:] for step in steps(rows, "starved_queue")]
     assert steps(rows, "starved_queue")[-1][1:] == ("RESOLVED", "topic_deleted")
     assert steps(rows, "starved_queue")[-1][0] == 302
@@ -194,37 +119,29 @@ def test_what_is_not_heard_never_resolves_and_is_unknown() -> None:
 
 
 def test_every_verdict_says_how_much_of_the_group_was_heard() -> None:
-    heard = {"brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a"]}
+    heard = {**asked(*BOTH), "brokers_answered": ["broker-a"]}
     beats = [beat(second, "A", "h1:1") for second in range(0, 100, 30)]
     ticks = [clock(second, **heard) for second in range(5, 100, 5)]
-    events = sorted([route(0, 8, "orders", "broker-b"), *beats, *ticks], key=lambda one: one[1]["event_time_ms"])
-    rows = replay([messages_of(events)])
+    rows = replay([messages_of(in_order(route(0, 8, "orders", "broker-b"), *beats, *ticks))])
     assert {row["completeness"] for row in rows["assignments"]} == {0.5}
 
 
-@pytest.mark.replay
-@pytest.mark.parametrize("batches", [1, 60])
+@pytest.mark.parametrize("batches", [60, *in_proof([1])])
 def test_a_thousand_starved_queues_of_one_dead_broker_are_one_page(batches: int) -> None:
     """20 groups of two clients share 50 queues of broker-a and 50 of broker-b; then broker-b is gone.
 
     Only agents tell of it: the clock is `run`'s own, which asks nobody. Heartbeats and pulls at broker-b stop.
     """
-    both = {"brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a", "broker-b"], "source": "run"}
-    events = []
+    events: list[Event] = []
     for second in range(0, 420, 30):
         for group in range(20):
-            subscribed = {"topic": f"t{group}", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
-            for broker in ("broker-a", "broker-b")[: 2 if second < 120 else 1]:
-                for client in ("A", "B"):
-                    topic, event = beat(second, f"{client}{group}", f"{client}{group}:1", broker_name=broker)
-                    one = {**event["consumers"][0], "consumer_group": f"g{group}", "subscriptions": [subscribed]}
-                    events.append((topic, {**event, "consumers": [one]}))
-                mine = "A" if broker == "broker-a" else "B"
-                for queue_id in range(50):
-                    about = {"consumer_group": f"g{group}", "topic": f"t{group}", "broker_name": broker}
-                    who = {"client_id": f"{mine}{group}", "client_addr": f"{mine}{group}:1"}
-                    events.append((PULLS, {**pull(second, queue_id)[1], **about, **who}))
-        events += [clock(second + tick, **both) for tick in range(1, 30, 5)]
+            for owner, broker in list(zip("AB", BOTH, strict=True))[: 2 if second < 120 else 1]:
+                at = {"topic": f"t{group}", "broker_name": broker}
+                for who in (f"A{group}", f"B{group}"):
+                    events.append(beat(second, who, f"{who}:1", f"g{group}", f"t{group}", broker_name=broker))
+                who = f"{owner}{group}"
+                events += [pull(second, queue_id, who, f"{who}:1", f"g{group}", **at) for queue_id in range(50)]
+        events += [clock(second + tick, "run", **asked(*BOTH)) for tick in range(1, 30, 5)]
     routes = [route(0, 50, f"t{group}", "broker-b") for group in range(20)]
     rows = replay(cut(messages_of([*routes, *events]), batches))
     fired = alerts(rows)
@@ -240,15 +157,13 @@ def test_the_effect_of_a_dead_broker_pages_when_the_broker_is_back_and_the_effec
     events = [route(0, 4, "orders", "broker-b")]
     for second in range(0, 1200, 10):
         is_back = not 120 <= second < 420
-        for broker in ("broker-a", "broker-b")[: 2 if is_back else 1]:
+        for broker in BOTH[: 2 if is_back else 1]:
             events += [beat(second, client, f"{client}:1", broker_name=broker) for client in ("A", "B")]
         for queue_id in range(4):
-            events.append((PULLS, {**pull(second, queue_id)[1], "client_addr": "A:1"}))
+            events.append(pull(second, queue_id, "A", "A:1"))
             if second < 120:
-                reported = {"client_id": "B", "client_addr": "B:1", "broker_name": "broker-b"}
-                events.append((PULLS, {**pull(second, queue_id)[1], **reported}))
-        both = {"brokers_asked": ["broker-a", "broker-b"], "brokers_answered": ["broker-a", "broker-b"]}
-        events += [clock(second + tick, source="run", **both) for tick in (1, 6)]
+                events.append(pull(second, queue_id, "B", "B:1", broker_name="broker-b"))
+        events += [clock(second + tick, "run", **asked(*BOTH)) for tick in (1, 6)]
     rows = replay([messages_of(events)])
     starved = [row for row in rows["alerts"] if row["kind"] == "starved_queue" and row["state"] == "FIRING"]
     assert [(row["inhibited_by"] is None, row["reason"]) for row in starved] == [
@@ -268,31 +183,6 @@ def test_changed_rules_reach_a_group_that_nothing_happens_to() -> None:
         ("FIRING", "hold_over", "critical"),
         ("FIRING", "severity_changed", "info"),
     ]
-
-
-def groups_of_two(until: int, dead_at: int, *, everywhere: bool = False) -> list[tuple[str, dict[str, Any]]]:
-    """12 groups of two clients on two brokers, heartbeats spread over 30 s, told by agents; then broker-b is gone.
-
-    With `everywhere` nothing at all arrives from then on.
-    """
-    events: list[tuple[str, dict[str, Any]]] = [route(0, 2, f"t{group}", "broker-b") for group in range(12)]
-    for second in range(0, until, 10):
-        brokers = ("broker-a", "broker-b") if second < dead_at else () if everywhere else ("broker-a",)
-        for group in range(12):
-            subscribed = {"topic": f"t{group}", "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
-            for number, broker in enumerate(brokers):
-                for client in "AB":
-                    beat_at = second + group % 3 * 3 + (client == "B")
-                    topic, event = beat(beat_at, f"{client}{group}", f"{client}{group}:1", broker_name=broker)
-                    one = {**event["consumers"][0], "consumer_group": f"g{group}", "subscriptions": [subscribed]}
-                    if second // 10 % 3 == group % 3:
-                        events.append((topic, {**event, "consumers": [one]}))
-                for queue_id in range(2):
-                    about = {"consumer_group": f"g{group}", "topic": f"t{group}", "broker_name": broker}
-                    who = {"client_id": f"{'AB'[number]}{group}", "client_addr": f"{'AB'[number]}{group}:1"}
-                    events.append((PULLS, {**pull(second, queue_id)[1], **about, **who}))
-        events += [clock(second + tick, source="run", brokers_asked=[], brokers_answered=[]) for tick in (4, 9)]
-    return sorted(events, key=lambda one: one[1]["event_time_ms"])
 
 
 def test_a_dead_broker_is_one_page_however_its_clients_heartbeats_are_spread() -> None:
@@ -319,12 +209,11 @@ def test_a_frozen_client_pages_at_a_broker_whose_slaves_still_serve() -> None:
 
 def test_a_group_that_goes_offline_twice_is_two_incidents() -> None:
     """Its last pull, and so its start, is the same both times."""
-    leave = {"leaving": True}
     events = [route(0), beat(0, "A", "h1:1"), *(pull(40, queue_id) for queue_id in range(8))]
-    events += [beat(30, "A", "h1:1"), beat(60, "A", "h1:1", **leave)]
-    events += [beat(100, "B", "h2:1"), beat(110, "B", "h2:1", **leave)]
+    events += [beat(30, "A", "h1:1"), beat(60, "A", "h1:1", leaving=True)]
+    events += [beat(100, "B", "h2:1"), beat(110, "B", "h2:1", leaving=True)]
     events += [clock(second) for second in range(5, 400, 5)]
-    rows = replay([messages_of(sorted(events, key=lambda one: one[1]["event_time_ms"]))])
+    rows = replay([messages_of(in_order(*events))])
     offline = [row for row in rows["alerts"] if row["kind"] == "group_offline"]
     assert [row["state"] for row in offline] == ["PENDING", "RESOLVED", "PENDING", "FIRING"]
     assert offline[0]["incident_id"] != offline[3]["incident_id"]

@@ -10,13 +10,12 @@ from schemas.decode import DECODERS
 from schemas.events import CLOCKS, PULLS, ROUTES
 from streaming.queries import events, shard, waiting
 from streaming.queries.waiting import Planned
+from tests.queries.events import Event, beat, clock, groups_of_two, pull, route
 from tests.queries.logs import SECOND, START
-from tests.queries.test_small_logs import beat, clock, groups_of_two, pull, route
 from tests.support.engine import SHARDS, Stream, chunks_for, cut, messages_of, replay
 
 pytestmark = pytest.mark.replay
 
-Event = tuple[str, dict[str, Any]]
 ONCE = Planned(is_cut=False, is_once=True)
 
 
@@ -33,13 +32,11 @@ def log_of(from_s: int, until_s: int, *, ticks_until: int = 0) -> list[Event]:
 
 
 def by_batches(events: list[Event], seconds: int = 5) -> dict[str, list[dict[str, Any]]]:
-    stream, rows = Stream(), {}
     newest_ms = max(event["event_time_ms"] for _, event in events)
-    for from_ms in range(START, newest_ms + 1, seconds * SECOND):
-        part = [one for one in events if from_ms <= one[1]["event_time_ms"] < from_ms + seconds * SECOND]
-        for table, of_table in stream.feed(part).items():
-            rows.setdefault(table, []).extend(of_table)
-    return rows
+    return Stream().feed_each(
+        [one for one in events if from_ms <= one[1]["event_time_ms"] < from_ms + seconds * SECOND]
+        for from_ms in range(START, newest_ms + 1, seconds * SECOND)
+    )
 
 
 def alerts_of(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str, str, int]]:

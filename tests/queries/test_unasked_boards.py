@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from schemas.events import CLOCKS, SEND_LATENCIES
+from schemas.events import SEND_LATENCIES
+from tests.queries.events import Event, asked, clock, place
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.support.engine import Stream
 from tests.support.rules import default_rules
 
 pytestmark = pytest.mark.replay
 
-Event = tuple[str, dict[str, Any]]
 Rows = dict[str, list[dict[str, Any]]]
 IDLE_S = default_rules().fault_item_idle_ms // SECOND
 DAY_S = 86_400
@@ -19,7 +19,7 @@ DAY_S = 86_400
 
 def send(second: int, client_id: str = "p0", broker_name: str = "broker-b", **reported: Any) -> Event:
     event = {
-        "cluster": "c",
+        **place(second),
         "client_id": client_id,
         "client_version": "5.5.0",
         "topic": "orders",
@@ -27,20 +27,16 @@ def send(second: int, client_id: str = "p0", broker_name: str = "broker-b", **re
         "queue_id": 0,
         "latency_ms": 3,
         "isolation": False,
-        "event_time_ms": START + second * SECOND,
     }
     return SEND_LATENCIES, event | reported
 
 
-def tick(second: int, *asked: str) -> Event:
-    brokers = {"brokers_asked": list(asked), "brokers_answered": list(asked)}
-    return CLOCKS, {"cluster": "c", "source": "collector", "event_time_ms": START + second * SECOND, **brokers}
-
-
-def ticks(from_s: int, until_s: int, *asked: str, step_s: int = 60) -> list[Event]:
+def ticks(from_s: int, until_s: int, *brokers: str, step_s: int = 60) -> list[Event]:
     """Rounds, and a producer that goes on sending elsewhere."""
     rounds = range(from_s, until_s, step_s)
-    return [one for second in rounds for one in (send(second, broker_name="broker-a"), tick(second, *asked))]
+    return [
+        one for second in rounds for one in (send(second, broker_name="broker-a"), clock(second, **asked(*brokers)))
+    ]
 
 
 def by_broker(rows: Rows) -> dict[str, dict[str, Any]]:
@@ -48,11 +44,7 @@ def by_broker(rows: Rows) -> dict[str, dict[str, Any]]:
 
 
 def played(events: list[Event], is_one_batch: bool) -> Rows:
-    stream, rows = Stream(), {}
-    for batch in [events] if is_one_batch else ([one] for one in events):
-        for table, of_table in stream.feed(batch).items():
-            rows.setdefault(table, []).extend(of_table)
-    return rows
+    return Stream().feed_each([events] if is_one_batch else ([one] for one in events))
 
 
 @pytest.mark.parametrize("is_one_batch", [True, False])

@@ -1,47 +1,23 @@
-"""Queue locks: who gets one, for how long, and what a client does with those it was refused.
+"""Queue locks: the exact limits of their times, and what a client does with those it was refused.
 
-tests/lab/oracle/test_membership.py plays sessions of locks and releases against RocketMQ's own classes.
+tests/lab/oracle plays the rest against RocketMQ's own classes: sessions of locks at a broker (test_membership.py), and
+whose locks a client renews (test_rebalance.py).
 """
-
-import pytest
 
 from streaming.simulator.queue_lock import RebalanceLockManager, lock_all, may_pull_orderly
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.process_queue import ProcessQueue
-from udfs.rocketmq.version import NEWEST, ClientVersion
 
 NOW = 1_700_000_000_000
 Q0, Q1 = (MessageQueue("orders", "broker-a", queue_id) for queue_id in range(2))
 ON_B = MessageQueue("orders", "broker-b", 0)
 
 
-@pytest.mark.parametrize(
-    ("why", "requests"),
-    [
-        ("the first has it", [("g", Q0, "A", 0, True), ("g", Q0, "A", 1, True), ("g", Q0, "B", 2, False)]),
-        ("groups are apart", [("g", Q0, "A", 0, True), ("h", Q0, "B", 0, True)]),
-        ("queues are apart", [("g", Q0, "A", 0, True), ("g", Q1, "B", 0, True)]),
-        ("two processes with one ClientId hold it", [("g", Q0, "A", 0, True), ("g", Q0, "A", 0, True)]),
-        (
-            "it is free 60 seconds after its last renewal",
-            [
-                ("g", Q0, "A", 0, True),
-                ("g", Q0, "A", 40_000, True),
-                ("g", Q0, "B", 100_000, False),
-                ("g", Q0, "B", 100_001, True),
-                ("g", Q0, "A", 100_002, False),
-            ],
-        ),
-        (
-            "a refused request renews nothing",
-            [("g", Q0, "A", 0, True), ("g", Q0, "B", 59_000, False), ("g", Q0, "B", 60_001, True)],
-        ),
-    ],
-)
-def test_requests_for_locks(why: str, requests: list[tuple[str, MessageQueue, str, int, bool]]) -> None:
+def test_a_lock_is_free_60_seconds_after_its_last_renewal_and_a_refused_request_renews_nothing() -> None:
     locks = RebalanceLockManager()
-    granted = [locks.try_lock(group, mq, client_id, NOW + at_ms) for group, mq, client_id, at_ms, _ in requests]
-    assert granted == [expected for *_, expected in requests], why
+    steps = [("A", 0), ("A", 40_000), ("B", 100_000), ("B", 100_001), ("A", 100_002), ("A", 160_002)]
+    granted = [locks.try_lock("g", Q0, client_id, NOW + at_ms) for client_id, at_ms in steps]
+    assert granted == [True, True, False, True, False, True]
 
 
 def table_of(*queues: MessageQueue, locked: bool = True) -> dict[MessageQueue, ProcessQueue]:
@@ -68,13 +44,3 @@ def test_a_refused_queue_loses_its_flag_and_one_of_a_silent_broker_keeps_it_unti
     assert [may_pull_orderly(table[mq]) for mq in (Q0, Q1, ON_B)] == [False, True, True]
     assert [table[mq].is_lock_expired(NOW + 30_001) for mq in (Q1, ON_B)] == [False, True]
     assert not table[ON_B].is_lock_expired(NOW + 30_000)
-
-
-@pytest.mark.parametrize(("version", "asked"), [((4, 9, 8), {Q0, Q1}), ((5, 0, 0), {Q1}), (NEWEST, {Q1})])
-def test_a_dropped_queues_lock_is_renewed_up_to_4_9_8(version: ClientVersion, asked: set[MessageQueue]) -> None:
-    table = table_of(Q0, Q1)
-    table[Q0].dropped = True
-    seen: set[MessageQueue] = set()
-    lock_all(table, lambda _, mqs: seen.update(mqs), NOW, version)
-    assert seen == asked
-    assert not may_pull_orderly(table[Q0])

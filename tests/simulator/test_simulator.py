@@ -2,17 +2,17 @@
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from schemas.events import CLOCKS, HEARTBEATS, ROUTES, SEND_LATENCIES
+from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from streaming.simulator.play import play
 from streaming.simulator.scenario import ScenarioError, load_scenario, parse_scenario
 from streaming.simulator.simulation import Simulation, simulate
-from tests.simulator.modelled import MINUTE, START, Run, between, healthy, of, pulled, run
+from tests.simulator.modelled import MINUTE, START, Run, healthy, of, pulled, run
 from udfs.rocketmq.model import MessageQueue
 
 pytestmark = pytest.mark.replay
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.replay
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:
-    names = ("healthy", "twins", "frozen_client", "reconnect", "slow_broker")
+    names = ("healthy", "twins", "frozen_client", "reconnect")
     return {name: run(name) for name in names}
 
 
@@ -103,33 +103,6 @@ def test_a_reconnected_client_has_a_second_slot_until_its_old_channel_expires(ru
     assert simulation.truth.at(START + 4 * MINUTE) == []
 
 
-def test_producers_stay_away_from_a_slow_broker_by_their_release(runs: dict[str, Run]) -> None:
-    sends: Counter[tuple[str, str, bool]] = Counter()
-    for send in of(runs["slow_broker"][1], SEND_LATENCIES):
-        is_slow = 125_000 <= send["event_time_ms"] - START < 240_000
-        sends[send["client_version"], send["broker_name"], is_slow] += 1
-    for version in ("4.9.8", "5.1.4", "5.3.3"):
-        assert sends[version, "broker-b", False] > 150
-        assert sends[version, "broker-b", True] < sends[version, "broker-a", True] / 2
-    assert sends["4.9.8", "broker-b", True] <= 3  # 2000 ms: away for 120 s
-    assert 10 <= sends["5.3.3", "broker-b", True] <= 25  # 2000 ms: away for 5 s
-
-
-def test_a_failed_send_isolates_and_is_tried_at_the_other_broker(runs: dict[str, Run]) -> None:
-    sends = of(runs["slow_broker"][1], SEND_LATENCIES)
-    failed = [send for send in sends if send["isolation"]]
-    assert {send["broker_name"] for send in failed} == {"broker-b"}
-    assert all("send_status" not in send for send in failed)
-    assert all(START + 420_000 <= send["event_time_ms"] <= START + 484_000 for send in failed)
-    for send in failed:
-        following = next(
-            later
-            for later in sends
-            if later["client_id"] == send["client_id"] and later["event_time_ms"] > send["event_time_ms"]
-        )
-        assert following["broker_name"] == "broker-a"
-
-
 def test_a_topic_that_grows_has_its_new_queues_consumed_within_a_route_poll_and_a_rebalance() -> None:
     scenario = healthy(happenings=[{"at": 400, "action": "scale_topic", "topic": "orders", "queue_nums": 10}])
     simulation, events = run(scenario, 3)
@@ -137,20 +110,6 @@ def test_a_topic_that_grows_has_its_new_queues_consumed_within_a_route_poll_and_
     assert [route["event_time_ms"] for route in of(events, ROUTES)].count(START + 400_000) == 1
     assert simulation.truth.at(START + 460_000) == []
     assert len(pulled(events, 460, 480)) == 20
-
-
-def test_a_lost_host_leaves_by_expiry_and_says_no_farewell() -> None:
-    happenings = [
-        {"at": 60, "action": "kill", "consumer": "order-1"},
-        {"at": 300, "action": "start", "consumer": "order-1"},
-    ]
-    simulation, events = run(healthy(happenings=happenings), 3)
-    assert {one.cause for one in simulation.truth.at(START + 2 * MINUTE)} == {"frozen_client"}
-    assert not any(beat.get("leaving") for beat in of(events, HEARTBEATS))
-    assert simulation.truth.at(START + 290_000) == []
-    assert simulation.truth.at(START + 380_000) == []
-    assert between(events, HEARTBEATS, 61, 299)
-    assert not any(beat["client_addr"].startswith("10.20.0.11:") for beat in between(events, HEARTBEATS, 60.1, 299))
 
 
 @pytest.mark.parametrize(

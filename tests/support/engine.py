@@ -109,3 +109,11 @@ class Stream(stream.Stream):
     ) -> dict[str, list[dict[str, Any]]]:
         """Work through the next events; the rows they give, by table. `ingest_time_ms` says when Kafka had each."""
         return self.work_through(self._enveloper.messages(events, ingest_time_ms))
+
+    def feed_each(self, batches: Iterable[Iterable[Event]]) -> dict[str, list[dict[str, Any]]]:
+        """Feed one batch after the other; the rows of all, by table."""
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for batch in batches:
+            for table, of_table in self.feed(batch).items():
+                rows.setdefault(table, []).extend(of_table)
+        return rows

@@ -1,5 +1,6 @@
 """Plays that many tests look at: each is made once in a process, and so are the alerts that the rules make of it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -62,14 +63,18 @@ def _alerts(play: Play) -> list[dict[str, Any]]:
     return Stream().feed(play.events).get("alerts", [])
 
 
-def _parameter(name: str, seed: int) -> Any:
-    of_proof = [pytest.mark.proof] if seed != SEED else []
-    return pytest.param(
-        Play(name, seed), id=f"{name}-{seed}", marks=[pytest.mark.xdist_group(f"play-{name}"), *of_proof]
-    )
+def plays(daily: Collection[str]) -> pytest.MarkDecorator:
+    """Return the parameter `play`: `daily` scenarios once in `make test`, all with two more seeds in `make proof`."""
+
+    def parameter(name: str, seed: int) -> Any:
+        marks = [pytest.mark.xdist_group(f"play-{name}")]
+        if seed != SEED or name not in daily:
+            marks.append(pytest.mark.proof)
+        return pytest.param(Play(name, seed), id=f"{name}-{seed}", marks=marks)
+
+    every = [parameter(name, seed) for name in scenario_names() for seed in (SEED, *SECOND_SEEDS)]
+    return pytest.mark.parametrize("play", every, scope="session")
 
 
-each_play = pytest.mark.parametrize(
-    "play", [_parameter(name, seed) for name in scenario_names() for seed in (SEED, *SECOND_SEEDS)], scope="session"
-)
+each_play = plays(scenario_names())
 """Every scenario, once in `make test` and with two more seeds in `make proof`."""

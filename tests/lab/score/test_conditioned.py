@@ -15,6 +15,7 @@ from tests.lab.score.run import CHURN, DAY_MS, Run, play, runs, score
 from tests.lab.score.sample import draw
 from tests.lab.score.truths import Fact
 from tests.simulator.modelled import START
+from tests.support.tiers import in_proof
 
 pytestmark = pytest.mark.replay
 
@@ -217,32 +218,19 @@ MANY_LOST: dict[str, float] = {"lost_answers": 0.05, "mute_clients": 0.3}
 PLAYED: list[tuple[str, int, Conditions, str]] = [
     ("twins", 1, collector(10), ""),
     ("frozen_client", 1, collector(30, missed_rounds=0.25), ""),
-    ("frozen_client", 1, collector(60), ""),
     ("room_not_covered", 801, collector(5, missed_rounds=0.4), ""),
     ("offset_regression", 801, agents(5), ""),
     ("rollout_one_by_one", 801, collector(5, **MANY_LOST, listed_only=1.0), ""),
-    ("tags_differ", 1, Conditions(), ""),
     ("tags_differ", 1, collector(10), ""),
-    ("suspended", 1, collector(10), ""),
     ("suspended_joined", 1, collector(10), ""),
-    ("pull_stopped", 1, model(60), ""),
-    ("consume_disabled", 1, collector(75), ""),
     ("reconnect", 1, collector(10, listed_only=1.0), ""),
     ("healthy", 1, collector(10, lost_answers=0.1), ""),
-    ("healthy", 1, collector(10, skew=ahead("client", -150)), ""),
     ("twins", 1, collector(10, skew=ahead("collector", -3600)), ""),
     ("pull_stopped", 1, agents(5, 30), ""),
     ("healthy", 1, agents(5, 90), ""),
-    ("healthy", 1, model(10), "rollout 40 one_by_one stable"),
-    ("healthy", 1, collector(10), "rollout 80 one_by_one stable"),
-    ("healthy", 1, agents(5), "rollout 40 surge new"),
-    ("healthy", 1, agents(5), "slow"),
     ("healthy", 1, collector(10, mute_clients=0.5, missed_rounds=0.4), "hung"),
-    ("healthy", 1, model(10, skew=ahead("broker", -95)), ""),
     ("healthy", 1, collector(75, skew=ahead("broker", -45)), ""),
-    ("healthy", 1, collector(180, skew=ahead("broker", -150)), ""),
     ("healthy", 1, collector(30), "rollout 20 surge groups"),
-    ("dead_broker", 1, collector(30), "rollout 20 one_by_one groups"),
     ("dead_broker", 7, agents(5), ""),
     ("lost_host", 801, collector(5, **MANY_LOST), ""),
     ("stale_route", 802, collector(180), "suspended"),
@@ -250,34 +238,53 @@ PLAYED: list[tuple[str, int, Conditions, str]] = [
     ("master_down", 802, collector(75), "rollout 20 one_by_one new"),
     ("empty_ring", 801, collector(60), ""),
     ("rollout_surge", 802, agents(10, 45, skew=ahead("run", -5)), "rollout 20 one_by_one stable"),
-    ("dead_broker", 1, agents(5), ""),
     ("flow_control", 83652, agents(10), "slow"),
     ("order_lock_lost", 803, agents(5, 90), ""),
-    ("write_only_perm", 803, agents(5, 90), "rollout 40 quarters new"),
     ("all_brokers_slow", 803, agents(5, 150, skew=ahead("broker", 95)), ""),
-    ("flapping_broker", 803, agents(5, 150, skew=ahead("run", 95)), "hung"),
-    ("rollout_groups", 42720, agents(10, 20, skew=ahead("run", -95)), ""),
     ("rollout_groups", 15444, agents(10, 150, skew=ahead("broker", -3600)), ""),
 ]
-"""Scenario, seed, conditions and what goes on beside."""
+"""Scenario, seed, conditions and what goes on beside: each view, loss, skew and load once, and what was once wrong."""
 
-PLAYS = [Run(name, seed, None, conditions, beside) for name, seed, conditions, beside in PLAYED]
+PLAYED_IN_PROOF: list[tuple[str, int, Conditions, str]] = [
+    ("flapping_broker", 803, agents(5, 150, skew=ahead("run", 95)), "hung"),
+    ("dead_broker", 1, collector(30), "rollout 20 one_by_one groups"),
+    ("frozen_client", 1, collector(60), ""),
+    ("tags_differ", 1, Conditions(), ""),
+    ("suspended", 1, collector(10), ""),
+    ("pull_stopped", 1, model(60), ""),
+    ("consume_disabled", 1, collector(75), ""),
+    ("healthy", 1, collector(10, skew=ahead("client", -150)), ""),
+    ("healthy", 1, model(10), "rollout 40 one_by_one stable"),
+    ("healthy", 1, collector(10), "rollout 80 one_by_one stable"),
+    ("healthy", 1, agents(5), "rollout 40 surge new"),
+    ("healthy", 1, agents(5), "slow"),
+    ("healthy", 1, model(10, skew=ahead("broker", -95)), ""),
+    ("healthy", 1, collector(180, skew=ahead("broker", -150)), ""),
+    ("dead_broker", 1, agents(5), ""),
+    ("write_only_perm", 803, agents(5, 90), "rollout 40 quarters new"),
+    ("rollout_groups", 42720, agents(10, 20, skew=ahead("run", -95)), ""),
+]
+"""Of the same dimensions, and roll-outs of 40 and 80 pods."""
 
 
-@pytest.mark.parametrize("scenario", ["twins", "mixed_strategy", "split_view", "stale_route"])
+def runs_of(played: list[tuple[str, int, Conditions, str]]) -> list[Run]:
+    return [Run(name, seed, None, conditions, beside) for name, seed, conditions, beside in played]
+
+
+@pytest.mark.parametrize("scenario", ["mixed_strategy", "split_view", *in_proof(["twins", "stale_route"])])
 def test_queues_that_two_clients_really_pull_are_reported_at_slower_ticks_too(scenario: str) -> None:
     rows = play(Watched(load_scenario(scenario), 1, START, model(10)))
     assert "double_consumed_queue" in {row["kind"] for row in rows if row["state"] == "FIRING"}
 
 
-@pytest.mark.parametrize("run", PLAYS, ids=str)
+@pytest.mark.parametrize("run", [*runs_of(PLAYED), *in_proof(runs_of(PLAYED_IN_PROOF))], ids=str)
 def test_a_play_under_conditions_is_reported_right(run: Run) -> None:
     found = score(run)
     assert [one for of_kind in found.tallies.values() for one in (*of_kind.missed, *of_kind.wrong)] == []
     assert found.false_pages == []
 
 
-@pytest.mark.parametrize("seconds", [10, 30, 60])
+@pytest.mark.parametrize("seconds", [30, *in_proof([10, 60])])
 def test_a_frozen_client_is_reported_two_rounds_later_at_most(seconds: int) -> None:
     """The whole log in one batch, as after a start: its rounds are not taken for clocks that are behind."""
     watched = Watched(load_scenario("frozen_client"), 1, START, collector(seconds))
