@@ -76,7 +76,7 @@ watch: $(VENV)/.ready ## test-fast after each change of a file; ARGS="tests/udfs
 hooks: $(VENV)/.ready ## install git hooks: lint before a commit, test-fast before a push
 	@$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-proof: jars ## slow tests: RocketMQ on its own intervals, a Spark cluster, more seeds (8 minutes)
+proof: jars ## slow tests: RocketMQ on its own intervals, a Spark cluster, more seeds (16 minutes)
 	@$(PYTEST) -n 2 -m proof $(ARGS)
 
 oracle: jars ## a million cases against the classes of three RocketMQ releases (4 minutes); ORACLE_SEED=7

@@ -5,9 +5,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from conf.settings import DEFAULTS
 from streaming.cli import COMMANDS
-from tests.manual.__main__ import BLOCKS, PAGES, ROOT, stale_pages
+from tests.manual.__main__ import BLOCKS, PAGES, ROOT, main, stale_pages
 from tests.manual.runbook_facts import findings_table
 from tests.manual.tables import commands_table, read_keys
 from tests.support.markdown import blocks_of, commands_of
@@ -33,6 +35,17 @@ def names_in(section: str, keys: dict[str, Any]) -> set[str]:
 def test_no_page_is_stale() -> None:
     """`make docs` would change nothing."""
     assert not [str(path.relative_to(ROOT)) for path in stale_pages()]
+
+
+def test_a_check_names_the_stale_page_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["tests.manual", "--check"])
+    main()
+    monkeypatch.setitem(BLOCKS, "commands", lambda: "another")
+    with pytest.raises(SystemExit, match="run `make docs`"):
+        main()
+    assert capsys.readouterr().out == "stale: README.md\n"
 
 
 def test_each_block_stands_on_a_page() -> None:

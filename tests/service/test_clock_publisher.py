@@ -1,11 +1,13 @@
 """When `run` keeps a cluster's time for it, and when it stops."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from conf.settings import Settings
 from schemas.decode import decode
@@ -204,6 +206,28 @@ def test_silence_counts_from_our_start_and_ends_with_the_day() -> None:
     assert clocks.silent(1_000_000 + SILENT_MS - 1, SILENT_MS) == {}
     assert clocks.silent(1_000_000 + SILENT_MS, SILENT_MS) == {"c": []}
     assert clocks.silent(20_000 + FORGOTTEN_MS, SILENT_MS) == {}
+
+
+def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = ClockPublisher(Settings.load(clock={"interval_seconds": 0.1}))
+    monkeypatch.setattr(ClockTail, "read", lambda *_: [])
+    tried, again = [0], threading.Event()
+
+    def ticks(*_: Any) -> list[Any]:
+        tried[0] += 1
+        if tried[0] == 1:
+            raise OverflowError("timestamp too large")
+        again.set()
+        return []
+
+    monkeypatch.setattr(keeper, "ticks", ticks)
+    with capture_logs() as logs:
+        keeper.start()
+        assert again.wait(20)
+        assert keeper.is_alive()
+        keeper.stop()
+    assert [(line["log_level"], line["event"]) for line in logs] == [("error", "clock event not sent")]
+    assert not keeper.is_alive()
 
 
 @pytest.mark.real

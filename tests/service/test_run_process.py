@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from conf.settings import Settings
+from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
@@ -93,8 +95,9 @@ def test_simulate_publishes_a_scenario_and_alerts_prints_what_became_of_it(
     balancewatch(settings, "simulate", "twins", "--seed", "5", "--seconds", str(SECONDS))
     with Service(settings, available_now=True, spark=spark) as service:
         service.wait(threading.Event())
-    transitions = json.loads(balancewatch(settings, "alerts", "--format", "json"))
-    current = json.loads(balancewatch(settings, "alerts", "--format", "json", "--current"))
+    arguments = ["alerts", "--format", "json", "--warehouse", str(settings.paths.warehouse)]
+    transitions = json.loads(CliRunner().invoke(app, arguments).stdout)
+    current = json.loads(CliRunner().invoke(app, [*arguments, "--current"]).stdout)
     assert [row["state"] for row in transitions].count("FIRING") == 3
     assert {row["kind"]: (row["state"], bool(row["inhibited_by"])) for row in current} == {
         "duplicate_client_id": ("RESOLVED", False),

@@ -1,5 +1,5 @@
-"""`balancewatch run` and `relay` as real processes: the second ends at once with a sentence, the next after a kill -9
-is not kept out; and another release's checkpoint.
+"""A second `balancewatch run` or `relay` ends at once with a sentence, the next after a kill -9 is not kept out; and
+another release's checkpoint.
 """
 
 import json
@@ -7,15 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from streaming.cli import app
 from streaming.queries.checkpoint import STATE_FILE
 from tests.relay.fakes import FakeServer
+from tests.support.tiers import in_proof
 
 SECONDS = 120.0
 NOBODY = "127.0.0.1:1"
@@ -59,7 +63,7 @@ def holder_of(folder: Path, command: str) -> int | None:
     return pid
 
 
-@pytest.mark.parametrize("command", ["run", "relay"])
+@pytest.mark.parametrize("command", ["relay", *in_proof(["run"])])
 def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str, tmp_path: Path) -> None:
     with running(command, tmp_path) as first:
         second = subprocess.run(
@@ -80,20 +84,14 @@ def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str
 
 
 def test_a_checkpoint_of_another_release_ends_a_start_with_2_which_no_service_manager_tries_again(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "checkpoints" / "balance" / STATE_FILE
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"state_version": 1, "release": "0.0.1"}))
-    ended = subprocess.run(
-        [sys.executable, "-m", "streaming.cli", "run"],
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert ended.returncode == 2
+    monkeypatch.setattr("streaming.service.run_command.stop_on_signals", threading.Event)
+    ended = CliRunner().invoke(app, ["run"], env=environment(tmp_path))
+    assert ended.exit_code == 2
     assert "has state of version 1, written by balancewatch 0.0.1" in ended.stderr
 
 

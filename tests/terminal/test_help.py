@@ -1,10 +1,7 @@
 """The help of every command: what can be copied from it, its groups and its exit codes."""
 
 import io
-import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from streaming.cli import COMMANDS, EXIT_CODES, GROUPS, app
 from tests.support.offenders import assert_none
@@ -86,9 +84,8 @@ def test_no_command_offers_to_install_completion(name: tuple[str, ...]) -> None:
 
 def test_a_shell_gets_no_completion_script(tmp_path: Path) -> None:
     """Installing one used to write to ~/.bashrc and break each TAB."""
-    environment = {**os.environ, "HOME": str(tmp_path), "SHELL": "/bin/bash"}
     for group in ("silence", "quality", "quarantine"):
-        command = [sys.executable, "-m", "streaming.cli", group, "--install-completion", "bash"]
-        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert ended.returncode == 2, ended.stderr
+        arguments = [group, "--install-completion", "bash"]
+        ended = CliRunner().invoke(app, arguments, env={"HOME": str(tmp_path), "SHELL": "/bin/bash"})
+        assert ended.exit_code == 2, ended.stderr
     assert list(tmp_path.iterdir()) == []

@@ -25,6 +25,7 @@ from tests.lab.bench.rivals.measure import comparison_table, measure_rivals, not
 from tests.lab.bench.scratch import Machine, read_machine, say, write_report
 
 WIDTH = 100
+REPORT = Path(".bench/result.json")
 
 EXAMPLES = """
 examples:
@@ -32,7 +33,6 @@ examples:
   python -m tests.lab.bench --quick                              a few minutes: does it work?
   python -m tests.lab.bench --only assignments
   python -m tests.lab.bench --only latency --only latency_aged   the second beside the first
-  python -m tests.lab.bench --only rivals --events 200000 --json /tmp/rivals.json
 """
 
 
@@ -89,20 +89,18 @@ def main() -> None:
                 continue
             say(f"{name}: {measure.what}, about {measure.minutes:g} minutes at full size")
             sizes = measure.quick if options.quick else measure.sizes
-            if name in ("drain", "rivals") and options.events:
-                sizes = (options.events, max(1, options.events // 4), *sizes[2:])
             try:
                 results[name] = run_apart(measure.measure, *sizes)
             except MeasureError as error:
                 failed = True
                 say(f"{name} failed: {error}")
-            write_report(options.json, machine, **{name: asdict(result) for name, result in results.items()})
+            write_report(REPORT, machine, **{name: asdict(result) for name, result in results.items()})
     except KeyboardInterrupt:
         failed = True
         say("ended by Ctrl-C")
     _print(machine, results)
     if results:
-        say(f"written: {options.json}")
+        say(f"written: {REPORT}")
     sys.exit(failed)
 
 
@@ -117,9 +115,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--only", choices=MEASURES, action="append", metavar="MEASURE", help="this one; may be given several times"
     )
-    parser.add_argument("--events", type=int, help=f"send latencies to drain (default: {DRAINED:,})")
     parser.add_argument("--quick", action="store_true", help="small sizes: that it works, not how fast it is")
-    parser.add_argument("--json", type=Path, default=Path(".bench/result.json"), help="default: %(default)s")
     return parser.parse_args()
 
 

@@ -32,6 +32,8 @@ QUEUES, CLIENTS = 4, 4
 
 START_MS, STEP_MS = 1_750_000_000_000, 1_000
 ARROW_ROWS = 20_000
+LINES = 15
+"""Functions to print of each step."""
 
 
 def main() -> None:
@@ -39,11 +41,10 @@ def main() -> None:
         prog="make profile",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog='examples:\n  make profile\n  make profile ARGS="--groups 2000 --touched few --lines 30"',
+        epilog='examples:\n  make profile\n  make profile ARGS="--groups 2000 --touched few"',
     )
     parser.add_argument("--groups", type=int, default=10_000, help="consumer groups (default: %(default)s)")
     parser.add_argument("--touched", choices=("all", "few"), default="all", help="in the batch that is profiled")
-    parser.add_argument("--lines", type=int, default=15, help="functions to print of each step")
     options = parser.parse_args()
     every = 1 if options.touched == "all" else 100
     store, states = CountingStore(), StateCache()
@@ -51,11 +52,11 @@ def main() -> None:
         messages = list(_arrow(_messages(range(0, options.groups, step), START_MS + number * STEP_MS)))
         is_last = number == 2
         with without_pauses():
-            packed = _timed(f"batch {number}: pack", lambda held=messages: _pack(held), options.lines * is_last)
+            packed = _timed(f"batch {number}: pack", lambda held=messages: _pack(held), LINES * is_last)
             store.trips.clear()
             parcels = _timed(f"batch {number}: decode", lambda held=packed: [decode_parcel(one) for one in held], 0)
             work = lambda held=parcels: _work(store, states, held)  # noqa: E731  # each batch has its own
-            _timed(f"batch {number}: shard", work, options.lines * is_last)
+            _timed(f"batch {number}: shard", work, LINES * is_last)
         print(f"batch {number}: {sum(store.trips.values())} trips to the state store: {dict(store.trips)}")
 
 

@@ -148,7 +148,7 @@ def _read(spark: SparkSession, place: Scratch, number: int) -> Run:
 def _run_of(progresses: Sequence[Any], batch: int, rows: dict[str, int]) -> Run:
     steady = [progress for progress in progresses[1:] if progress.numInputRows > batch // 2]
     if not steady:
-        raise ValueError(f"no batch of {batch} events after the first; give more --events")
+        raise ValueError(f"no batch of {batch} events after the first: too few events")
     events = sum(progress.numInputRows for progress in steady)
     spent = sum(map(seconds_of, steady))
     wall = ended_at(steady[-1]) - started_at(steady[0])

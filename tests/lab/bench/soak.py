@@ -219,12 +219,8 @@ MOST_SECONDS_A_SAMPLE = 10.0
 SAMPLES_A_TENTH = 5
 INTERRUPTED = "Ctrl-C"
 
-EXAMPLES = """
-examples:
-  python -m tests.lab.bench.soak                  an hour
-  make soak ARGS="--minutes 10"
-  make soak ARGS="--minutes 1440 --json day.json"
-"""
+WARM_UP_SECONDS = 60.0
+REPORT = Path(".bench/soak.json")
 
 
 @dataclass(frozen=True)
@@ -232,7 +228,6 @@ class SoakResult:
     """`minutes` that it lasted, after the warm-up; `ended` is why it ended before its time, if it did."""
 
     minutes: float
-    warm_up_seconds: float
     ended: str
     first: Tenth
     last: Tenth
@@ -240,22 +235,24 @@ class SoakResult:
 
 
 def main() -> None:
-    options = _parse()
+    parser = argparse.ArgumentParser(prog="make soak", description=(__doc__ or "").split(": ", 1)[1])
+    parser.add_argument("--minutes", type=float, default=60.0, help="to measure (default: %(default)g)")
+    minutes = parser.parse_args().minutes
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = read_machine()
-    result = soak(options.minutes, options.warm_up)
+    result = soak(minutes)
     if result is None:
         say("ended before there was anything to compare")
         sys.exit(1)
-    title = f"{result.minutes:.1f} minutes of 1,000 events/s, after {result.warm_up_seconds:.0f} s of warm-up"
+    title = f"{result.minutes:.1f} minutes of 1,000 events/s, after {WARM_UP_SECONDS:.0f} s of warm-up"
     Console(width=WIDTH).print(tenths_table(result.first, result.last, title))
-    write_report(options.json, machine, soak=asdict(result))
-    say(f"written: {options.json}")
+    write_report(REPORT, machine, soak=asdict(result))
+    say(f"written: {REPORT}")
     if result.ended and result.ended != INTERRUPTED:
         sys.exit(1)
 
 
-def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
+def soak(minutes: float) -> SoakResult | None:
     """None where it ended before its first two samples."""
     with scratch(0) as place:
         settings = place.settings_for("soak")
@@ -264,11 +261,11 @@ def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
         try:
             with (
                 live_run(settings, ONCALL__ENABLED="false") as run,
-                publishing(pace, settings.kafka, 2 * minutes * MINUTE + warm_up_seconds + 600) as pacer,
+                publishing(pace, settings.kafka, 2 * minutes * MINUTE + WARM_UP_SECONDS + 600) as pacer,
             ):
                 run.wait_until_written(settings.paths.checkpoints)
-                say(f"soak: warming up for {warm_up_seconds:.0f} s")
-                run.sleep(warm_up_seconds)
+                say(f"soak: warming up for {WARM_UP_SECONDS:.0f} s")
+                run.sleep(WARM_UP_SECONDS)
                 sampler, began = Sampler(settings, run.pid), time.time()
                 every = min(MOST_SECONDS_A_SAMPLE, minutes * MINUTE / 10 / SAMPLES_A_TENTH)
                 while (left := began + minutes * MINUTE - time.time()) > 0:
@@ -290,7 +287,7 @@ def soak(minutes: float, warm_up_seconds: float) -> SoakResult | None:
             tenth_of(span, sampler.samples, sampler.flips_ms, sampler.alerts_ms)
             for span in first_and_last_tenth(began, last)
         )
-        return SoakResult((last - began) / MINUTE, warm_up_seconds, ended, first_tenth, last_tenth, sampler.samples)
+        return SoakResult((last - began) / MINUTE, ended, first_tenth, last_tenth, sampler.samples)
 
 
 def _report(sampler: Sampler, began: float, minutes: float) -> None:
@@ -307,31 +304,6 @@ def _report(sampler: Sampler, began: float, minutes: float) -> None:
         f"{max(sample.small_files.values(), default=0)} small files in a table at most, "
         f"state {sample.state.bytes / 1e6:,.1f} MB in {sample.state.files:,} files"
     )
-
-
-def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.lab.bench.soak",
-        description=(__doc__ or "").split(": ", 1)[1],
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--minutes", type=_positive, default=60.0, help="to measure (default: %(default)g)")
-    parser.add_argument(
-        "--warm-up", type=_positive, default=60.0, metavar="SECONDS", help="before that (default: %(default)g)"
-    )
-    parser.add_argument("--json", type=Path, default=Path(".bench/soak.json"), help="default: %(default)s")
-    return parser.parse_args()
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: give a number above 0")
-    return value
 
 
 if __name__ == "__main__":

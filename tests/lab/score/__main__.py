@@ -19,6 +19,8 @@ from rich.progress import Progress
 from tests.lab.score.report import print_report, report_of
 from tests.lab.score.run import Run, Score, runs, score
 
+REPORT = Path(".score/score.json")
+
 
 def main() -> None:
     """Play, compare, print; exit code 1 when something that must be told was missed, or was told wrongly."""
@@ -27,12 +29,12 @@ def main() -> None:
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     names = [] if arguments.days_only else arguments.scenario
     todo = runs(names, seeds, arguments.days, samples=arguments.samples)
-    scores = _score_all(todo, arguments.jobs)
+    scores = _score_all(todo)
     report = {"seeds": arguments.seeds, "seconds": round(time.monotonic() - began, 1), **report_of(todo, scores)}
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+    REPORT.parent.mkdir(parents=True, exist_ok=True)
+    REPORT.write_text(json.dumps(report, indent=2) + "\n")
     print_report(report, Console(width=None if sys.stdout.isatty() else 140))
-    print(f"written to {arguments.json}")
+    print(f"written to {REPORT}")
     is_wrong = any(row["missed"] or row["wrong"] for row in report["kinds"])
     sys.exit(1 if is_wrong or report["false_pages"] else 0)
 
@@ -45,16 +47,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scenario", action="append", help="only this one; repeat for more")
     parser.add_argument("--days-only", action="store_true", help="no scenario but the healthy days")
     parser.add_argument("--days", type=float, default=100.0, help="modelled days of healthy churn, over all seeds")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes that share the runs")
-    parser.add_argument("--json", type=Path, default=Path(".score/score.json"))
     return parser.parse_args()
 
 
-def _score_all(todo: Sequence[Run], jobs: int) -> list[Score]:
+def _score_all(todo: Sequence[Run]) -> list[Score]:
     """In the order of `todo`, however many processes share it. An error ends all of it."""
     with (
         Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress,
-        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
+        ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool,
     ):
         futures = [pool.submit(score, run) for run in todo]
         try:
