@@ -1,5 +1,6 @@
-"""The admin client's JVM: how large its heap may be is the operator's to say."""
+"""The admin client and its JVM: its heap is the operator's setting, and a JVM whose heap is full ends."""
 
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from conf.settings import Settings
 from streaming.collector import rocketmq_admin
 from streaming.collector.rocketmq_admin import RocketMQAdmin
-from streaming.collector.rocketmq_jvm import RocketMQError
+from streaming.collector.rocketmq_jvm import RocketMQError, RocketMQJvm
 from tests.collector.rounds import BROKER_A
 
 
@@ -41,3 +42,11 @@ def test_what_proxies_tell_each_other_is_rocketmqs_own(monkeypatch: pytest.Monke
     monkeypatch.setattr(admin, "_timeout_ms", 1, raising=False)
     answers["groups"] = {"subscriptionGroupTable": groups}
     assert admin.read_groups(BROKER_A) == {}
+
+
+@pytest.mark.real
+def test_a_full_heap_ends_it_with_the_setting_to_raise() -> None:
+    with closing(RocketMQJvm(Settings.load().paths.jars, heap="32m")) as jvm:
+        with pytest.raises(RocketMQError, match=r"ran out of memory; raise collector\.jvm_memory"):
+            jvm.call(jvm.java.java.lang.StringBuilder, 1 << 30)
+        assert not jvm.is_alive()

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +27,7 @@ from tests.support.offenders import assert_none
 from tests.support.rocketmq import RocketMQ
 from tests.support.rocketmq_server import CLUSTER, wait_for
 from tests.support.rules import default_rules
+from tests.support.service_process import ServiceProcess
 from udfs.brokers.cluster_findings import find_slow_collector, find_stopped_collectors
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.rounds import Rounds, Tick
@@ -39,46 +38,19 @@ LEASE_SECONDS = 3.0
 INTERVAL_SECONDS = 0.5
 
 
-class Collect:
+def collect(settings: Settings, name: str, log: Path) -> ServiceProcess:
     """`balancewatch collect` in a process of its own."""
-
-    def __init__(self, settings: Settings, name: str, log: Path) -> None:
-        section = settings.collector
-        self._log = log.open("wb")
-        self.name = name
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "streaming.cli", "collect"],
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-            env={
-                **os.environ,
-                "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
-                "BALANCEWATCH_COLLECTOR__NAME_SERVER": section.name_server,
-                "BALANCEWATCH_COLLECTOR__ID": name,
-                "BALANCEWATCH_COLLECTOR__INTERVAL_SECONDS": str(INTERVAL_SECONDS),
-                "BALANCEWATCH_COLLECTOR__LEASE_SECONDS": str(LEASE_SECONDS),
-                "BALANCEWATCH_COLLECTOR__GROUPS": '["no_such_group"]',
-            },
-        )
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def freeze(self) -> None:
-        freeze(self._process.pid)
-
-    def thaw(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
-    def stop(self) -> int:
-        self._process.terminate()
-        return self._process.wait(60)
-
-    def close(self) -> None:
-        self.kill()
-        self._log.close()
+    given = {
+        "KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
+        "COLLECTOR__NAME_SERVER": settings.collector.name_server,
+        "COLLECTOR__ID": name,
+        "COLLECTOR__INTERVAL_SECONDS": str(INTERVAL_SECONDS),
+        "COLLECTOR__LEASE_SECONDS": str(LEASE_SECONDS),
+        "COLLECTOR__GROUPS": '["no_such_group"]',
+    }
+    process = ServiceProcess(log, {f"BALANCEWATCH_{key}": value for key, value in given.items()}, "collect")
+    process.start()
+    return process
 
 
 class Ticks:
@@ -127,9 +99,9 @@ def test_one_leads_the_other_waits_and_follows_a_kill_a_stop_and_a_freeze(
 ) -> None:
     with contextlib.ExitStack() as stack:
 
-        def start(name: str) -> Collect:
-            one = Collect(settings, name, tmp_path / f"{name}.log")
-            stack.callback(one.close)
+        def start(name: str) -> ServiceProcess:
+            one = collect(settings, name, tmp_path / f"{name}.log")
+            stack.callback(one.kill)
             return one
 
         first = start("first")
@@ -144,9 +116,9 @@ def test_one_leads_the_other_waits_and_follows_a_kill_a_stop_and_a_freeze(
 
         third = start("third")
         wait_for("the third waits", lambda: "standby entered" in (tmp_path / "third.log").read_text())
-        second.freeze()
+        freeze(second.pid)
         ticks.wait_for_rounds_of("third")
-        second.thaw()
+        os.kill(second.pid, signal.SIGCONT)
         before = len(ticks.events)
         wait_for("the thawed one knows", lambda: "third" in (tmp_path / "second.log").read_text())
         ticks.wait_for_rounds_of("third")

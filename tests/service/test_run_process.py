@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.service.service import Service
 from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
+from tests.support.service_process import ServiceProcess
 from tests.support.twins_log import SECONDS, Story, story_in
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
@@ -52,25 +52,15 @@ def balancewatch(settings: Settings, *arguments: str, **more: str) -> str:
 
 
 def kill_in_the_middle(settings: Settings, log: Path) -> None:
-    """A run of small batches whose whole process group is killed by SIGKILL once it has done a few."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streaming.cli", "run", "--available-now"],
-            env=environment_for(settings, QUERIES__MAX_OFFSETS_PER_TRIGGER="150"),
-            stderr=output,
-            stdout=output,
-            start_new_session=True,
-        )
-    marker = settings.paths.checkpoints / "balance" / "commits" / "3"
-    deadline = time.monotonic() + LIFE_SECONDS
+    """A run of small batches whose entire process group is killed by SIGKILL once it has done a few."""
+    environment = environment_for(settings, QUERIES__MAX_OFFSETS_PER_TRIGGER="150")
+    run = ServiceProcess(log, environment, "run", "--available-now")
+    run.start()
     try:
-        while not marker.exists():
-            assert process.poll() is None, log.read_text()[-MOST_BYTES:]
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        run.wait_until((settings.paths.checkpoints / "balance" / "commits" / "3").exists)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        os.killpg(run.pid, signal.SIGKILL)
+        run.kill()
 
 
 @pytest.mark.proof

@@ -4,11 +4,9 @@ another release's checkpoint.
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from typer.testing import CliRunner
 from streaming.cli import app
 from streaming.queries.checkpoint import STATE_FILE
 from tests.relay.fakes import FakeServer
+from tests.support.service_process import ServiceProcess
 from tests.support.tiers import in_proof
 
 SECONDS = 120.0
@@ -36,23 +35,15 @@ def environment(folder: Path, checkpoints: str = "checkpoints") -> dict[str, str
 
 
 @contextmanager
-def running(command: str, folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def running(command: str, folder: Path) -> Iterator[ServiceProcess]:
     """The process, once it has noted that it is there."""
-    log = folder / "log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streaming.cli", command], env=environment(folder), stdout=output, stderr=output
-        )
+    process = ServiceProcess(folder / "log", environment(folder), command)
+    process.start()
     try:
-        deadline = time.monotonic() + SECONDS
-        while holder_of(folder, command) != process.pid:
-            assert process.poll() is None, log.read_text()[-2_000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        process.wait_until(lambda: holder_of(folder, command) == process.pid)
         yield process
     finally:
         process.kill()
-        process.wait()
 
 
 def holder_of(folder: Path, command: str) -> int | None:
@@ -77,8 +68,7 @@ def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str
         assert second.returncode == 1
         assert f"`balancewatch {command}` (pid {first.pid} on " in second.stderr
         assert "in use by" in second.stderr
-        first.send_signal(signal.SIGKILL)
-        first.wait()
+        first.kill()
     with running(command, tmp_path) as third:
         assert holder_of(tmp_path, command) == third.pid
 

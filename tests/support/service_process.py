@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.support.freezing import end
 
+START_SECONDS = 180.0
 STOP_SECONDS = 60.0
 
 
@@ -47,9 +49,10 @@ class ServiceProcess:
                     process_group=0,  # Ctrl-C is for us
                 )
 
-    def stop(self) -> None:
-        """SIGTERM, as systemd sends it; SIGKILL when it has not ended after STOP_SECONDS."""
+    def stop(self) -> int | None:
+        """SIGTERM, as systemd sends it; SIGKILL when it has not ended after STOP_SECONDS. Return its exit code."""
         self._end(signal.SIGTERM)
+        return self._process and self._process.returncode
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -60,6 +63,15 @@ class ServiceProcess:
         self.stop()
         self._environment |= environment
         self.start()
+
+    def wait_until(self, is_there: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+        """Raises ServiceEndedError when it ends first, TimeoutError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while not is_there():
+            self.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {seconds:.0f} s; the end of its log: {self.log.read_text()[-2000:]}")
+            time.sleep(0.02)
 
     def check(self) -> None:
         """Raises ServiceEndedError when it has ended by itself."""

@@ -7,8 +7,6 @@ systemd does.
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,10 +23,10 @@ from tests.board.tables import alert, write
 from tests.conftest import settings_for
 from tests.service.test_run_process import environment_for
 from tests.support.offenders import assert_none
+from tests.support.service_process import ServiceProcess
 from tests.support.tiers import in_proof
 from tests.support.twins_log import Log, publish
 
-START_SECONDS = 180.0
 END_SECONDS = 60.0
 
 Signal = Callable[[int], None]
@@ -60,26 +58,12 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-class Command:
+class Command(ServiceProcess):
     """A `balancewatch` in a process group of its own; what it prints is in a file."""
 
     def __init__(self, folder: Path, environment: dict[str, str], *arguments: str) -> None:
-        self.log = folder / "printed.log"
-        with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "streaming.cli", *arguments],
-                env=environment,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    def wait_until(self, is_there: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-        deadline = time.monotonic() + seconds
-        while not is_there():
-            assert self.process.poll() is None, self.printed()
-            assert time.monotonic() < deadline, self.printed()
-            time.sleep(0.05)
+        super().__init__(folder / "printed.log", environment, *arguments)
+        self.start()
 
     def says(self, words: str) -> Callable[[], bool]:
         return lambda: words in self.log.read_text()
@@ -89,9 +73,10 @@ class Command:
 
     def end(self, send: Signal) -> None:
         """It ends with 0 within END_SECONDS, says nothing of a traceback, and leaves no process."""
-        others = descendants(self.process.pid)
-        send(self.process.pid)
-        assert self.process.wait(END_SECONDS) == 0, self.printed()
+        assert self._process
+        others = descendants(self.pid)
+        send(self.pid)
+        assert self._process.wait(END_SECONDS) == 0, self.printed()
         assert "Traceback" not in self.log.read_text()
         assert "error: " not in self.log.read_text()
         deadline = time.monotonic() + END_SECONDS
@@ -106,10 +91,10 @@ def command(folder: Path, environment: dict[str, str], *arguments: str) -> Itera
     try:
         yield started
     finally:
-        for one in [*descendants(started.process.pid), started.process.pid]:
+        for one in descendants(started.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one, signal.SIGKILL)
-        started.process.wait()
+        started.kill()
 
 
 each_way = pytest.mark.parametrize("send", [to_each, *in_proof([to_the_group])])
@@ -165,7 +150,7 @@ def test_a_relay_of_its_own_starts_no_jvm_and_ends(tmp_path: Path, send: Signal)
     environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
     with command(tmp_path, environment, "relay") as relay:
         relay.wait_until(relay.says("alert firing"))
-        assert not list(descendants(relay.process.pid))
+        assert not list(descendants(relay.pid))
         relay.end(send)
 
 
@@ -182,7 +167,7 @@ def test_kafka_ends(tmp_path: Path, send: Signal) -> None:
 @each_way
 def test_kafka_ends_while_it_starts(tmp_path: Path, send: Signal) -> None:
     with command(tmp_path, dict(os.environ), "kafka", "--data-dir", str(tmp_path / "kafka")) as kafka:
-        kafka.wait_until(lambda: bool(descendants(kafka.process.pid)))
+        kafka.wait_until(lambda: bool(descendants(kafka.pid)))
         kafka.end(send)
 
 
@@ -203,7 +188,7 @@ def test_collect_ends_though_nobody_answers_it(tmp_path: Path, send: Signal) -> 
 def test_collect_ends_with_its_jvm_at_work(kafka: EmbeddedKafka, tmp_path: Path, send: Signal) -> None:
     flags = ["--name-server", "127.0.0.1:1", "--bootstrap-servers", kafka.bootstrap_servers]
     with command(tmp_path, dict(os.environ), "collect", *flags) as collect:
-        collect.wait_until(lambda: bool(descendants(collect.process.pid)))
+        collect.wait_until(lambda: bool(descendants(collect.pid)))
         time.sleep(3)
         collect.end(send)
 

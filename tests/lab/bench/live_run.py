@@ -9,7 +9,6 @@ from conf.settings import Settings
 from tests.support.service_process import ServiceProcess
 
 LOG = Path(".bench/run.log")
-START_SECONDS = 180.0
 
 
 class LiveRun(ServiceProcess):
@@ -24,11 +23,7 @@ class LiveRun(ServiceProcess):
 
     def wait_until_written(self, checkpoints: Path) -> None:
         """Return when a first batch is done. Raises ServiceEndedError, TimeoutError."""
-        deadline = time.monotonic() + START_SECONDS
-        while not any(checkpoints.glob("*/commits/[0-9]*")):
-            self.sleep(0.1)
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"run did no batch in {START_SECONDS:.0f} s; see {LOG}")
+        self.wait_until(lambda: any(checkpoints.glob("*/commits/[0-9]*")))
 
 
 @contextmanager
