@@ -110,7 +110,8 @@ def test_a_hung_listener_that_a_collector_sees_pull_on_is_reported_with_the_comm
     def tell(second: int) -> Iterator[Event]:
         yield beat(second, "a@7", "10.0.0.1:1")
         commit_offset = 1_000 + 10 * min(second, 300)
-        offsets = {"commit_offset": commit_offset, "max_offset": 1_005 + 10 * second, "pull_offset": commit_offset + 5}
+        offsets: dict[str, Any] = {"commit_offset": commit_offset, "pull_offset": commit_offset + 5}
+        offsets["max_offset"] = 1_005 + 10 * second
         yield from (pull(second, queue_id, "a@7", "10.0.0.1:1", **offsets) for queue_id in range(4))
 
     rows = play(tell, 900)

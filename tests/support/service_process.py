@@ -52,7 +52,7 @@ class ServiceProcess:
     def stop(self) -> int | None:
         """SIGTERM, as systemd sends it; SIGKILL when it has not ended after STOP_SECONDS. Return its exit code."""
         self._end(signal.SIGTERM)
-        return self._process and self._process.returncode
+        return self._process.returncode if self._process else None
 
     def kill(self) -> None:
         """SIGKILL."""
