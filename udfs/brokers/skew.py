@@ -24,6 +24,9 @@ MOST_MS = 5_400_000
 
 TOLD_MS = 10_000
 
+ROUND_MS = 60_000
+"""What is reported of a round is no older: a round takes less, however far the rounds are apart."""
+
 HEARTBEAT_MS = 30_000
 """MQClientInstance's heartbeat interval: so old is the newest heartbeat of a broker that gives data now and then."""
 
@@ -176,5 +179,5 @@ class Skew:
 
 
 def least_reported_ms(interval_ms: int) -> int:
-    """A lag up to this is that of rounds and heartbeats."""
-    return max(TOLD_MS, interval_ms + 5_000)
+    """A lag up to this is that of rounds and heartbeats; rounds further apart are not longer for that."""
+    return max(TOLD_MS, min(interval_ms, ROUND_MS) + 5_000)

@@ -38,3 +38,14 @@ def test_a_clock_whose_events_all_lag_by_as_much_is_behind() -> None:
     skew = skew_of((1, 359_000, 361_000), (2, 359_500, 360_500))
     assert skew.behind_ms() == 359_000
     assert skew.out_of_step(5_000, frozenset())["collector"] == {"collector": -359_000}
+
+
+def test_a_clock_that_is_behind_is_known_although_rounds_are_far_apart() -> None:
+    """Otherwise a broker 95 s behind seems to have no pulls for that long, and a queue to have stopped."""
+    skew = skew_of((1, 0, 0), (7, 0, 0))
+    for window in (1, 7):
+        skew.note(Lag("c", HEARTBEATS, "broker-b", window, 95_000))
+        skew.note(Lag("c", HEARTBEATS, "broker-c", window, 60_000))
+    assert skew.out_of_step(180_000, frozenset()) == {"broker": {"broker-b": -95_000}}
+    assert skew.shift_ms(HEARTBEATS, "broker-b", 180_000) == 95_000
+    assert skew.shift_ms(HEARTBEATS, "broker-c", 180_000) == 0
