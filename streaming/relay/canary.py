@@ -144,8 +144,9 @@ class CanaryReceiver:
 
 
 def lost_after_ms(settings: Settings) -> int:
-    """Return the time without a canary after which it is lost: some intervals and the longest way, ms."""
-    return round(LIMITS.canary_intervals * settings.canary.interval_seconds * 1000) + LIMITS.canary_way_ms
+    """Return the time without a canary after which it is lost, ms; 0 if none is injected."""
+    interval_ms = round(1000 * settings.canary.interval_seconds)
+    return LIMITS.canary_intervals * interval_ms + LIMITS.canary_way_ms if interval_ms else 0
 
 
 class Arrival(NamedTuple):

@@ -5,10 +5,8 @@ from typing import Any
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.relay.notice import EVERYBODY, Notice
-from streaming.relay.outbox import Delivery, Pace
-from streaming.relay.receivers import make_receivers
-from streaming.relay.relay import Relay, make_owed
-from streaming.relay.silences import make_mutes
+from streaming.relay.outbox import Delivery
+from streaming.relay.relay import Relay
 from streaming.relay.tables import RelayTables
 from streaming.warehouse.readable_rows import open_written
 
@@ -21,16 +19,14 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     Raises NotWrittenError, TableAccessError, SettingsError.
     """
     open_written(settings.paths.warehouse, ALERTS)
-    receivers = make_receivers(settings.oncall)
-    owed = make_owed(settings.oncall, receivers, make_mutes(settings.mutes))
-    tables = RelayTables(settings.paths.warehouse, may_write=False)
-    Relay(settings).resume(owed, tables, receivers, Pace.of(settings.oncall))  # it is not started
+    relay = Relay(settings, takes_canary=False)  # it is not started
+    relay.load(RelayTables(settings.paths.warehouse, may_write=False))
     rows = []
-    for name, box in owed.outboxes.items():
+    for name, box in relay.owed.outboxes.items():
         rows += [_row(name, delivery.notice, delivery.route, _why(delivery)) for delivery in box.owed()]
         why = "repeated: the receiver would resolve it otherwise"
         rows += [_row(name, notice, "", why) for notice in box.renewed()]
-    for notice, withheld in owed.withheld():
+    for notice, withheld in relay.owed.withheld():
         why = f"not notified: {WITHHELD.get(withheld.outcome, '')}{withheld.reason}"
         rows.append(_row(EVERYBODY, notice, "", why))
     return rows

@@ -7,8 +7,7 @@ what the receiver refused, and at a leased receiver an end that would resolve a 
 import random
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
 
 from conf.oncall import OnCall
 from streaming.relay.notice import Notice, Now, Outcome, Record, record_of
@@ -55,34 +54,14 @@ class Send:
         return not self.deliveries
 
 
-@dataclass(frozen=True)
-class Pace:
-    """The times of `[oncall]`, ms."""
-
-    resend_ms: int = 60_000
-    resolved_resend_ms: int = 900_000
-    backoff_min_ms: int = 1_000
-    backoff_max_ms: int = 60_000
-    auth_retry_ms: int = 300_000
-    delivery_failed_after_ms: int = 600_000
-    digest_ms: int = 5_000
-    poll_ms: int = 2_000
-    watchdog_ms: int = 120_000
-
-    @classmethod
-    def of(cls, settings: OnCall) -> Self:
-        keys = {time.name: time.name.removesuffix("_ms") + "_seconds" for time in fields(cls)}
-        return cls(**{name: round(1000 * getattr(settings, key)) for name, key in keys.items()})
-
-
 class Backoff:
     """When a receiver may be called again: its own limit, its Retry-After, or the backoff. A success resets it.
 
     `refusals` counts the notices since then that were refused for good.
     """
 
-    def __init__(self, pace: Pace, rng: random.Random) -> None:
-        self._pace, self._rng = pace, rng
+    def __init__(self, settings: OnCall, rng: random.Random) -> None:
+        self._settings, self._rng = settings, rng
         self._failures = 0
         self._failing_since_ms: int | None = None
         self._is_key_bad = False
@@ -103,17 +82,18 @@ class Backoff:
         self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
         self._is_key_bad = answer.verdict == "BAD_KEY"
         if self._is_key_bad:
-            pause_ms = self._pace.auth_retry_ms
+            pause_ms = round(1000 * self._settings.auth_retry_seconds)
         elif answer.retry_after_seconds is not None:
-            pause_ms = min(round(answer.retry_after_seconds * 1000), RETRY_AFTER_MOST_MS)
+            pause_ms = min(round(1000 * answer.retry_after_seconds), RETRY_AFTER_MOST_MS)
         else:
             pause_ms = self.backoff_ms(1 if is_about_content(answer) else self._failures)
         self.resumes_at_ms = now_ms + max(min_interval_ms, pause_ms)
 
     def backoff_ms(self, failures: int) -> int:
         """Double with each failure up to the most; half of it is random, so that receivers spread."""
-        longest: float = min(self._pace.backoff_max_ms, self._pace.backoff_min_ms * 2 ** min(failures - 1, 30))
-        return round(longest * self._rng.uniform(0.5, 1.0))
+        settings = self._settings
+        longest = min(settings.backoff_max_seconds, settings.backoff_min_seconds * 2 ** min(failures - 1, 30))
+        return round(1000 * longest * self._rng.uniform(0.5, 1.0))
 
     def trouble(self, now_ms: int) -> str | None:
         """Return `bad_key`, `refuses`, or `unreachable` after a long failure; the other receivers get an alert."""
@@ -121,7 +101,7 @@ class Backoff:
             return "bad_key"
         if self.refusals >= LIMITS.most_refusals:
             return "refuses"
-        since_ms, longest_ms = self._failing_since_ms, self._pace.delivery_failed_after_ms
+        since_ms, longest_ms = self._failing_since_ms, 1000 * self._settings.delivery_failed_after_seconds
         return "unreachable" if since_ms is not None and now_ms - since_ms >= longest_ms else None
 
 
@@ -159,31 +139,28 @@ class Outbox:
     answer is recorded.
     """
 
-    def __init__(self, name: str, traits: Traits, pace: Pace, rng: random.Random) -> None:
+    def __init__(self, name: str, traits: Traits, settings: OnCall, rng: random.Random) -> None:
         self.name, self.traits = name, traits
-        self.backoff = Backoff(pace, rng)
+        self.backoff = Backoff(settings, rng)
         self.watchdog: Notice | None = None
         self.has_delivered = False
         self.flying: Send | None = None
         self.answer_number = 0
-        self._pace = pace
+        self._resend_ms, self._digest_ms = round(1000 * settings.resend_seconds), round(1000 * settings.digest_seconds)
+        self._resolved_resend_ms = round(1000 * settings.resolved_resend_seconds)
         self._queues: dict[str, _Queue] = {}
         self._owing: dict[str, _Queue] = {}
         self._of_alert: dict[str, dict[str, _Queue]] = {}
-        self._renewals: list[_Queue] | None = None
         self._watched_at_ms = 0
         self._has_renewed = False
 
     def owe(self, notice: Notice, route: str, due_at_ms: int, record_number: int = 0) -> None:
         """Add a delivery behind those that the incident's queue has."""
-        self._renewals = None
-        queue = self._queues.get(notice.incident_id)
-        if queue is None:
-            queue = _Queue(notice.alert_id, (notice.started_at_ms, notice.incident_id))
-            self._queues[notice.incident_id] = queue
-            self._of_alert.setdefault(notice.alert_id, {})[notice.incident_id] = queue
+        name = notice.incident_id
+        queue = self._queues.setdefault(name, _Queue(notice.alert_id, (notice.started_at_ms, name)))
+        self._of_alert.setdefault(queue.alert_id, {})[name] = queue
         queue.owed.append(Delivery(notice, route, due_at_ms, record_number))
-        self._owing[notice.incident_id] = queue
+        self._owing[name] = queue
 
     def recall(self, record: Record, now: Now) -> None:
         """Take the receiver's answer from before a restart, if what it answers is pending."""
@@ -196,7 +173,7 @@ class Outbox:
             return
         if record.outcome == "DELIVERED":
             queue.delivered, queue.delivered_at_ms = delivery.notice, now.pace_of(record.at_ms)
-        self._take_out(queue, delivery, now.pace_ms, is_last=delivery.notice.status == "resolved")
+        self._take_out(queue, now.pace_ms)
 
     def give_up(self, now: Now) -> list[Record]:
         """Drop ends that would end a newer incident of the same alert; called before each `pick`."""
@@ -206,12 +183,12 @@ class Outbox:
         records = []
         for queue in [*self._owing.values()]:
             end = queue.owed[0]
-            if end.notice.status != "resolved":
-                continue
             is_rejected = end.rejected_attempts >= MOST_REJECTED_ATTEMPTS
             newer = [other for other in self._siblings(queue) if other.began > queue.began]
-            if any(other.is_open_there() or (is_rejected and other.owed) for other in newer):
-                self._take_out(queue, end, now.pace_ms, is_last=True)
+            if end.notice.status == "resolved" and any(
+                other.is_open_there() or (is_rejected and other.owed) for other in newer
+            ):
+                self._take_out(queue, now.pace_ms)
                 records.append(self._record(end, "REFUSED", answer, now.wall_ms, 0))
         return records
 
@@ -242,17 +219,17 @@ class Outbox:
 
         Renewals that are an entire interval late take every second call.
         """
-        now_ms, resend_ms = now.pace_ms, self._pace.resend_ms
-        if self.flying is not None or now_ms < self.backoff.resumes_at_ms:
+        if self.flying is not None or now.pace_ms < self.backoff.resumes_at_ms:
             return None
+        late_ms = now.pace_ms - self._resend_ms
         are_renewals_late = not self._has_renewed and any(
-            queue.renewed_at_ms and self._ready_at_ms(queue) <= now_ms - resend_ms for queue in self._leases()
+            queue.renewed_at_ms and self._ready_at_ms(queue) <= late_ms for queue in self._leases()
         )
-        send = self._pick_renewals(now_ms) if are_renewals_late else None
-        send = send or self._pick_owed(now_ms, recorded)
-        if send is None and self.watchdog is not None and now_ms >= self._watched_at_ms + resend_ms:
+        send = self._pick_renewals(now.pace_ms) if are_renewals_late else None
+        send = send or self._pick_owed(now.pace_ms, recorded)
+        if send is None and self.watchdog is not None and self._watched_at_ms <= late_ms:
             send = Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),))
-        self.flying = send or self._pick_renewals(now_ms)
+        self.flying = send or self._pick_renewals(now.pace_ms)
         return self.flying
 
     def wake_at_ms(self, recorded: int) -> int | None:
@@ -261,15 +238,14 @@ class Outbox:
             return None
         times = [self._ready_at_ms(queue) for queue in [*self._sendable(recorded), *self._leases()]]
         if self.watchdog is not None:
-            times.append(self._watched_at_ms + self._pace.resend_ms)
+            times.append(self._watched_at_ms + self._resend_ms)
         return max(self.backoff.resumes_at_ms, min(times)) if times else None
 
     def settle(self, answer: Answer, now: Now, latency_ms: int) -> list[Record]:
         """Take the answer of the call in flight; return the rows for the log."""
         send, self.flying = self.flying, None
-        now_ms = now.pace_ms
         assert send is not None, "settle follows pick"  # noqa: S101  # a mistake of the caller, not of the receiver
-        self.backoff.answered(answer, now_ms, self.traits.min_interval_ms)
+        self.backoff.answered(answer, now.pace_ms, self.traits.min_interval_ms)
         if answer.verdict == "DELIVERED":
             self.has_delivered = True
             for queue in self._owing.values():
@@ -278,14 +254,36 @@ class Outbox:
         if send.is_renewal and answer.verdict in ("DELIVERED", "REFUSED"):
             for notice in send.notices:
                 if self.watchdog is not None and notice.incident_id == self.watchdog.incident_id:
-                    self._watched_at_ms = now_ms
+                    self._watched_at_ms = now.pace_ms
                 elif notice.incident_id in self._queues:
-                    self._queues[notice.incident_id].renewed_at_ms = now_ms
+                    self._queues[notice.incident_id].renewed_at_ms = now.pace_ms
         settled = [self._settle(delivery, send, answer, now, latency_ms) for delivery in send.deliveries]
-        records = [record for record in settled if record is not None]
-        if answer.verdict == "REFUSED":
-            self.backoff.refusals += sum(record.outcome == "REFUSED" for record in records)
-        return records
+        return [record for record in settled if record is not None]
+
+    def _settle(self, delivery: Delivery, send: Send, answer: Answer, now: Now, latency_ms: int) -> Record | None:
+        notice, queue = delivery.notice, self._queues[delivery.notice.incident_id]
+        outcome: Outcome = "DELIVERED" if answer.verdict == "DELIVERED" else "RETRYING"
+        if notice.key in answer.refused:
+            outcome = "REFUSED"
+        elif answer.verdict == "REFUSED":
+            if len(send.deliveries) > 1 and not answer.refused:
+                queue.is_alone = True  # one of them is refused: each is sent alone
+                return None
+            outcome = "REFUSED"
+        delivery.attempts += 1
+        if outcome == "RETRYING":
+            if is_about_content(answer):
+                delivery.rejected_attempts += 1
+                queue.not_before_ms = now.pace_ms + self.backoff.backoff_ms(delivery.rejected_attempts)
+            if delivery.attempts & (delivery.attempts - 1):
+                return None  # only 1, 2, 4, 8, ...: a receiver that is dead for a month leaves twenty rows
+        else:
+            queue.is_alone = False
+            self.backoff.refusals += answer.verdict == "REFUSED"
+            if outcome == "DELIVERED" and notice.status != "acknowledged":
+                queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = notice, now.pace_ms, now.pace_ms
+            self._take_out(queue, now.pace_ms)
+        return self._record(delivery, outcome, answer, now.wall_ms, latency_ms)
 
     def _sendable(self, recorded: int) -> list[_Queue]:
         """Return the queues that wait neither for the log nor for the end of their alert's previous incident."""
@@ -314,34 +312,24 @@ class Outbox:
         return Send(self.name, notices, tuple(queue.owed[0] for queue in queues))
 
     def _pick_renewals(self, now_ms: int) -> Send | None:
-        if not self.traits.is_leased:
-            return None
-        for queue in [*self._queues.values()]:
-            if queue.delivered is not None:
-                self._forget_if_done(queue.delivered, queue, now_ms)
+        for queue in [*self._queues.values()] if self.traits.is_leased else []:
+            self._forget_if_done(queue, now_ms)
         queues = [queue for queue in self._leases() if self._ready_at_ms(queue) <= now_ms]
         queues.sort(key=self._ready_at_ms)
         notices = [queue.delivered for queue in queues[: self.traits.at_most] if queue.delivered is not None]
         return Send(self.name, tuple(replace(notice, is_first=False) for notice in notices)) if notices else None
 
     def _leases(self) -> list[_Queue]:
-        """Return the queues to renew: of one alert only the newest incident: its labels are the same.
-
-        The list is kept until a queue changes.
-        """
+        """Return the queues to renew: of one alert only the newest incident: its labels are the same."""
         if not self.traits.is_leased:
             return []
-        if self._renewals is None:
-            self._renewals = [
-                queue
-                for queue in self._queues.values()
-                if queue.delivered is not None
-                and not queue.owed
-                and not any(
-                    other.owed or other.delivered for other in self._siblings(queue) if other.began > queue.began
-                )
-            ]
-        return self._renewals
+        return [
+            queue
+            for queue in self._queues.values()
+            if queue.delivered is not None
+            and not queue.owed
+            and not any(other.owed or other.delivered for other in self._siblings(queue) if other.began > queue.began)
+        ]
 
     def _siblings(self, queue: _Queue) -> list[_Queue]:
         """Return the queues of all incidents of its alert, if there are several."""
@@ -350,55 +338,31 @@ class Outbox:
 
     def _ready_at_ms(self, queue: _Queue) -> int:
         if not queue.owed:
-            return max(queue.delivered_at_ms, queue.renewed_at_ms) + self._pace.resend_ms if queue.renewed_at_ms else 0
+            return max(queue.delivered_at_ms, queue.renewed_at_ms) + self._resend_ms if queue.renewed_at_ms else 0
         first = queue.owed[0]
         is_gathered = self.traits.is_digest and not first.attempts
-        return max(queue.not_before_ms, first.due_at_ms + self._pace.digest_ms * is_gathered)
+        return max(queue.not_before_ms, first.due_at_ms + self._digest_ms * is_gathered)
 
-    def _settle(self, delivery: Delivery, send: Send, answer: Answer, now: Now, latency_ms: int) -> Record | None:
-        notice, now_ms = delivery.notice, now.pace_ms
-        queue = self._queues[notice.incident_id]
-        is_refused = notice.key in answer.refused or (
-            answer.verdict == "REFUSED" and (bool(answer.refused) or len(send.deliveries) == 1)
-        )
-        if answer.verdict == "REFUSED" and not is_refused:
-            queue.is_alone = True
-            return None
-        delivery.attempts += 1
-        outcome: Outcome = "REFUSED" if is_refused else "DELIVERED" if answer.verdict == "DELIVERED" else "RETRYING"
-        if outcome == "RETRYING":
-            if is_about_content(answer):
-                delivery.rejected_attempts += 1
-                queue.not_before_ms = now_ms + self.backoff.backoff_ms(delivery.rejected_attempts)
-            if delivery.attempts & (delivery.attempts - 1):
-                return None  # only 1, 2, 4, 8, ...: a receiver that is dead for a month leaves twenty rows
-        else:
-            queue.is_alone = False
-            if outcome == "DELIVERED" and notice.status != "acknowledged":
-                queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = notice, now_ms, now_ms
-            self._take_out(queue, delivery, now_ms, is_last=notice.status == "resolved")
-        return self._record(delivery, outcome, answer, now.wall_ms, latency_ms)
-
-    def _take_out(self, queue: _Queue, delivery: Delivery, now_ms: int, *, is_last: bool) -> None:
-        queue.owed.popleft()
-        self._renewals = None
+    def _take_out(self, queue: _Queue, now_ms: int) -> None:
+        """Take out the delivery that is answered or given up."""
+        delivery = queue.owed.popleft()
         if not queue.owed:
             self._owing.pop(delivery.notice.incident_id, None)
-        self._forget_if_done(delivery.notice, queue, now_ms, is_last=is_last)
+        self._forget_if_done(queue, now_ms, is_last=delivery.notice.status == "resolved")
 
-    def _record(self, delivery: Delivery, outcome: Outcome, answer: Answer, at_ms: int, latency_ms: int) -> Record:
-        cells = {"receiver": self.name, "route": delivery.route, "reason": answer.reason, "code": answer.code}
-        return record_of(delivery.notice, outcome, at_ms, attempt=delivery.attempts, latency_ms=latency_ms, **cells)
-
-    def _forget_if_done(self, notice: Notice, queue: _Queue, now_ms: int, *, is_last: bool = False) -> None:
+    def _forget_if_done(self, queue: _Queue, now_ms: int, *, is_last: bool = False) -> None:
         """Drop a queue whose end is delivered; at a leased receiver once the end need not be repeated."""
         if queue.owed or (queue.is_open_there() and not is_last):
             return
         is_over = queue.delivered is not None and queue.delivered.status == "resolved"
-        if self.traits.is_leased and is_over and now_ms < queue.delivered_at_ms + self._pace.resolved_resend_ms:
+        if self.traits.is_leased and is_over and now_ms < queue.delivered_at_ms + self._resolved_resend_ms:
             return
         if is_last or is_over:
-            del self._queues[notice.incident_id], self._of_alert[queue.alert_id][notice.incident_id]
+            name = queue.began[1]
+            del self._queues[name], self._of_alert[queue.alert_id][name]
             if not self._of_alert[queue.alert_id]:
                 del self._of_alert[queue.alert_id]
-            self._renewals = None
+
+    def _record(self, delivery: Delivery, outcome: Outcome, answer: Answer, at_ms: int, latency_ms: int) -> Record:
+        cells = {"receiver": self.name, "route": delivery.route, "reason": answer.reason, "code": answer.code}
+        return record_of(delivery.notice, outcome, at_ms, attempt=delivery.attempts, latency_ms=latency_ms, **cells)

@@ -1,9 +1,9 @@
-"""The relay at work: decide, write, send, take answers.
+"""The relay at work: ask the tables, decide, write, send, take answers.
 
-One thread decides. Each receiver has a thread for its calls, and each kind of access to the tables has one, so that
-neither a slow receiver nor a table that is away delays anything else. What is due is in alert_deliveries before it
-is sent, and each answer before the receiver is notified again: a crash repeats at most the call in flight at each
-receiver. If a write fails or takes longer than LATE_MS, receivers are notified all the same.
+One thread decides. Each call of a receiver and each access to a table has a thread, so that neither a slow receiver nor
+a table that is away delays anything else. What is due is in alert_deliveries before it is sent, and each answer before
+the receiver is notified again: a crash repeats at most the call in flight at each receiver. If a write fails or takes
+longer than LATE_MS, receivers are notified all the same.
 
 A relay that fails, or whose settings change, resumes from the tables. Until they can be read, a relay with new settings
 renews leases and delivers what it has in memory.
@@ -14,31 +14,29 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
-from conf.oncall import CANARY, OnCall
+from conf.oncall import CANARY
 from conf.settings import Settings, SettingsError
 from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
-from streaming.relay.notice import Acknowledgement, Clock, Now, Record
-from streaming.relay.outbox import Outbox, Pace, Send
+from streaming.relay.notice import Clock, Now, Record
+from streaming.relay.outbox import Outbox, Send
 from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import Ended, Progress, watchdog
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.alertmanager import Alertmanager
-from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.posting import Answer, Receiver
-from streaming.relay.silences import Mute, make_mutes
+from streaming.relay.silences import make_mutes
 from streaming.relay.tables import TABLE_ERRORS, AlertLogError, RelayTables
 from streaming.text.times import wall_ms
-from streaming.warehouse.warehouse_error import TableAccessError
-from udfs.alerts.silence import Silence
+from udfs.alerts.routing import Route
+from udfs.alerts.silence import Quiet
 
 log = structlog.get_logger()
 
@@ -52,15 +50,14 @@ LATE_MS = 10_000
 OWED_MS = 1_000
 """Between two counts of pending notifications."""
 
-ACCESS_PAUSE_MS, ACCESS_PAUSE_MOST_MS = 1_000, 30_000
-"""After a failed access to a table, doubled with each failure."""
+WRITE_PAUSE_MS, WRITE_PAUSE_MOST_MS = 1_000, 30_000
+"""After a failed write, doubled with each failure."""
 
 HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
 """After a failure the pause is doubled, up to the most, unless the relay has worked for some time."""
 
 IDLE_SECONDS = 0.05
 
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -92,103 +89,72 @@ class RelayListener:
         """The relay failed and resumes from the tables."""
 
 
-class Lane:
-    """A thread that runs calls one after the other; it does not keep the process alive."""
+class DeliveryLog:
+    """The rows that are not written yet: one write at a time. A failure is logged once, and the next write is later."""
 
-    def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name=name, daemon=True).start()
+    def __init__(self, tables: RelayTables) -> None:
+        self._tables = tables
+        self._alerts: list[dict[str, Any]] = []
+        self._records: list[Record] = []
+        self._began_at_ms: int | None = None
+        self._failures = self._resumes_at_ms = 0
 
-    def submit(self, act: Callable[[], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._calls.put((future, act))
-        return future
+    def add(self, alerts: Sequence[dict[str, Any]], records: Sequence[Record]) -> None:
+        self._alerts += alerts
+        self._records += records
 
-    def stop(self) -> None:
-        """End the thread after the calls that are submitted."""
-        self._calls.put(None)
-
-    def _work(self) -> None:
-        while (given := self._calls.get()) is not None:
-            future, act = given
-            try:
-                future.set_result(act())
-            except Exception as error:
-                future.set_exception(error)
-
-
-class Access:
-    """One kind of access to the tables, one at a time. A failure is logged once, and the next access is later."""
-
-    def __init__(
-        self, event: str, submit: Callable[[Callable[[], Any]], Future[Any]], wake: Callable[[], None]
-    ) -> None:
-        self._event, self._submit, self._wake = event, submit, wake
-        self.future: Future[Any] | None = None
-        self._failures = 0
-        self._began_at_ms = self._resumes_at_ms = 0
-
-    def start(self, act: Callable[[], Any], pace_ms: int, *, is_last: bool = False) -> bool:
-        """Begin, unless one is running or a failure was just before; the last one is not delayed."""
-        if self.future is not None or (pace_ms < self._resumes_at_ms and not is_last):
+    def begin(self, pace_ms: int, *, is_last: bool) -> bool:
+        """Return whether to call `append` now: not after a failure just before, unless it is the last write."""
+        is_due = bool(self._alerts or self._records) and (pace_ms >= self._resumes_at_ms or is_last)
+        if self._began_at_ms is not None or not is_due:
             return False
         self._began_at_ms = pace_ms
-        self.future = self._submit(act)
-        self.future.add_done_callback(lambda _: self._wake())
         return True
 
-    def late_at_ms(self) -> int | None:
-        return None if self.future is None else self._began_at_ms + LATE_MS
+    def append(self) -> None:
+        """Append what is unwritten, the alerts first, which the log's rows refer to. What is appended is taken off."""
+        alerts, records = [*self._alerts], [*self._records]
+        if alerts:
+            self._tables.append_alerts(alerts)
+            del self._alerts[: len(alerts)]
+        if records:
+            self._tables.append(records)
+            del self._records[: len(records)]
 
-    def is_failing(self, pace_ms: int) -> bool:
-        """Return whether the last access failed, or the running one takes longer than LATE_MS."""
-        if self.future is not None and pace_ms >= self._began_at_ms + LATE_MS and not self._failures:
-            self._failures = 1
-            log.error(self._event, error=f"not finished within {LATE_MS // 1000} s")
-        return self._failures > 0
-
-    def take(self, pace_ms: int, wait_seconds: float = 0) -> Any:
-        """Return the result of an access that has ended, or the TABLE_ERRORS that it raised; None before that."""
-        if self.future is not None and wait_seconds:
-            wait([self.future], wait_seconds)
-        if self.future is None or not self.future.done():
-            return None
-        future, self.future = self.future, None
-        error = future.exception()
+    def ended(self, error: object, pace_ms: int) -> None:
+        """Note the end of `append`, with the TABLE_ERRORS that it raised, or None."""
+        self._began_at_ms = None
         if error is None:
             self._failures = self._resumes_at_ms = 0
-            return future.result()
-        if not isinstance(error, TABLE_ERRORS):
-            raise error
+            return
+        self._failed(str(error)[:500])
+        self._resumes_at_ms = pace_ms + min(WRITE_PAUSE_MOST_MS, WRITE_PAUSE_MS << min(self._failures, 10))
+        self._failures += 1
+
+    def is_writing(self) -> bool:
+        return self._began_at_ms is not None
+
+    def late_at_ms(self) -> int | None:
+        return None if self._began_at_ms is None else self._began_at_ms + LATE_MS
+
+    def recorded(self, decided: int, pace_ms: int) -> int:
+        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
+        late_at_ms = self.late_at_ms()
+        if late_at_ms is not None and pace_ms >= late_at_ms and not self._failures:
+            self._failed(f"not finished within {LATE_MS // 1000} s")
+            self._failures = 1
+        return decided if self._failures else decided - len(self._records)
+
+    def _failed(self, error: str) -> None:
         if not self._failures:
-            log.error(self._event, error=str(error)[:500])
-        pause_ms = min(ACCESS_PAUSE_MOST_MS, ACCESS_PAUSE_MS << min(self._failures, 10))
-        self._failures, self._resumes_at_ms = self._failures + 1, pace_ms + pause_ms
-        return error
-
-
-def make_owed(
-    settings: OnCall, receivers: Mapping[str, Receiver], mutes: Sequence[Mute] = (), lost_after_ms: int | None = None
-) -> Owed:
-    """Return what the receivers are owed, before the tables are read."""
-    pace = Pace.of(settings)
-    rng = random.Random()  # noqa: S311  # jitter
-    return Owed(
-        make_routes(settings, receivers),
-        {name: Outbox(name, receiver.traits, pace, rng) for name, receiver in receivers.items()},
-        limit=settings.max_firing_per_kind,
-        resend_ms=pace.resend_ms,
-        quiet=[name for name, receiver in receivers.items() if isinstance(receiver, LogReceiver)],
-        lost_after_ms=lost_after_ms,
-        mutes=mutes,
-    )
+            log.error("delivery log not written, notifications continue", error=error)
 
 
 class Relay:
     """`start` and `stop` its thread; or `load`, `finish` and `close` it in this one.
 
     As a BatchListener it reads the alerts table after each batch with alerts; at `look` it reads alerts of no batch.
-    `on_batch`, `look`, `wake` and `renew` may be called from any thread.
+    `on_batch`, `look` and `renew` may be called from any thread.
     """
 
     def __init__(
@@ -196,27 +162,25 @@ class Relay:
         settings: Settings,
         progress: Progress | None = None,
         *,
-        follows_log: bool = False,
         takes_canary: bool = True,
         expects_canary: bool = False,
         listener: RelayListener | None = None,
         on_read: Callable[[], None] = lambda: None,
         now: Callable[[], Now] | None = None,
     ) -> None:
-        """With `follows_log` it reads the alerts table every oncall.poll_seconds: no query of this process announces
-        batches. With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not
-        arrive is an alert; both if the settings inject one. `on_read` is called whenever all new rows are taken.
+        """With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not arrive is an
+        alert; both if the settings inject one. `on_read` is called whenever all new alerts are taken.
 
         Raises SettingsError if the secret of a receiver is missing.
         """
         make_receivers(settings.oncall)
         self._settings, self._progress, self._now = settings, progress, now or Clock(wall_ms).now
-        self._follows_log, self._takes_canary, self._expects_canary = follows_log, takes_canary, expects_canary
+        self._takes_canary, self._expects_canary = takes_canary, expects_canary
         self._listener, self._on_read = listener or RelayListener(), on_read
-        self._inbox: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
-        self._lanes: dict[str, Lane] = {}
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._receivers: Mapping[str, Receiver] = {}
         self._unreadable: set[str] = set()
+        self._rng = random.Random()  # noqa: S311  # jitter
         self._started_at_ms, self._counted_at_ms = self._now().wall_ms, 0
         self._stop, self._is_stale, self._is_up = threading.Event(), threading.Event(), threading.Event()
         self._is_stale.set()
@@ -251,49 +215,41 @@ class Relay:
             return
         self._settings = settings
         self._is_stale.set()
-        self.wake()
+        self._inbox.put(None)
 
     def stop(self) -> None:
         """Stop once it has taken all that the table holds, and tried each new notification once or for ten seconds."""
         self.wait_until_up()  # a short run may be over before the tables are read
         self._stop.set()
-        self.wake()
+        self._inbox.put(None)
         self._thread.join(4 * DRAIN_SECONDS)
 
     def _work(self) -> None:
         while not self._stop.is_set():
             try:
                 if self._is_stale.is_set() and time.monotonic() >= self._resumes_at:
-                    self._reload()
+                    self._is_stale.clear()
+                    if self._works:
+                        self.quiesce()
+                    self.load()
             except Exception as error:
                 self._pause(error)
-            if not self._works:
-                self._stop.wait(IDLE_SECONDS)
-                continue
             try:
-                self.step()
+                if self._works:
+                    self.step()
+                else:
+                    self._stop.wait(IDLE_SECONDS)
             except Exception as error:
                 self._works = False
-                self._is_stale.set()
                 self._pause(error)
-                self._try(self.quiesce)
+                self._end(self.quiesce)
         if self._works:
             self.finish(DRAIN_SECONDS)
-        self._try(self.close)
-
-    def _reload(self) -> None:
-        if self._works:
-            self.quiesce()
-        self._is_stale.clear()
-        try:
-            self.load()
-        except Exception:
-            self._is_stale.set()
-            raise
-        self._loaded_at = time.monotonic()
-        self._is_up.set()
+        self._end(self.close)
 
     def _pause(self, error: Exception) -> None:
+        """Load the tables again after a pause."""
+        self._is_stale.set()
         if time.monotonic() - self._loaded_at >= HEALTHY_SECONDS:
             self._pause_seconds = 1.0
         self._resumes_at = time.monotonic() + self._pause_seconds
@@ -304,40 +260,38 @@ class Relay:
             self._listener.restarted()
 
     @staticmethod
-    def _try(act: Callable[[], None]) -> None:
-        try:
-            act()
-        except Exception as error:
+    def _end(act: Callable[[], None]) -> None:
+        if (error := attempt(act)) is not None:
             log.error("relay not closed", error=str(error)[:500])
 
-    def load(self) -> None:
+    def load(self, tables: RelayTables | None = None) -> None:
         """Load what is owed from the tables. Raises TableAccessError, and then keeps what it has in memory."""
         settings = self._settings
         receivers = make_receivers(settings.oncall, settings.runbooks_url)
-        has_canary = settings.canary.interval_seconds > 0
-        if has_canary and self._takes_canary:
+        if settings.canary.interval_seconds and self._takes_canary:
             receivers[CANARY] = CanaryReceiver()
-        overdue_ms = (lost_after_ms(settings) if has_canary else 0) if self._expects_canary else None
-        owed = make_owed(settings.oncall, receivers, make_mutes(settings.mutes), overdue_ms)
-        self.resume(owed, RelayTables(settings.paths.warehouse), receivers, Pace.of(settings.oncall))
+        routes, mutes = make_routes(settings.oncall, receivers), make_mutes(settings.mutes)
+        self.resume(tables or RelayTables(settings.paths.warehouse), receivers, routes, mutes)
 
-    def resume(self, owed: Owed, tables: RelayTables, receivers: Mapping[str, Receiver], pace: Pace) -> None:
+    def resume(
+        self, tables: RelayTables, receivers: Mapping[str, Receiver], routes: Sequence[Route], mutes: Sequence[Quiet]
+    ) -> None:
         """Load these tables, and continue with them and these receivers. Raises TableAccessError before that."""
-        now = self._now()
-        history = tables.read_history(owed.outboxes, now.wall_ms - pace.resolved_resend_ms, now.wall_ms)
-        silences, acknowledgements = self._read_operator_input(tables)
-        owed.silences.replace(silences or [])
+        settings, oncall, now = self._settings, self._settings.oncall, self._now()
+        boxes = {name: Outbox(name, receiver.traits, oncall, self._rng) for name, receiver in receivers.items()}
+        owed = Owed(routes, boxes, oncall, mutes, lost_after_ms(settings) if self._expects_canary else None)
+        history = tables.read_history(boxes, now.wall_ms - round(1000 * oncall.resolved_resend_seconds), now.wall_ms)
+        self._take_read(owed, SILENCES.name, attempt(tables.read_silences))
         owed.load(history, now)
-        owed.acknowledge(acknowledgements or [], now)
+        self._take_read(owed, ACKNOWLEDGEMENTS.name, attempt(tables.read_acknowledgements))
         owed.advance(now)
-        self._end_lanes()
-        self.owed, self._tables, self._receivers, self._pace = owed, tables, receivers, pace
-        self._read_at_ms = self._followed_at_ms = now.pace_ms
-        self._unwritten: tuple[list[dict[str, Any]], list[Record]] = [], []
-        self._write = self._access("*log", "delivery log not written, notifications continue")
-        self._input = self._access("*silences", "silences and acknowledgements not read, retrying")
-        self._rows = self._access("*alerts", "alerts table not read, retrying")
+        self._close_receivers()
+        self.owed, self._tables, self._receivers = owed, tables, receivers
+        self._poll_ms, self._watchdog_ms = 1000 * oncall.poll_seconds, 1000 * oncall.watchdog_seconds
+        self._written, self._reading, self._read_at_ms = DeliveryLog(tables), set[str](), now.pace_ms
         self._wants_rows = self._works = True
+        self._loaded_at = time.monotonic()
+        self._is_up.set()
 
     def on_batch(self, batch: WrittenBatch) -> None:
         """Read the alerts that the batch has written."""
@@ -349,14 +303,9 @@ class Relay:
         self._wants_rows = True
         self._inbox.put(None)
 
-    def wake(self) -> None:
-        """End the wait of `step`: an access to the tables has ended, or there is another reason to look."""
-        self._inbox.put(None)
-
     def step(self, wait_seconds: float | None = None) -> None:
-        """Decide, write, send; then wait for news, at most until something is due."""
+        """Ask the tables, decide, write, send; then wait for news, at most until something is due."""
         now = self._now()
-        self._read_rows(now)
         self.advance(now)
         self._take(self.wait_ms(now.pace_ms) / 1000 if wait_seconds is None else wait_seconds)
 
@@ -365,7 +314,7 @@ class Relay:
         deadline = time.monotonic() + seconds
         self._wants_rows = True
         self.step(LEAST_WAIT_SECONDS)
-        while self._rows.future is not None and time.monotonic() < deadline:
+        while (self._wants_rows or ALERTS.name in self._reading) and time.monotonic() < deadline:
             self.step()
         boxes = self.owed.outboxes.values()
         self.owed.advance(self._now(), is_ending=True)
@@ -390,38 +339,31 @@ class Relay:
     def quiesce(self) -> None:
         """Wait for the calls in flight, and write their answers."""
         deadline = time.monotonic() + DRAIN_SECONDS
-        while self._is_busy() and time.monotonic() < deadline:
-            self._take(0.1)
-        now, seconds = self._now(), max(LEAST_WAIT_SECONDS, deadline - time.monotonic())
-        self._write.take(now.pace_ms, seconds)
-        self.write(now, is_last=True)
-        self._write.take(now.pace_ms, seconds)
+        self._take_while(self._is_busy, deadline)
+        self._take_while(self._written.is_writing, deadline)
+        self.write(self._now(), is_last=True)
+        self._take_while(self._written.is_writing, deadline)
 
     def close(self) -> None:
-        """End the threads; answers that arrive in time are written."""
+        """Close the receivers; answers that arrive in time are written."""
         if self._works:
             self.quiesce()
-        self._end_lanes()
+        self._close_receivers()
 
-    def _end_lanes(self) -> None:
-        """End the threads of calls and accesses after what they have begun."""
-        for name, lane in self._lanes.items():
-            if name in self._receivers:
-                lane.submit(self._receivers[name].close)
-            lane.stop()
-        self._lanes = {}
+    def _close_receivers(self) -> None:
+        """Close each receiver after the call that it is in."""
+        for name, receiver in self._receivers.items():
+            self._start(name, receiver.close, lambda _: None)
 
     def advance(self, now: Now) -> None:
-        """Decide what is due by now, write it, and send what is written."""
-        if now.pace_ms >= self._read_at_ms + self._pace.poll_ms:
-            self.read_operator_input(now)
-        self._take_operator_input(now)
+        """Ask the tables, decide what is due by now, write it, and send what is written."""
+        self._read(now)
         if self._progress is not None:
             self.owed.own_alerts.failure = self._progress.failure()
         self.owed.advance(now)
         self._set_watchdog(now)
         self.write(now)
-        recorded = self._recorded(now.pace_ms)
+        recorded = self._written.recorded(self.owed.decided, now.pace_ms)
         for box in self.owed.outboxes.values():
             if (send := box.pick(now, recorded)) is not None:
                 self._call(send)
@@ -431,71 +373,92 @@ class Relay:
 
     def wait_ms(self, pace_ms: int) -> float:
         """Return the time until something is due, or the tables are read again."""
-        recorded = self._recorded(pace_ms)
+        recorded = self._written.recorded(self.owed.decided, pace_ms)
         times = [box.wake_at_ms(recorded) for box in self.owed.outboxes.values()]
         if recorded < self.owed.decided:
-            times.append(self._write.late_at_ms())
-        return min(self._pace.poll_ms, max(0, min((at for at in times if at is not None), default=1 << 62) - pace_ms))
-
-    def read_operator_input(self, now: Now) -> None:
-        """Begin to read the silences and acknowledgements that are new."""
-        if self._input.start(partial(self._read_operator_input, self._tables), now.pace_ms):
-            self._read_at_ms = now.pace_ms
-            self._take_operator_input(now)
+            times.append(self._written.late_at_ms())
+        return min(self._poll_ms, max(0, min((at for at in times if at is not None), default=1 << 62) - pace_ms))
 
     def write(self, now: Now, *, is_last: bool = False) -> None:
-        """Append the decisions; the alerts about the relay first, which the log's rows refer to."""
-        if self.owed.records or self.owed.own_rows:
-            self._listener.decided(self.owed.records, self.owed.own_rows)
-            self._unwritten[0].extend(self.owed.own_rows)
-            self._unwritten[1].extend(self.owed.records)
-            self.owed.own_rows, self.owed.records = [], []
-        self._write.take(now.pace_ms)
-        if any(self._unwritten) and self._write.start(self._append, now.pace_ms, is_last=is_last):
-            self._write.take(now.pace_ms)
+        """Begin to append the decisions, unless a write is under way or failed just before."""
+        owed = self.owed
+        if owed.records or owed.own_rows:
+            self._listener.decided(owed.records, owed.own_rows)
+            self._written.add(owed.own_rows, owed.records)
+            owed.own_rows, owed.records = [], []
+        if self._written.begin(now.pace_ms, is_last=is_last):
+            self._start("log", self._written.append, partial(self._take_write, self._written))
+
+    def _take_write(self, written: DeliveryLog, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, TABLE_ERRORS):
+            raise error
+        written.ended(error, self._now().pace_ms)
+
+    def _read(self, now: Now) -> None:
+        """Begin to read the alerts if there may be more, and all tables every oncall.poll_seconds."""
+        is_due = now.pace_ms >= self._read_at_ms + self._poll_ms
+        self._read_at_ms = now.pace_ms if is_due else self._read_at_ms
+        owed, tables = self.owed, self._tables
+        for name, read in (
+            (SILENCES.name, tables.read_silences),
+            (ACKNOWLEDGEMENTS.name, tables.read_acknowledgements),
+            (ALERTS.name, tables.read_new_alerts),
+        ):
+            if name not in self._reading and (is_due or (self._wants_rows and name == ALERTS.name)):
+                if name == ALERTS.name:
+                    self._wants_rows = False  # before the read begins: a `look` meanwhile asks for another
+                self._reading.add(name)
+                self._start(name, read, partial(self._end_read, owed, name))
+
+    def _end_read(self, owed: Owed, name: str, found: Any) -> None:
+        if owed is self.owed:  # not of a read from before the tables were loaded again
+            self._reading.discard(name)
+            self._take_read(owed, name, found)
+
+    def _take_read(self, owed: Owed, name: str, found: Any) -> None:
+        """Take what was read of a table, or the error."""
+        if isinstance(found, TABLE_ERRORS):
+            file = getattr(found, "file", None)
+            if name not in self._unreadable:
+                self._unreadable.add(name)
+                log.error("table not read, retrying", table=name, file=file, error=str(found)[:500])
+            if name == SILENCES.name and file is not None:
+                owed.silences.replace([])  # a damaged table silences nothing; of one that is away the known ones stay
+            elif isinstance(found, AlertLogError):
+                self._is_stale.set()  # the log no longer says what is new
+            return
+        if isinstance(found, Exception):
+            raise found
+        self._unreadable.discard(name)
+        if name == ALERTS.name:
+            owed.observe(found, self._now())
+            self._on_read()
+        elif name == SILENCES.name and found is not None:
+            owed.silences.replace(found)
+        elif found is not None:
+            owed.acknowledge(found, self._now())
 
     def _is_busy(self) -> bool:
         return any(box.flying for box in self.owed.outboxes.values())
-
-    def _recorded(self, pace_ms: int) -> int:
-        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
-        decided = self.owed.decided
-        return decided if self._write.is_failing(pace_ms) else decided - len(self._unwritten[1])
-
-    def _append(self) -> None:
-        """Append what is unwritten at this moment. What is appended is taken off, also if the second append fails."""
-        tables, unwritten = self._tables, self._unwritten
-        alerts, records = ([*rows] for rows in unwritten)
-        if alerts:
-            tables.append_alerts(alerts)
-            del unwritten[0][: len(alerts)]
-        if records:
-            tables.append(records)
-            del unwritten[1][: len(records)]
 
     def _set_watchdog(self, now: Now) -> None:
         """Give the watchdog to the receivers that want it, and take it from them while the queries do not progress."""
         attests = "the queries progress and the relay works"
         if self._progress is None:
             attests = "the relay works; it does not cover the queries"
-        is_on = self._progress is None or self._progress.age() * 1000 <= self._pace.watchdog_ms
+        is_on = self._progress is None or self._progress.age() * 1000 <= self._watchdog_ms
         for name in self.owed.watchers:
             if name in self.owed.outboxes:
                 notice = watchdog(self._started_at_ms, now.wall_ms, attests) if is_on else None
                 self.owed.outboxes[name].watchdog = notice
 
     def _call(self, send: Send) -> None:
-        answered = self._submit(send.receiver, partial(call, self._receivers[send.receiver], send, self._now()))
-        answered.add_done_callback(lambda future: self._inbox.put(future.result()))
+        self._start(send.receiver, partial(call, self._receivers[send.receiver], send, self._now()), self.settle)
 
-    def _access(self, lane: str, event: str) -> Access:
-        return Access(event, partial(self._submit, lane), self.wake)
-
-    def _submit(self, lane: str, act: Callable[[], Any]) -> Future[Any]:
-        """Run a call of this receiver, or an access to the tables, after those before it."""
-        if lane not in self._lanes:
-            self._lanes[lane] = Lane(f"relay-{lane}")
-        return self._lanes[lane].submit(act)
+    def _start(self, name: str, act: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Run `act` in a thread; `then` takes its result, or its error, in the relay's."""
+        work = lambda: self._inbox.put(partial(then, attempt(act)))  # noqa: E731  # one line
+        threading.Thread(target=work, name=f"relay-{name}", daemon=True).start()
 
     def _take(self, wait_seconds: float) -> None:
         """Wait for the first news, then take all."""
@@ -503,57 +466,18 @@ class Relay:
             news = self._inbox.get(timeout=max(wait_seconds, LEAST_WAIT_SECONDS))
             while True:
                 if news is not None:
-                    self.settle(news, self._now())
+                    news()
                 news = self._inbox.get_nowait()
         except queue.Empty:
             return
 
-    def _read_rows(self, now: Now) -> None:
-        """Take the rows that were read, and begin to read if there may be more."""
-        if self._follows_log and now.pace_ms >= self._followed_at_ms + self._pace.poll_ms:
-            self._wants_rows = True
-        found = self._rows.take(now.pace_ms)
-        if isinstance(found, list):
-            self.owed.observe(found, now)
-            self._on_read()
-        elif found is not None:
-            self._wants_rows = True
-            if isinstance(found, AlertLogError):
-                self._is_stale.set()  # the log no longer says what is new
-        if self._wants_rows and self._rows.future is None:
-            self._wants_rows = False  # before the read begins: a `look` meanwhile asks for another
-            if not self._rows.start(self._tables.read_new_alerts, now.pace_ms):
-                self._wants_rows = True
-            self._followed_at_ms = now.pace_ms
+    def _take_while(self, is_so: Callable[[], bool], deadline: float) -> None:
+        while is_so() and time.monotonic() < deadline:
+            self._take(0.1)
 
-    def _read_operator_input(self, tables: RelayTables) -> tuple[list[Silence] | None, list[Acknowledgement] | None]:
-        no_silences: list[Silence] = []
-        silences = self._guard(SILENCES.name, tables.read_silences, no_silences)
-        return silences, self._guard(ACKNOWLEDGEMENTS.name, tables.read_acknowledgements, None)
-
-    def _guard(self, table: str, read: Callable[[], Result | None], if_damaged: Result | None) -> Result | None:
-        """Return the result; `if_damaged` of a damaged table; None, which changes nothing, of one that is away."""
-        try:
-            found = read()
-        except TableAccessError as error:
-            if table not in self._unreadable:
-                self._unreadable.add(table)
-                log.error("table not read, retrying", table=table, file=error.file, error=str(error)[:500])
-            return if_damaged if error.file is not None else None
-        self._unreadable.discard(table)
-        return found
-
-    def _take_operator_input(self, now: Now) -> None:
-        found = self._input.take(now.pace_ms)
-        if isinstance(found, tuple):
-            silences, acknowledgements = found
-            if silences is not None:
-                self.owed.silences.replace(silences)
-            if acknowledgements is not None:
-                self.owed.acknowledge(acknowledgements, now)
-
-    def settle(self, reply: Reply, now: Now) -> None:
+    def settle(self, reply: Reply) -> None:
         """Take the answer to a call."""
+        now = self._now()
         self._listener.answered(reply)
         box, answer = self.owed.outboxes.get(reply.receiver), reply.answer
         if box is None or box.flying is not reply.send:
@@ -572,6 +496,14 @@ class Relay:
                 code=answer.code,
                 reason=answer.reason,
             )
+
+
+def attempt(act: Callable[[], Any]) -> Any:
+    """Return the result, or the error that it raised."""
+    try:
+        return act()
+    except Exception as error:
+        return error
 
 
 def call(receiver: Receiver, send: Send, now: Now) -> Reply:

@@ -79,7 +79,6 @@ class RelayTables:
             _Log(warehouse, contract, may_write) for contract in (ALERTS, ALERT_DELIVERIES, SILENCES, ACKNOWLEDGEMENTS)
         )
         self._alerts, self._deliveries, self._silences, self._acknowledgements = logs
-        self._appends = 0
 
     def read_history(self, receivers: Collection[str], renewed_since_ms: int, now_ms: int) -> History:
         """Read all that a new relay must know. Only incidents that are not completed become objects.
@@ -107,12 +106,11 @@ class RelayTables:
 
     def append(self, records: Sequence[Record]) -> None:
         """Write to the delivery log."""
-        self._appends = max(self._appends, self._deliveries.opened().written) + 1
-        self._deliveries.append([record.row() for record in records], self._appends)
+        self._deliveries.append([record.row() for record in records])
 
     def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write alerts about the relay to the alerts table."""
-        self._alerts.append(rows, self._alerts.written)
+        self._alerts.append(rows)
 
     def read_new_alerts(self) -> list[Transition]:
         """Return the rows that were appended to the alerts table since the last call, or since `read_history`.
@@ -153,23 +151,22 @@ class RelayTables:
             "ends_at": silence.ends_at_ms,
             "changed_at": now_ms if newest is None else max(now_ms, to_ms(newest) + 1),
         }
-        log.append([row], 0)
+        log.append([row])
 
     def add_acknowledgement(self, given: Acknowledgement) -> None:
         row = dict(given.__dict__)
         row["acknowledged_at"] = row.pop("at_ms")
-        self._acknowledgements.opened().append([row], 0)
+        self._acknowledgements.append([row])
 
     def _history_until(self, alerts: pa.Table, now_ms: int) -> int:
         """Return the time of the newest row that the very first relay found."""
-        known = self._deliveries.transaction_version(APP_ID)
-        if known is not None:
+        if (known := self._deliveries.transaction_version(APP_ID)) is not None:
             return known
         so_far = alerts.filter(pc.less_equal(alerts["changed_at"], at(now_ms)))  # a time in the future is a mistake
         newest = pc.max(so_far["changed_at"]).as_py()
         newest_ms = to_ms(newest) if newest is not None else now_ms
         if self._may_write:
-            self._deliveries.append([], 0, Transaction(APP_ID, newest_ms))
+            self._deliveries.append([], Transaction(APP_ID, newest_ms))
         return newest_ms
 
 
@@ -285,16 +282,12 @@ class _Log:
         self.read_version = newest
         return rows
 
-    def append(self, rows: Sequence[dict[str, Any]], batch_id: int, transaction: Transaction | None = None) -> None:
-        """Append in one commit. Raises RuntimeError if the table may not be written."""
-        if self._appender is None:
+    def append(self, rows: Sequence[dict[str, Any]], transaction: Transaction | None = None) -> None:
+        """Append in one commit; its version orders the rows. Raises RuntimeError if the table may not be written."""
+        appender = self.opened()._appender
+        if appender is None:
             raise RuntimeError(f"{self._contract.name} is read-only here")
-        self._appender.append(arrow_table(rows, self._contract, batch_id), transaction)
-
-    @property
-    def written(self) -> int:
-        """Return the newest version that the appends know of; -1 if the table may not be written."""
-        return -1 if self._appender is None else self._appender.version
+        appender.append(arrow_table(rows, self._contract, appender.version + 1), transaction)
 
     def transaction_version(self, app_id: str) -> int | None:
         known = None if self._table is None else self._table.transaction_version(app_id)

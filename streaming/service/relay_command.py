@@ -86,7 +86,7 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
                 instruments.liveness.idled(FOLLOWER)
 
         listener = None if instruments is None else instruments.deliveries
-        thread = Relay(settings, follows_log=True, expects_canary=True, listener=listener, on_read=on_read)
+        thread = Relay(settings, expects_canary=True, listener=listener, on_read=on_read)
         if instruments is not None:
             instruments.liveness.started(FOLLOWER)
             instruments.begin(None, notifies=True)

@@ -7,8 +7,7 @@ milliseconds.
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow as pa
 from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, Table
 from streaming.relay.notice import Acknowledgement, Notice, Now, Record, Transition, read_record, read_transition
-from streaming.relay.outbox import Outbox, Pace, Send
+from streaming.relay.outbox import Send
 from streaming.relay.owed import Owed
 from streaming.relay.receivers.posting import Answer, Traits
 from streaming.relay.relay import Relay, Reply
@@ -73,6 +72,9 @@ class Scripted:
     latency_ms: int = 20
     calls: list[tuple[int, Send, Answer]] = field(default_factory=list)
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def took(self) -> list[tuple[int, Notice]]:
         """What it has accepted that was no renewal, in order."""
         return [
@@ -96,9 +98,14 @@ class TablesInMemory:
     """The alerts, the delivery log, silences and acknowledgements."""
 
     alerts: list[Row] = field(default_factory=list)
+    unseen: list[Row] = field(default_factory=list)
     log: list[Row] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     words: list[Acknowledgement] = field(default_factory=list)
+
+    def read_new_alerts(self) -> list[Transition]:
+        rows, self.unseen = self.unseen, []
+        return [read_transition(row) for row in rows]
 
     def read_silences(self) -> list[Silence]:
         return self.silences
@@ -110,6 +117,7 @@ class TablesInMemory:
         alerts, log = _columns(self.alerts, ALERTS, ALERT_COLUMNS), _columns(self.log, ALERT_DELIVERIES, LOG_COLUMNS)
         completed = pick_completed(alerts, log, receivers, renewed_since_ms, 0)
         over = set(completed)
+        self.unseen = []
         transitions = [read_transition(row) for row in self.alerts if row["incident_id"] not in over]
         records = [read_record(row) for row in self.log if row["incident_id"] not in over]
         return History(transitions, records, completed, 0)
@@ -136,8 +144,11 @@ class RelayInVirtualTime(Relay):
     def _call(self, send: Send) -> None:
         self.stage.call(send)
 
-    def _submit(self, _lane: str, act: Callable[[], Any]) -> Future[Any]:
-        return self.stage.submit(act, is_write=act == self._append)
+    def _start(self, name: str, act: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        if name == "log" and self.stage.write_ms:
+            self.stage.write_later(lambda: then(act()))
+        else:
+            then(act())
 
 
 class Stage:
@@ -148,7 +159,7 @@ class Stage:
         receivers: dict[str, Scripted],
         *,
         routes: Sequence[Route] | None = None,
-        pace: Pace | None = None,
+        oncall: Mapping[str, Any] | None = None,
         limit: int = 100,
         seed: int = 0,
         mutes: Sequence[Quiet] = (),
@@ -157,16 +168,15 @@ class Stage:
         self.receivers = receivers
         self.write_ms = write_ms
         self.routes = list(routes) if routes is not None else [Route("all", tuple(receivers))]
-        self.pace, self.limit, self.mutes = pace or Pace(), limit, mutes
+        self.limit, self.mutes, self.oncall = limit, mutes, dict(oncall or {})
         self.now_ms = START_MS
         self.set_by_ms = 0
         self.tables = TablesInMemory()
         self.is_alive = True
         self._rng = random.Random(seed)
         self._flying: list[tuple[int, int, Reply]] = []
-        self._writes: list[tuple[int, Future[Any], Callable[[], Any]]] = []
+        self._writes: list[tuple[int, Callable[[], None]]] = []
         self._numbers = itertools.count()
-        self._unseen: list[Transition] = []
         self.watch_age_ms: int | None = 0
         self._relay = self._new_relay()
 
@@ -190,28 +200,25 @@ class Stage:
     def write(self, *rows: Row) -> None:
         """The queries write alerts."""
         self.tables.alerts += rows
-        self._unseen += [read_transition(row) for row in rows]
+        self.tables.unseen += rows
+        if self.is_alive:
+            self._relay.look()
 
     def silence(self, silence: Silence) -> None:
         others = [one for one in self.tables.silences if one.silence_id != silence.silence_id]
         self.tables.silences = [*others, silence]
-        if self.is_alive:
-            self._relay.read_operator_input(self.now)
+        self._relay._read_at_ms = 0
 
     def acknowledge(self, word: Acknowledgement) -> None:
         self.tables.words.append(word)
-        if self.is_alive:
-            self._relay.read_operator_input(self.now)
+        self._relay._read_at_ms = 0
 
     def step(self) -> None:
         """Let the relay work once, at this moment."""
         while self._writes and self._writes[0][0] <= self.now_ms:
-            _, future, act = self._writes.pop(0)
-            future.set_result(act())
+            self._writes.pop(0)[1]()
         while self._flying and self._flying[0][0] <= self.now_ms:
-            self._relay.settle(heapq.heappop(self._flying)[2], self.now)
-        self.owed.observe(self._unseen, self.now)
-        self._unseen = []
+            self._relay.settle(heapq.heappop(self._flying)[2])
         self._relay.advance(self.now)
 
     def run(self, seconds: float) -> None:
@@ -229,12 +236,10 @@ class Stage:
         self.is_alive = False
         self._flying.clear()
         self._writes.clear()
-        self._unseen.clear()
 
     def restart(self) -> None:
         """A new relay, from the two tables."""
         self.is_alive = True
-        self._unseen.clear()
         self._relay = self._new_relay()
 
     def reload(self) -> None:
@@ -246,31 +251,22 @@ class Stage:
         return [row for row in self.log if row["outcome"] == outcome]
 
     def _new_relay(self) -> Relay:
-        relay = RelayInVirtualTime(
-            default_settings(),
-            lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000,
-            now=lambda: self.now,
-        )
-        relay.stage = self
+        changes = {"max_firing_per_kind": self.limit, **self.oncall}
+        settings = default_settings()
+        settings = settings.model_copy(update={"oncall": settings.oncall.model_copy(update=changes)})
+        age_seconds = lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000  # noqa: E731
+        relay = RelayInVirtualTime(settings, age_seconds, now=lambda: self.now)
+        relay.stage, relay._rng = self, self._rng
         self._load(relay)
         return relay
 
     def _load(self, relay: Relay) -> None:
-        boxes = {name: Outbox(name, one.traits, self.pace, self._rng) for name, one in self.receivers.items()}
-        owed = Owed(
-            self.routes, boxes, limit=self.limit, resend_ms=self.pace.resend_ms, quiet=["log"], mutes=self.mutes
-        )
         tables: Any = self.tables
-        relay.resume(owed, tables, {}, self.pace)
+        receivers: Any = self.receivers
+        relay.resume(tables, receivers, self.routes, self.mutes)
 
-    def submit(self, act: Callable[[], Any], *, is_write: bool) -> Future[Any]:
-        """Read at once; write after `write_ms`."""
-        future: Future[Any] = Future()
-        if self.write_ms and is_write:
-            self._writes.append((self.now_ms + self.write_ms, future, act))
-        else:
-            future.set_result(act())
-        return future
+    def write_later(self, act: Callable[[], None]) -> None:
+        self._writes.append((self.now_ms + self.write_ms, act))
 
     def call(self, send: Send) -> None:
         """Ask the scripted receiver; its answer arrives after its latency."""

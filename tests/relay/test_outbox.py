@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from streaming.relay.outbox import Pace, Send
+from streaming.relay.outbox import Send
 from streaming.relay.receivers.posting import Answer, Traits
 from tests.relay.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Row, Scripted, Stage, alert_row
 
@@ -37,7 +37,7 @@ def test_an_hour_of_a_dead_receiver_delays_everything_and_loses_nothing(answer: 
 
 def test_a_dead_receiver_is_tried_ever_less_often_up_to_the_most_and_never_not() -> None:
     dead = Scripted(behaviour=lambda _send, _now_ms: DOWN, latency_ms=1)
-    stage = Stage({"dead": dead}, pace=Pace(backoff_min_ms=1_000, backoff_max_ms=60_000))
+    stage = Stage({"dead": dead}, oncall={"backoff_min_seconds": 1, "backoff_max_seconds": 60})
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(3600)
     times = times_of(dead)

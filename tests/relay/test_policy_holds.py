@@ -50,7 +50,7 @@ def test_what_no_route_takes_leaves_the_limit_to_others_and_is_notified_when_it_
 @pytest.mark.parametrize("crashes", [True, False])
 def test_the_effect_of_a_cause_that_nobody_hears_of_is_notified(is_first: bool, severity: str, crashes: bool) -> None:
     pager = Scripted()
-    stage = Stage({"pager": pager, "log": Scripted()}, routes=[CRITICAL])
+    stage = Stage({"pager": pager, "log": Scripted(Traits(is_quiet=True))}, routes=[CRITICAL])
     rows = [
         alert_row("cause", "FIRING", stage.now_ms, severity=severity, kind="duplicate_client_id"),
         alert_row("effect", "FIRING", stage.now_ms, inhibited_by=CAUSE),

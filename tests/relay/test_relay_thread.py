@@ -68,20 +68,20 @@ def notified(hook: FakeServer) -> list[str]:
     return [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
 
 
-def started(settings: Settings, query: Query, *, follows_log: bool = False) -> Relay:
-    relay = Relay(settings, follows_log=follows_log)
-    query.listener = None if follows_log else relay
+def started(settings: Settings, query: Query, *, has_batches: bool = True) -> Relay:
+    relay = Relay(settings)
+    query.listener = relay if has_batches else None
     relay.start()
     return relay
 
 
-@pytest.mark.parametrize("follows_log", [False, True], ids=["in run", "in its own process"])
+@pytest.mark.parametrize("has_batches", [True, False], ids=["in run", "in its own process"])
 def test_each_alert_is_notified_once_across_stops(
-    settings: Settings, hook: FakeServer, query: Query, follows_log: bool
+    settings: Settings, hook: FakeServer, query: Query, has_batches: bool
 ) -> None:
     """After a restart the relay notifies exactly what is new, without a checkpoint."""
     query.write(alert_row("z", "FIRING", START_MS - 1))
-    first = started(settings, query, follows_log=follows_log)
+    first = started(settings, query, has_batches=has_batches)
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(2)
     query.write(alert_row("b", "PENDING", START_MS), alert_row("b", "FIRING", START_MS + 1))
@@ -90,7 +90,7 @@ def test_each_alert_is_notified_once_across_stops(
     assert not first.is_alive()
 
     query.write(alert_row("a", "RESOLVED", START_MS + 9), alert_row("c", "FIRING", START_MS + 9))
-    second = started(settings, query, follows_log=follows_log)
+    second = started(settings, query, has_batches=has_batches)
     assert hook.wait_for(5)
     query.write(alert_row("c", "RESOLVED", START_MS + 20))
     assert hook.wait_for(6)
@@ -194,7 +194,7 @@ def test_a_relay_whose_log_was_cleaned_away_begins_anew_from_the_tables(
         return read_commit(table, version)
 
     monkeypatch.setattr(tables, "read_commit", held)
-    relay = started(settings, query, follows_log=True)
+    relay = started(settings, query, has_batches=False)
     assert hook.wait_for(1)
     for name in "bc":
         query.write(alert_row(name, "FIRING", START_MS))
@@ -288,7 +288,7 @@ def test_tables_that_are_away_end_no_lease_and_what_comes_meanwhile_is_notified(
     """Open alerts are renewed from memory, though neither the log, the silences nor the alerts can be read."""
     settings = leased(tmp_path, hook.url)
     query = Query(settings)
-    relay = started(settings, query, follows_log=True)
+    relay = started(settings, query, has_batches=False)
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)
     with capture_logs() as logs:
@@ -309,7 +309,7 @@ def test_tables_that_are_away_end_no_lease_and_what_comes_meanwhile_is_notified(
         )
         relay.stop()
     said = [one["table"] for one in logs if one["event"] == "table not read, retrying"]
-    assert sorted(said) == ([] if hangs else ["acknowledgements", "silences"])
+    assert sorted(said) == ([] if hangs else ["acknowledgements", "alerts", "silences"])
 
 
 @pytest.mark.parametrize("content", [b"\0" * 200, b'{"commitInfo":{"time'], ids=["nulls", "cut"])

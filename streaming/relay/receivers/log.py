@@ -17,7 +17,7 @@ log = structlog.get_logger()
 class LogReceiver:
     """Never fails, even if stderr is closed."""
 
-    traits = Traits(at_most=100)
+    traits = Traits(at_most=100, is_quiet=True)
 
     def __init__(self, name: str = "log", links: Links = NO_LINKS) -> None:
         self.name, self._links = name, links

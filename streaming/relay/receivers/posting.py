@@ -75,12 +75,14 @@ class Traits:
     min_interval_ms  the receiver's own limit between two calls
     is_leased        open incidents must be repeated, or they end there
     can_acknowledge  takes acknowledged notices
+    is_quiet         gets the info alerts that no route selects
     """
 
     at_most: int = 1
     min_interval_ms: int = 0
     is_leased: bool = False
     can_acknowledge: bool = False
+    is_quiet: bool = False
 
     @property
     def is_digest(self) -> bool:
