@@ -73,7 +73,7 @@ GROUPS = {
         ),
         "relay": Place("service.relay_command", "Send notifications in a process separate from `run`."),
         "board": Place("board.board_command", "Serve the board."),
-        "canary": Place("relay.canary", "Print how long canary alerts took from injection to delivery."),
+        "canary": Place("relay.commands", "Print how long canary alerts took from injection to delivery."),
     },
     "try": {
         "demo": Place("service.demo", "Run a demo: embedded Kafka, simulated cluster, streaming query and board."),

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import structlog
 from pyspark.sql import SparkSession
@@ -142,7 +141,7 @@ class Deliveries(RelayListener):
             self._exporter.series(DELIVERY_ATTEMPTS, receiver=reply.receiver, outcome=reply.answer.verdict).inc()
             self._exporter.series(ATTEMPT_SECONDS, receiver=reply.receiver).observe(reply.latency_ms / 1000)
 
-    def decided(self, records: Sequence[Record], self_alerts: Sequence[Mapping[str, Any]]) -> None:
+    def decided(self, records: Sequence[Record]) -> None:
         for record in records:
             seconds = max(0, record.at_ms - record.changed_at_ms) / 1000
             is_delivered = record.outcome == "DELIVERED"

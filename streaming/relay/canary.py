@@ -1,4 +1,4 @@
-"""The canary: a simulated twin that `run` injects every few minutes, in a separate cluster; and `balancewatch canary`.
+"""The canary: a simulated twin that `run` injects every few minutes, in a separate cluster.
 
 It takes the path of a real page: Kafka, the query, Delta, the relay. Its latency measures the service; its absence is
 the alert `canary_lost`. Only an internal receiver gets it.
@@ -6,12 +6,10 @@ the alert `canary_lost`. Only an internal receiver gets it.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from statistics import quantiles
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 import structlog
-import typer
 from kafka.errors import KafkaError
 
 from conf.location import Location
@@ -22,13 +20,8 @@ from schemas.tables import ALERT_DELIVERIES
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.relay.notice import Notice
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.terminal.command import fail, load
-from streaming.terminal.printing import print_rows
-from streaming.terminal.setting_options import Warehouse
-from streaming.text.output import say
-from streaming.text.times import iso, to_ms, wall_ms
+from streaming.text.times import to_ms, wall_ms
 from streaming.warehouse.readable_rows import read_table
-from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.self_kinds import LIMITS
 
@@ -167,53 +160,3 @@ def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
     is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
     rows = read_table(warehouse, ALERT_DELIVERIES, (pc.field("receiver") == CANARY) & is_canary & is_arrival)
     return [Arrival(row["incident_id"], to_ms(row["changed_at"]), to_ms(row["delivered_at"])) for row in rows[-last:]]
-
-
-def canary(
-    last: Annotated[int, typer.Option(help="Newest canary alerts to show.", min=1, max=10_000, metavar="N")] = 20,
-    format_: Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")] = "table",
-    warehouse: Warehouse = None,
-) -> None:
-    """Print how long canary alerts took from injection to delivery.
-
-    A canary is a simulated twin that `run` injects. Exit code 1: no canary alert arrived for two intervals and a
-    minute.
-
-    Example: balancewatch canary
-
-    Example: balancewatch canary --format json --last 288 | jq 'map(.seconds) | max'
-    """
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
-    settings = load(paths={"warehouse": warehouse})
-    if not settings.canary.interval_seconds:
-        fail("canary.interval_seconds = 0: the canary is off; set the interval in seconds, such as 300", code=2)
-    try:
-        arrived = read_canaries(settings.paths.warehouse, last)
-    except WarehouseError as error:
-        fail(str(error))
-    rows = [
-        {
-            "injected_at": iso(arrival.injected_at_ms),
-            "delivered_at": iso(arrival.delivered_at_ms),
-            "seconds": arrival.seconds,
-            "incident_id": arrival.incident_id,
-        }
-        for arrival in arrived
-    ]
-    print_rows(rows, format_, "No canary alert has arrived yet.")
-    if arrived and format_ == "table":
-        say(_summary([arrival.seconds for arrival in arrived], settings.canary.slo_seconds))
-    age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
-    if age_ms is None or age_ms > lost_after_ms(settings):
-        newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
-        fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
-
-
-def _summary(seconds: list[float], slo_seconds: float) -> str:
-    kept = sum(one <= slo_seconds for one in seconds) / len(seconds)
-    cuts: list[Any] = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
-    return (
-        f"injection to delivery: median {cuts[9]:.1f} s, 95 % within {cuts[18]:.1f} s, worst {max(seconds):.1f} s; "
-        f"{kept:.1%} within canary.slo_seconds = {slo_seconds:g}"
-    )

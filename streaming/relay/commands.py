@@ -1,8 +1,9 @@
-"""`balancewatch silence` and `balancewatch ack`: add, list and end silences; acknowledge an incident."""
+"""`balancewatch silence`, `ack` and `canary`: silences, acknowledgements, the latency of canaries."""
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
+from statistics import quantiles
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from conf.location import Location
 from conf.section import duration_ms
 from schemas.tables import ALERTS
+from streaming.relay.canary import lost_after_ms, read_canaries
 from streaming.relay.notice import Acknowledgement
 from streaming.relay.silences import make_mutes
 from streaming.relay.tables import RelayTables
@@ -172,6 +174,46 @@ def ack(
     say(f"{incident_id} acknowledged by {owner}: {found['summary']}")
 
 
+def canary(
+    last: Annotated[int, typer.Option(help="Newest canary alerts to show.", min=1, max=10_000, metavar="N")] = 20,
+    format_: Format = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Print how long canary alerts took from injection to delivery.
+
+    A canary is a simulated twin that `run` injects. Exit code 1: no canary alert arrived for two intervals and a
+    minute.
+
+    Example: balancewatch canary
+
+    Example: balancewatch canary --format json --last 288 | jq 'map(.seconds) | max'
+    """
+    _check_format(format_)
+    settings = load(paths={"warehouse": warehouse})
+    if not settings.canary.interval_seconds:
+        fail("canary.interval_seconds = 0: the canary is off; set the interval in seconds, such as 300", code=2)
+    try:
+        arrived = read_canaries(settings.paths.warehouse, last)
+    except WarehouseError as error:
+        fail(str(error))
+    rows = [
+        {
+            "injected_at": iso(arrival.injected_at_ms),
+            "delivered_at": iso(arrival.delivered_at_ms),
+            "seconds": arrival.seconds,
+            "incident_id": arrival.incident_id,
+        }
+        for arrival in arrived
+    ]
+    print_rows(rows, format_, "No canary alert has arrived yet.")  # type: ignore[arg-type]  # checked above
+    if arrived and format_ == "table":
+        say(_summary([arrival.seconds for arrival in arrived], settings.canary.slo_seconds))
+    age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
+    if age_ms is None or age_ms > lost_after_ms(settings):
+        newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
+        fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
+
+
 def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
     """Return the firing incidents that the silence covers; none without an alerts table."""
     try:
@@ -263,3 +305,12 @@ def _check_texts(texts: Mapping[str, str]) -> None:
 def _check_format(format_: str) -> None:
     if format_ not in ("table", "json", "csv"):
         fail(f"--format {format_!r}: choose table, json or csv", code=2)
+
+
+def _summary(seconds: list[float], slo_seconds: float) -> str:
+    kept = sum(one <= slo_seconds for one in seconds) / len(seconds)
+    cuts: list[Any] = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
+    return (
+        f"injection to delivery: median {cuts[9]:.1f} s, 95 % within {cuts[18]:.1f} s, worst {max(seconds):.1f} s; "
+        f"{kept:.1%} within canary.slo_seconds = {slo_seconds:g}"
+    )

@@ -121,7 +121,6 @@ class _Queue:
     delivered_at_ms: int = 0
     renewed_at_ms: int = 0
     not_before_ms: int = 0
-    is_alone: bool = False
 
     def is_open_there(self) -> bool:
         return self.delivered is not None and self.delivered.status == "firing"
@@ -136,7 +135,8 @@ class Outbox:
     """One receiver's. `owe` adds, `pick` returns what to send now, `settle` takes the answer.
 
     `recorded` is the number of records that are in the log: only what is recorded is sent, and only after the last
-    answer is recorded.
+    answer is recorded. Of a batch that is refused the next call has the first half, and so on, until the refused notice
+    is alone; a success doubles the batch again.
     """
 
     def __init__(self, name: str, traits: Traits, settings: OnCall, rng: random.Random) -> None:
@@ -151,6 +151,7 @@ class Outbox:
         self._queues: dict[str, _Queue] = {}
         self._owing: dict[str, _Queue] = {}
         self._of_alert: dict[str, dict[str, _Queue]] = {}
+        self._at_most = traits.at_most
         self._watched_at_ms = 0
         self._has_renewed = False
 
@@ -251,25 +252,23 @@ class Outbox:
             for queue in self._owing.values():
                 queue.not_before_ms = 0
         self._has_renewed = send.is_renewal
+        if answer.verdict == "REFUSED" and len(send.notices) > 1:  # because of one of them, or of their size
+            self._at_most = len(send.notices) // 2
+            return []
+        if answer.verdict in ("DELIVERED", "REFUSED"):
+            self._at_most = min(self.traits.at_most, 2 * self._at_most)
         if send.is_renewal and answer.verdict in ("DELIVERED", "REFUSED"):
             for notice in send.notices:
                 if self.watchdog is not None and notice.incident_id == self.watchdog.incident_id:
                     self._watched_at_ms = now.pace_ms
                 elif notice.incident_id in self._queues:
                     self._queues[notice.incident_id].renewed_at_ms = now.pace_ms
-        settled = [self._settle(delivery, send, answer, now, latency_ms) for delivery in send.deliveries]
+        settled = [self._settle(delivery, answer, now, latency_ms) for delivery in send.deliveries]
         return [record for record in settled if record is not None]
 
-    def _settle(self, delivery: Delivery, send: Send, answer: Answer, now: Now, latency_ms: int) -> Record | None:
+    def _settle(self, delivery: Delivery, answer: Answer, now: Now, latency_ms: int) -> Record | None:
         notice, queue = delivery.notice, self._queues[delivery.notice.incident_id]
-        outcome: Outcome = "DELIVERED" if answer.verdict == "DELIVERED" else "RETRYING"
-        if notice.key in answer.refused:
-            outcome = "REFUSED"
-        elif answer.verdict == "REFUSED":
-            if len(send.deliveries) > 1 and not answer.refused:
-                queue.is_alone = True  # one of them is refused: each is sent alone
-                return None
-            outcome = "REFUSED"
+        outcome: Outcome = answer.verdict if answer.verdict in ("DELIVERED", "REFUSED") else "RETRYING"
         delivery.attempts += 1
         if outcome == "RETRYING":
             if is_about_content(answer):
@@ -278,8 +277,7 @@ class Outbox:
             if delivery.attempts & (delivery.attempts - 1):
                 return None  # only 1, 2, 4, 8, ...: a receiver that is dead for a month leaves twenty rows
         else:
-            queue.is_alone = False
-            self.backoff.refusals += answer.verdict == "REFUSED"
+            self.backoff.refusals += outcome == "REFUSED"
             if outcome == "DELIVERED" and notice.status != "acknowledged":
                 queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = notice, now.pace_ms, now.pace_ms
             self._take_out(queue, now.pace_ms)
@@ -306,8 +304,7 @@ class Outbox:
         if not ready or min(map(self._ready_at_ms, ready)) > now_ms:
             return None
         ready.sort(key=_Queue.urgency)
-        together = [queue for queue in ready if not queue.is_alone]
-        queues = ready[:1] if ready[0].is_alone else together[: self.traits.at_most]
+        queues = ready[: self._at_most]
         notices = tuple(replace(queue.owed[0].notice, is_first=queue.delivered is None) for queue in queues)
         return Send(self.name, notices, tuple(queue.owed[0] for queue in queues))
 
@@ -316,7 +313,7 @@ class Outbox:
             self._forget_if_done(queue, now_ms)
         queues = [queue for queue in self._leases() if self._ready_at_ms(queue) <= now_ms]
         queues.sort(key=self._ready_at_ms)
-        notices = [queue.delivered for queue in queues[: self.traits.at_most] if queue.delivered is not None]
+        notices = [queue.delivered for queue in queues[: self._at_most] if queue.delivered is not None]
         return Send(self.name, tuple(replace(notice, is_first=False) for notice in notices)) if notices else None
 
     def _leases(self) -> list[_Queue]:

@@ -1,7 +1,7 @@
 """What is owed: which alerts go to which receivers, and the reasons of the others. Nothing is sent here.
 
 The state is a cache of four tables: open alerts, silences, acknowledgements and alert_deliveries. `load` fills it from
-them; each decision is a row of alert_deliveries in `records`, and each alert about the relay a row in `own_rows`.
+them; each decision is a row of alert_deliveries, and each alert about the relay a row of the alerts table.
 
 Notified are the first FIRING row that no rule holds back; then each FIRING row with another cause or severity, or other
 queues that have settled; then the RESOLVED row. Once notified, an incident is resolved at its receivers even if it is
@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
 
 from conf.oncall import CANARY, OnCall
 from streaming.relay.notice import (
@@ -30,7 +29,7 @@ from streaming.relay.notice import (
 from streaming.relay.outbox import Outbox
 from streaming.relay.own_alerts import RelayAlerts, alerts_limited
 from streaming.relay.silences import Silences
-from streaming.relay.tables import MOST_COMPLETED, History
+from streaming.relay.tables import MOST_COMPLETED, DeliveryLog, History
 from streaming.self_monitoring.self_alerts import SelfAlert
 from udfs.alerts.firing_limit import ALERTS_LIMITED, rank_of
 from udfs.alerts.routing import QUIET, Route, pick_receivers, pick_watchdog_receivers
@@ -118,9 +117,9 @@ class Incident:
 
 
 class Owed:
-    """Give it rows, silences and acknowledgements; it fills the outboxes, `records` and `own_rows`.
+    """Give it rows, silences and acknowledgements; it fills the outboxes and the log.
 
-    `decided` counts all records; a delivery has the number of its own.
+    A delivery has the number of its record.
     """
 
     def __init__(
@@ -128,19 +127,17 @@ class Owed:
         routes: Sequence[Route],
         outboxes: Mapping[str, Outbox],
         settings: OnCall,
+        log: DeliveryLog,
         mutes: Sequence[Quiet] = (),
         lost_after_ms: int | None = None,
     ) -> None:
         """See RelayAlerts for `lost_after_ms`."""
-        self.outboxes = outboxes
+        self.outboxes, self.log = outboxes, log
         self.incidents: dict[str, Incident] = {}
         self.completed: dict[str, bool] = {}
         """Incidents that are over → whether a person could have known of them."""
         self.silences = Silences(mutes)
         self.own_alerts = RelayAlerts(round(1000 * settings.resend_seconds), lost_after_ms)
-        self.records: list[Record] = []
-        self.decided = 0
-        self.own_rows: list[dict[str, Any]] = []
         self.watchers = pick_watchdog_receivers(routes)
         self._routes, self._limit = routes, settings.max_firing_per_kind
         self._limit_reason = f"the limit of {self._limit} alerts of this kind and cluster is reached"
@@ -210,7 +207,7 @@ class Owed:
             if end is not None and end.at_ms <= self._history_until_ms and not incident.is_decided():
                 rows = [end]
             if end is not None and (silence_id := self._silence_throughout(incident, rows)) is not None:
-                self.log(record_of(end.notice, "SILENCED", now.wall_ms, reason=silence_id))
+                self.log.add(record_of(end.notice, "SILENCED", now.wall_ms, reason=silence_id))
                 self._close(end.notice)
             else:
                 new += rows
@@ -241,14 +238,10 @@ class Owed:
         self._is_ending |= is_ending
         self._consider_again(now, has_changed=is_ending or now.pace_ms >= self._again_at_ms)
         for row in self.own_alerts.rows(self._count_limited(), self.outboxes, now):
-            self.own_rows.append(row)
+            self.log.add_alert(row)
             self.observe([read_transition(row)], now)
         for box in self.outboxes.values():
-            self.log(*box.give_up(now))
-
-    def log(self, *records: Record) -> None:
-        self.records += records
-        self.decided += len(records)
+            self.log.add(*box.give_up(now))
 
     def withheld(self) -> Iterator[tuple[Notice, Record]]:
         """Yield the incidents whose newest row is not notified, with the rows of the log that say why."""
@@ -273,8 +266,8 @@ class Owed:
     def _consider_again(self, now: Now, *, has_changed: bool) -> None:
         """Consider what waits again if something has changed: the earliest first, the worst of one moment."""
         are_silences_new, decided = self.silences.has_changed(now.wall_ms), -1
-        while (has_changed or are_silences_new) and decided != self.decided:
-            decided, self._again_at_ms = self.decided, math.inf
+        while (has_changed or are_silences_new) and decided != self.log.decided:
+            decided, self._again_at_ms = self.log.decided, math.inf
             waiting, self._waiting = self._waiting, {}
             self._limited.clear()
             for incident in sorted(waiting.values(), key=Incident.turn):
@@ -376,7 +369,7 @@ class Owed:
             for receiver, route in incident.receivers.items():
                 self._owe(end, receiver, route, now)
         elif incident.withheld is not None:
-            self.log(record_of(end, incident.withheld.outcome, now.wall_ms, reason=incident.withheld.reason))
+            self.log.add(record_of(end, incident.withheld.outcome, now.wall_ms, reason=incident.withheld.reason))
         self._close(end, was_decided=incident.is_decided())
 
     def _close(self, end: Notice, *, was_decided: bool = True) -> None:
@@ -432,16 +425,16 @@ class Owed:
 
     def _owe(self, notice: Notice, receiver: str, route: str, now: Now) -> None:
         """Record and queue a notification; recorded too for a receiver that is not configured now."""
-        self.log(record_of(notice, "PENDING", now.wall_ms, receiver=receiver, route=route))
+        self.log.add(record_of(notice, "PENDING", now.wall_ms, receiver=receiver, route=route))
         if (box := self.outboxes.get(receiver)) is not None:
-            box.owe(notice, route, now.pace_ms, self.decided)
+            box.owe(notice, route, now.pace_ms, self.log.decided)
 
     def _withhold(self, incident: Incident, notice: Notice, outcome: Outcome, reason: str, now: Now) -> None:
         """Record why the notice is not notified, unless that is recorded. It waits, if a route matches."""
         withheld = incident.withheld
         if withheld is None or (withheld.outcome, withheld.reason) != (outcome, reason):
             incident.withheld = record_of(notice, outcome, now.wall_ms, reason=reason)
-            self.log(incident.withheld)
+            self.log.add(incident.withheld)
         if outcome != "NO_ROUTE":
             self._wait(incident, notice)
 

@@ -3,7 +3,7 @@
 One thread decides. Each call of a receiver and each access to a table has a thread, so that neither a slow receiver nor
 a table that is away delays anything else. What is due is in alert_deliveries before it is sent, and each answer before
 the receiver is notified again: a crash repeats at most the call in flight at each receiver. If a write fails or takes
-longer than LATE_MS, receivers are notified all the same.
+longer than ten seconds, receivers are notified all the same.
 
 A relay that fails, or whose settings change, resumes from the tables. Until they can be read, a relay with new settings
 renews leases and delivers what it has in memory.
@@ -33,7 +33,7 @@ from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.posting import Answer, Receiver
 from streaming.relay.silences import make_mutes
-from streaming.relay.tables import TABLE_ERRORS, AlertLogError, RelayTables
+from streaming.relay.tables import TABLE_ERRORS, AlertLogError, DeliveryLog, RelayTables
 from streaming.text.times import wall_ms
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Quiet
@@ -44,14 +44,8 @@ LEAST_WAIT_SECONDS = 0.005
 DRAIN_SECONDS = 10.0
 """How long a relay that stops waits for the calls in flight."""
 
-LATE_MS = 10_000
-"""How long notifications wait for the log; then they continue without it."""
-
 OWED_MS = 1_000
 """Between two counts of pending notifications."""
-
-WRITE_PAUSE_MS, WRITE_PAUSE_MOST_MS = 1_000, 30_000
-"""After a failed write, doubled with each failure."""
 
 HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
 """After a failure the pause is doubled, up to the most, unless the relay has worked for some time."""
@@ -79,75 +73,14 @@ class RelayListener:
     def answered(self, reply: Reply) -> None:
         """A call was made; renewals too."""
 
-    def decided(self, records: Sequence[Record], self_alerts: Sequence[Mapping[str, Any]]) -> None:
-        """Rows of the delivery log, and of the alerts table about the relay, before they are written."""
+    def decided(self, records: Sequence[Record]) -> None:
+        """Rows of the delivery log, before they are written."""
 
     def owes(self, due: Mapping[str, int]) -> None:
         """Receiver → number of pending notifications, about once a second."""
 
     def restarted(self) -> None:
         """The relay failed and resumes from the tables."""
-
-
-class DeliveryLog:
-    """The rows that are not written yet: one write at a time. A failure is logged once, and the next write is later."""
-
-    def __init__(self, tables: RelayTables) -> None:
-        self._tables = tables
-        self._alerts: list[dict[str, Any]] = []
-        self._records: list[Record] = []
-        self._began_at_ms: int | None = None
-        self._failures = self._resumes_at_ms = 0
-
-    def add(self, alerts: Sequence[dict[str, Any]], records: Sequence[Record]) -> None:
-        self._alerts += alerts
-        self._records += records
-
-    def begin(self, pace_ms: int, *, is_last: bool) -> bool:
-        """Return whether to call `append` now: not after a failure just before, unless it is the last write."""
-        is_due = bool(self._alerts or self._records) and (pace_ms >= self._resumes_at_ms or is_last)
-        if self._began_at_ms is not None or not is_due:
-            return False
-        self._began_at_ms = pace_ms
-        return True
-
-    def append(self) -> None:
-        """Append what is unwritten, the alerts first, which the log's rows refer to. What is appended is taken off."""
-        alerts, records = [*self._alerts], [*self._records]
-        if alerts:
-            self._tables.append_alerts(alerts)
-            del self._alerts[: len(alerts)]
-        if records:
-            self._tables.append(records)
-            del self._records[: len(records)]
-
-    def ended(self, error: object, pace_ms: int) -> None:
-        """Note the end of `append`, with the TABLE_ERRORS that it raised, or None."""
-        self._began_at_ms = None
-        if error is None:
-            self._failures = self._resumes_at_ms = 0
-            return
-        self._failed(str(error)[:500])
-        self._resumes_at_ms = pace_ms + min(WRITE_PAUSE_MOST_MS, WRITE_PAUSE_MS << min(self._failures, 10))
-        self._failures += 1
-
-    def is_writing(self) -> bool:
-        return self._began_at_ms is not None
-
-    def late_at_ms(self) -> int | None:
-        return None if self._began_at_ms is None else self._began_at_ms + LATE_MS
-
-    def recorded(self, decided: int, pace_ms: int) -> int:
-        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
-        late_at_ms = self.late_at_ms()
-        if late_at_ms is not None and pace_ms >= late_at_ms and not self._failures:
-            self._failed(f"not finished within {LATE_MS // 1000} s")
-            self._failures = 1
-        return decided if self._failures else decided - len(self._records)
-
-    def _failed(self, error: str) -> None:
-        if not self._failures:
-            log.error("delivery log not written, notifications continue", error=error)
 
 
 class Relay:
@@ -279,7 +212,9 @@ class Relay:
         """Load these tables, and continue with them and these receivers. Raises TableAccessError before that."""
         settings, oncall, now = self._settings, self._settings.oncall, self._now()
         boxes = {name: Outbox(name, receiver.traits, oncall, self._rng) for name, receiver in receivers.items()}
-        owed = Owed(routes, boxes, oncall, mutes, lost_after_ms(settings) if self._expects_canary else None)
+        decisions = DeliveryLog(tables, self._listener.decided)
+        overdue_ms = lost_after_ms(settings) if self._expects_canary else None
+        owed = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms)
         history = tables.read_history(boxes, now.wall_ms - round(1000 * oncall.resolved_resend_seconds), now.wall_ms)
         self._take_read(owed, SILENCES.name, attempt(tables.read_silences))
         owed.load(history, now)
@@ -288,7 +223,7 @@ class Relay:
         self._close_receivers()
         self.owed, self._tables, self._receivers = owed, tables, receivers
         self._poll_ms, self._watchdog_ms = 1000 * oncall.poll_seconds, 1000 * oncall.watchdog_seconds
-        self._written, self._reading, self._read_at_ms = DeliveryLog(tables), set[str](), now.pace_ms
+        self._reading, self._read_at_ms = set[str](), now.pace_ms
         self._wants_rows = self._works = True
         self._loaded_at = time.monotonic()
         self._is_up.set()
@@ -340,9 +275,9 @@ class Relay:
         """Wait for the calls in flight, and write their answers."""
         deadline = time.monotonic() + DRAIN_SECONDS
         self._take_while(self._is_busy, deadline)
-        self._take_while(self._written.is_writing, deadline)
+        self._take_while(self.owed.log.is_writing, deadline)
         self.write(self._now(), is_last=True)
-        self._take_while(self._written.is_writing, deadline)
+        self._take_while(self.owed.log.is_writing, deadline)
 
     def close(self) -> None:
         """Close the receivers; answers that arrive in time are written."""
@@ -363,7 +298,7 @@ class Relay:
         self.owed.advance(now)
         self._set_watchdog(now)
         self.write(now)
-        recorded = self._written.recorded(self.owed.decided, now.pace_ms)
+        recorded = self.owed.log.recorded(now.pace_ms)
         for box in self.owed.outboxes.values():
             if (send := box.pick(now, recorded)) is not None:
                 self._call(send)
@@ -373,26 +308,17 @@ class Relay:
 
     def wait_ms(self, pace_ms: int) -> float:
         """Return the time until something is due, or the tables are read again."""
-        recorded = self._written.recorded(self.owed.decided, pace_ms)
+        recorded = self.owed.log.recorded(pace_ms)
         times = [box.wake_at_ms(recorded) for box in self.owed.outboxes.values()]
-        if recorded < self.owed.decided:
-            times.append(self._written.late_at_ms())
+        if recorded < self.owed.log.decided:
+            times.append(self.owed.log.late_at_ms())
         return min(self._poll_ms, max(0, min((at for at in times if at is not None), default=1 << 62) - pace_ms))
 
     def write(self, now: Now, *, is_last: bool = False) -> None:
         """Begin to append the decisions, unless a write is under way or failed just before."""
-        owed = self.owed
-        if owed.records or owed.own_rows:
-            self._listener.decided(owed.records, owed.own_rows)
-            self._written.add(owed.own_rows, owed.records)
-            owed.own_rows, owed.records = [], []
-        if self._written.begin(now.pace_ms, is_last=is_last):
-            self._start("log", self._written.append, partial(self._take_write, self._written))
-
-    def _take_write(self, written: DeliveryLog, error: Exception | None) -> None:
-        if error is not None and not isinstance(error, TABLE_ERRORS):
-            raise error
-        written.ended(error, self._now().pace_ms)
+        written = self.owed.log
+        if written.begin(now.pace_ms, is_last=is_last):
+            self._start("log", written.append, lambda error: written.end(error, self._now().pace_ms))
 
     def _read(self, now: Now) -> None:
         """Begin to read the alerts if there may be more, and all tables every oncall.poll_seconds."""
@@ -484,8 +410,8 @@ class Relay:
             return  # of a call from before the tables were loaded again
         records = box.settle(answer, now, reply.latency_ms)
         if records:
-            self.owed.log(*records)
-            box.answer_number = self.owed.decided
+            self.owed.log.add(*records)
+            box.answer_number = self.owed.log.decided
         if reply.receiver == CANARY and any(record.status == "firing" for record in records):
             self.owed.own_alerts.note_canary(now.pace_ms)
         if answer.verdict != "DELIVERED":

@@ -5,12 +5,13 @@ commit. The relay alone writes alert_deliveries; the commands write silences and
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError
@@ -35,14 +36,22 @@ from streaming.warehouse.delta_log import access_error, read_commit
 from streaming.warehouse.readable_rows import Row, each_of, open_written, read_files, read_rows, say_nameless
 from streaming.warehouse.rows import arrow_schema, arrow_table
 from streaming.warehouse.tables import catch_up, open_table, table_path
-from streaming.warehouse.warehouse_error import NotWrittenError, TableAccessError
+from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.silence import Silence
+
+log = structlog.get_logger()
 
 APP_ID = "balancewatch-relay"
 """Its Delta transaction version in alert_deliveries: what was over by that time, ms, precedes the first relay."""
 
 MOST_COMPLETED = 100_000
 """Names of resolved incidents that are kept, so that a row that is read twice is not notified twice."""
+
+LATE_MS = 10_000
+"""How long notifications wait for the log; then they continue without it."""
+
+WRITE_PAUSE_MS = 5_000
+"""After a failed write."""
 
 ALERT_COLUMNS = ("incident_id", "state", "changed_at")
 LOG_COLUMNS = ("incident_id", "receiver", "delivery_key", "status", "outcome", "delivered_at")
@@ -104,13 +113,12 @@ class RelayTables:
             records = read_rows(ALERT_DELIVERIES.name, found.sort_by("batch_id"), read_record)
         return History(transitions, records, completed[-MOST_COMPLETED:], until_ms)
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Write to the delivery log."""
-        self._deliveries.append([record.row() for record in records])
-
-    def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Write alerts about the relay to the alerts table."""
-        self._alerts.append(rows)
+    def append(self, alerts: Sequence[dict[str, Any]], records: Sequence[Record]) -> None:
+        """Write to the alerts table or to the delivery log, if there is something."""
+        if alerts:
+            self._alerts.append(alerts)
+        if records:
+            self._deliveries.append([record.row() for record in records])
 
     def read_new_alerts(self) -> list[Transition]:
         """Return the rows that were appended to the alerts table since the last call, or since `read_history`.
@@ -138,9 +146,8 @@ class RelayTables:
 
     def add_silence(self, silence: Silence, now_ms: int) -> None:
         """Append a silence, or the newest row of a known one, later than the others however the clock was set."""
-        log = self._silences.opened()
-        log.version()
-        known = log.read(["silence_id", "changed_at"], pc.field("silence_id") == silence.silence_id)
+        self._silences.opened().version()
+        known = self._silences.read(["silence_id", "changed_at"], pc.field("silence_id") == silence.silence_id)
         newest = pc.max(known["changed_at"]).as_py()
         row = {
             "silence_id": silence.silence_id,
@@ -151,7 +158,7 @@ class RelayTables:
             "ends_at": silence.ends_at_ms,
             "changed_at": now_ms if newest is None else max(now_ms, to_ms(newest) + 1),
         }
-        log.append([row])
+        self._silences.append([row])
 
     def add_acknowledgement(self, given: Acknowledgement) -> None:
         row = dict(given.__dict__)
@@ -168,6 +175,75 @@ class RelayTables:
         if self._may_write:
             self._deliveries.append([], Transaction(APP_ID, newest_ms))
         return newest_ms
+
+
+class DeliveryLog:
+    """The decisions: rows of alert_deliveries, and of the alerts table about the relay, until they are written.
+
+    One write at a time. A failure is logged once, and the next write is WRITE_PAUSE_MS later. `decided` counts all
+    records.
+    """
+
+    def __init__(self, tables: RelayTables, on_decided: Callable[[Sequence[Record]], None]) -> None:
+        self._tables, self._on_decided = tables, on_decided
+        self._alerts: list[dict[str, Any]] = []
+        self._records: list[Record] = []
+        self.decided = 0
+        self._began_at_ms: int | None = None
+        self._has_failed, self._resumes_at_ms = False, 0
+
+    def add(self, *records: Record) -> None:
+        self._records += records
+        self.decided += len(records)
+        self._on_decided(records)
+
+    def add_alert(self, row: dict[str, Any]) -> None:
+        self._alerts.append(row)
+
+    def begin(self, pace_ms: int, *, is_last: bool) -> bool:
+        """Return whether to call `append`. The last write does not wait for the end of a pause."""
+        is_due = bool(self._alerts or self._records) and (pace_ms >= self._resumes_at_ms or is_last)
+        if self._began_at_ms is not None or not is_due:
+            return False
+        self._began_at_ms = pace_ms
+        return True
+
+    def append(self) -> None:
+        """Write the alerts, which the log's rows refer to, then those; what is written is taken off."""
+        alerts, records = [*self._alerts], [*self._records]
+        self._tables.append(alerts, [])
+        del self._alerts[: len(alerts)]
+        self._tables.append([], records)
+        del self._records[: len(records)]
+
+    def end(self, error: Exception | None, pace_ms: int) -> None:
+        """Note the end of `append`, and what it raised."""
+        self._began_at_ms = None
+        if error is None:
+            self._has_failed, self._resumes_at_ms = False, 0
+            return
+        if not isinstance(error, TABLE_ERRORS):
+            raise error
+        self._resumes_at_ms = pace_ms + WRITE_PAUSE_MS
+        self._fail(str(error)[:500])
+
+    def is_writing(self) -> bool:
+        return self._began_at_ms is not None
+
+    def late_at_ms(self) -> int | None:
+        return None if self._began_at_ms is None else self._began_at_ms + LATE_MS
+
+    def recorded(self, pace_ms: int) -> int:
+        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
+        late_at_ms = self.late_at_ms()
+        if late_at_ms is not None and pace_ms >= late_at_ms:
+            self._fail(f"not finished within {LATE_MS // 1000} s")
+        return self.decided - (0 if self._has_failed else len(self._records))
+
+    def _fail(self, error: str) -> None:
+        if not self._has_failed:
+            log.error("delivery log not written, notifications continue", error=error)
+        self._has_failed = True
 
 
 def pick_completed(
@@ -217,7 +293,6 @@ class _Log:
         self._table: DeltaTable | None = None
         self._appender: Appender | None = None
         self.read_version: int | None = None
-        self._failure: tuple[str, TableAccessError] | None = None
 
     def opened(self) -> Self:
         """Open the table, unless it is open. Raises TableAccessError."""
@@ -254,10 +329,8 @@ class _Log:
             rows = None if version == self.read_version else self.read(self._contract.names).sort_by(order)
         except TABLE_ERRORS as error:
             self._table = self.read_version = None
-            if self._failure is None or self._failure[0] != str(error):
-                self._failure = str(error), access_error(self._path, error)
-            raise self._failure[1] from error
-        self.read_version, self._failure = version, None
+            raise access_error(self._path, error) from error
+        self.read_version = version
         return rows
 
     def read_new(self) -> pa.Table:

@@ -82,7 +82,7 @@ class Scripted:
             for at_ms, send, answer in self.calls
             if answer.verdict == "DELIVERED" and not send.is_renewal
             for notice in send.notices
-            if notice.key not in answer.refused and notice.status != "acknowledged"
+            if notice.status != "acknowledged"
         ]
 
     def keys(self) -> list[str]:
@@ -122,11 +122,9 @@ class TablesInMemory:
         records = [read_record(row) for row in self.log if row["incident_id"] not in over]
         return History(transitions, records, completed, 0)
 
-    def append(self, records: Sequence[Record]) -> None:
+    def append(self, alerts: Sequence[Row], records: Sequence[Record]) -> None:
+        self.alerts += alerts
         self.log += [record.row() for record in records]
-
-    def append_alerts(self, rows: Sequence[Row]) -> None:
-        self.alerts += rows
 
 
 def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Table:

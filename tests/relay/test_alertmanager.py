@@ -1,7 +1,6 @@
 """Alertmanager: the request, and the meaning of its answers to a batch."""
 
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Any
@@ -11,23 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.relay.receivers.alertmanager import Alertmanager, alerts
-from streaming.relay.receivers.posting import TimeOuts
 from streaming.text.times import iso
-from tests.relay.fakes import FakeServer, Received, Reply, Reset
-from tests.relay.notices import NOW_MS, notice, notices
+from tests.relay.fakes import FakeServer, Reply, Reset
+from tests.relay.notices import NOW_MS, notice
 
 LEASE_MS = 240_000
 TOKEN = "t0ken"  # noqa: S105 # of no server
-
-
-class BadNames(FakeServer):
-    """An Alertmanager that stores the alerts whose label names it takes, and answers 400 when one has another."""
-
-    path = ""
-
-    def judge(self, request: Received) -> Reply:
-        named = [name for alert in request.fields for name in alert["labels"]]
-        return Reply(400, b'"invalid label set"') if any("-" in name for name in named) else Reply(200)
 
 
 def only(given: list[dict[str, Any]]) -> dict[str, Any]:
@@ -122,41 +110,8 @@ def test_an_incident_that_is_over_is_forgotten() -> None:
         assert [len(one.fields) for one in vendor.received] == [1, 1, 1]
 
 
-def test_of_a_batch_that_is_refused_the_refused_ones_are_found() -> None:
-    notified = notices(4)
-    notified[1] = replace(notified[1], labels={"bad-name": "x"})
-    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        answer = replica.send(notified, NOW_MS)
-    assert (answer.verdict, answer.refused) == ("DELIVERED", (notified[1].key,))
-    assert "invalid label set" in answer.reason
-
-
-@pytest.mark.parametrize("bad", [{0}, {99}, {37, 38}, {5, 50, 95}], ids=str)
-def test_the_refused_ones_of_a_hundred_are_found_by_halving(bad: set[int]) -> None:
-    notified = [
-        replace(one, labels={"bad-name": "x"}) if number in bad else one for number, one in enumerate(notices(100))
-    ]
-    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        answer = replica.send(notified, NOW_MS)
-        asked = len(vendor.received)
-    assert (answer.verdict, set(answer.refused)) == ("DELIVERED", {notified[number].key for number in bad})
-    assert asked <= 1 + 14 * len(bad)
-
-
-def test_a_search_that_takes_too_long_goes_on_in_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.relay.receivers.alertmanager.SEARCH_SECONDS", -1.0)
-    notified = notices(4, labels={"bad-name": "x"})
-    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        answer = replica.send(notified, NOW_MS)
-    assert (answer.verdict, answer.retry_after_seconds, len(vendor.received)) == ("RETRY", 0.0, 1)
-
-
 def test_a_lease_is_longer_where_more_is_open_than_one_call_takes() -> None:
-    time_outs = TimeOuts(total=20.0)
-    with (
-        FakeServer() as vendor,
-        closing(Alertmanager("am", vendor.root, lease_seconds=240, time_outs=time_outs)) as replica,
-    ):
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
         for first in range(0, 1_000, 100):
             replica.send([notice(number) for number in range(first, first + 100)], NOW_MS)
         ends = [one.fields[0]["endsAt"] for one in vendor.received]
@@ -176,24 +131,6 @@ def test_a_lease_ends_by_alertmanagers_own_clock(hours: int) -> None:
         replica.send([notice()], theirs_ms)
         ends = [datetime.fromisoformat(only(one.fields)["endsAt"]).timestamp() * 1000 for one in vendor.received]
     assert [round(end - theirs_ms - LEASE_MS, -5) for end in ends] == [hours * 3_600_000, 0, 0, 0]
-
-
-def test_a_batch_of_which_nothing_is_taken_is_refused() -> None:
-    notified = notices(2, labels={"bad-name": "x"})
-    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        assert replica.send(notified, NOW_MS).refused == tuple(one.key for one in notified)
-        alone = replica.send(notified[:1], NOW_MS)
-    assert (alone.verdict, alone.refused) == ("REFUSED", ())
-
-
-def test_a_fault_while_looking_for_the_refused_ones_leaves_the_rest_for_later() -> None:
-    """Rejected alerts are reported and all others sent again, which changes nothing for known ones."""
-    notified = notices(3)
-    notified[0] = replace(notified[0], labels={"bad-name": "x"})
-    with BadNames() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
-        vendor.script(Reply(400), Reply(400), Reply(503, headers={"Retry-After": "9"}))
-        answer = replica.send(notified, NOW_MS)
-    assert (answer.verdict, answer.refused, answer.retry_after_seconds) == ("RETRY", (notified[0].key,), 9.0)
 
 
 @pytest.mark.parametrize("url", ["{root}", "{root}/", "{root}/prefix"])

@@ -224,6 +224,16 @@ def test_what_is_over_makes_room_for_the_first_of_those_held_back(crashes: bool)
     assert [row["outcome"] for row in stage.log if row["incident_id"].startswith("d-")] == ["LIMITED", "LIMITED"]
 
 
+def test_of_one_moment_the_worst_gets_the_room() -> None:
+    stage, pager = stage_of(limit=1)
+    for name, severity in (("a", "critical"), ("b", "warning"), ("c", "critical")):
+        stage.write(alert_row(name, "FIRING", START_MS, severity=severity))
+    stage.run(10)
+    stage.write(alert_row("a", "RESOLVED", stage.now_ms))
+    stage.run(10)
+    assert [one for one in pager.notified() if one[1] == " "] == ["a firing", "a resolved", "c firing"]
+
+
 def test_the_limit_counts_each_kind_and_cluster_by_itself() -> None:
     stage, pager = stage_of(limit=1)
     stage.write(

@@ -92,22 +92,34 @@ def test_what_is_refused_is_given_up_and_recorded_and_the_next_transition_is_tri
     assert fussy.notified() == ["m resolved"]
 
 
-@pytest.mark.parametrize("is_named", [False, True])
-def test_of_a_batch_only_the_refused_ones_are_given_up(is_named: bool) -> None:
-    """Named by the receiver, or found by sending each alone."""
-
-    def judge(send: Send, _now_ms: int) -> Answer:
-        bad = tuple(notice.key for notice in send.notices if notice.alert_id == "m1")
-        if not bad:
-            return DELIVERED
-        return Answer("DELIVERED", 400, "", refused=bad) if is_named else REFUSED
-
-    batcher = Scripted(Traits(at_most=10), judge)
+@pytest.mark.parametrize("bad", [{0}, {99}, {37, 38}, {5, 50, 95}, set(range(4))], ids=str)
+def test_of_a_batch_only_the_refused_ones_are_given_up(bad: set[int]) -> None:
+    """Found by halving the batch."""
+    names = {f"m{number:02}" for number in bad}
+    batcher = Scripted(
+        Traits(at_most=100),
+        lambda send, _now_ms: REFUSED if names & {notice.alert_id for notice in send.notices} else DELIVERED,
+    )
     stage = Stage({"batcher": batcher})
-    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(4)))
+    stage.write(*(alert_row(f"m{number:02}", "FIRING", stage.now_ms + number) for number in range(100)))
     stage.run(30)
-    assert sorted(batcher.notified()) == ["m0 firing", "m2 firing", "m3 firing"]
-    assert [row["incident_id"] for row in stage.outcomes("REFUSED")] == [f"m1-{START_MS}"]
+    assert len(batcher.notified()) == 100 - len(bad)
+    assert {row["incident_id"] for row in stage.outcomes("REFUSED")} == {f"{name}-{START_MS}" for name in names}
+    assert len(batcher.calls) <= 1 + 14 * len(bad)
+
+
+def test_a_proxy_that_takes_fewer_alerts_at_a_time_ends_no_lease() -> None:
+    small = Scripted(
+        Traits(at_most=100, is_leased=True), lambda send, _now_ms: DELIVERED if len(send.notices) <= 30 else REFUSED
+    )
+    stage = Stage({"am[0]": small})
+    stage.write(*(alert_row(f"m{number}", "FIRING", stage.now_ms) for number in range(90)))
+    stage.run(600)
+    last_ms = {
+        notice.alert_id: at_ms for at_ms, send, answer in small.calls for notice in send.notices if answer is DELIVERED
+    }
+    assert len(last_ms) == 90
+    assert min(last_ms.values()) >= stage.now_ms - 65_000
 
 
 def test_a_refused_key_closes_the_receiver_and_all_the_others_hear_of_it_once_and_of_its_end() -> None:
@@ -180,7 +192,7 @@ def test_what_is_over_is_notified_again_for_fifteen_minutes_and_then_forgotten()
     resolved = [at_ms for at_ms, send, _ in manager.calls if send.notices[0].status == "resolved"]
     assert 15 <= len(resolved) <= 17
     assert resolved[-1] <= START_MS + 900_000 + 61_000
-    assert stage.owed.outboxes["am[0]"].wake_at_ms(stage.owed.decided) is None
+    assert stage.owed.outboxes["am[0]"].wake_at_ms(stage.owed.log.decided) is None
 
 
 def test_a_relay_that_starts_again_renews_what_is_open_at_once() -> None:
@@ -353,7 +365,7 @@ def test_an_end_that_a_leased_receiver_chokes_on_is_given_up_for_the_next_incide
     stage.run(5)
     stage.write(incident(1, "RESOLVED", stage.now_ms))
     stage.run(60)
-    stage.now_ms = stage.owed.outboxes["am[0]"].wake_at_ms(stage.owed.decided) or 0
+    stage.now_ms = stage.owed.outboxes["am[0]"].wake_at_ms(stage.owed.log.decided) or 0
     stage.write(incident(2, "FIRING", stage.now_ms))
     stage.run(60)
     assert all(len(send.notices) == 1 for _, send, _ in choking.calls)

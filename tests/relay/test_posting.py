@@ -15,7 +15,6 @@ from streaming.relay.receivers.posting import (
     READ_BYTES,
     AddressError,
     HttpReceiver,
-    TimeOuts,
     json_bytes,
     retry_after_seconds,
 )
@@ -64,7 +63,7 @@ def test_a_redirect_says_what_to_change(vendor: FakeServer, poster: HttpReceiver
 def test_an_answer_without_a_whole_head_is_tried_again(vendor: FakeServer, behaviour: Behaviour) -> None:
     """It may have been taken or not; the key lets the receiver drop the repetition. The next one is not hurt by it."""
     vendor.script(behaviour)
-    with closing(HttpReceiver("ops", vendor.url, time_outs=TimeOuts(connect=10.0, read=0.2, total=0.4))) as poster:
+    with closing(HttpReceiver("ops", vendor.url, timeout_seconds=0.2)) as poster:
         answer = poster.post(b"{}", NOW_MS)
         assert (answer.verdict, answer.code) == ("RETRY", None)
         # On a busy machine an answer may come later than that, too.
@@ -89,7 +88,7 @@ def test_once_the_head_is_there_the_status_is_the_answer(
     """The body may drip or break off: an accepted notice must not be sent again."""
     vendor.script(behaviour)
     began = time.monotonic()
-    with closing(HttpReceiver("ops", vendor.url, time_outs=TimeOuts(read=1.0, total=30.0))) as poster:
+    with closing(HttpReceiver("ops", vendor.url, timeout_seconds=1.0)) as poster:
         answer = poster.post(b"{}", NOW_MS, needs_body=needs_body)
         assert (answer.verdict, answer.code) == (verdict, code)
         assert time.monotonic() - began < 10
@@ -98,18 +97,13 @@ def test_once_the_head_is_there_the_status_is_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "time_outs", "reason"),
-    [
-        (Hang(), TimeOuts(read=0.2), "no data for 0.2 s"),
-        (Drip(pause_seconds=0.05), TimeOuts(total=0.4), "not finished within 0.4 s"),
-    ],
+    ("behaviour", "reason"),
+    [(Hang(), "no data for 0.5 s"), (Drip(pause_seconds=0.05), "not finished within 1 s")],
     ids=["silence", "a drip, though each byte comes in time"],
 )
-def test_a_wait_ends_and_says_after_how_long(
-    vendor: FakeServer, behaviour: Behaviour, time_outs: TimeOuts, reason: str
-) -> None:
+def test_a_wait_ends_and_says_after_how_long(vendor: FakeServer, behaviour: Behaviour, reason: str) -> None:
     vendor.script(behaviour)
-    with closing(HttpReceiver("ops", vendor.url, time_outs=time_outs)) as poster:
+    with closing(HttpReceiver("ops", vendor.url, timeout_seconds=0.5)) as poster:
         assert poster.post(b"{}", NOW_MS).reason.endswith(reason)
 
 
@@ -150,7 +144,7 @@ def test_no_reason_and_no_log_holds_a_secret(
     """The answer echoes all it was sent, which is what a careless server does."""
     secrets = ["us3r-name", "pa55-word", "qu3ry/token", "path-t0ken-0123456789", "h3ader-token", "g1ven-key"]
     address = vendor.root.replace("//", "//us3r-name:pa55-word@") + "/path-t0ken-0123456789?access_token=qu3ry%2Ftoken"
-    poster = HttpReceiver("ops", address, token="h3ader-token", secret="g1ven-key", time_outs=TimeOuts(read=0.5))  # noqa: S106  # of no server
+    poster = HttpReceiver("ops", address, token="h3ader-token", secret="g1ven-key", timeout_seconds=0.5)  # noqa: S106  # of no server
     echo = Reply(500, " ".join([*secrets, "qu3ry%2Ftoken", "x" * 250 + "g1ven-key"]).encode())
     vendor.script(Reply(403), echo, Hang(), Reset(), Half())
     with caplog.at_level(logging.DEBUG):

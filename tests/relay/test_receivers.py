@@ -9,25 +9,30 @@ import pytest
 from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.chat import DingTalk, Feishu
 from streaming.relay.receivers.pagerduty import PagerDuty
-from streaming.relay.receivers.posting import Receiver, TimeOuts
+from streaming.relay.receivers.posting import Receiver
 from streaming.relay.receivers.webhook import Webhook
 from tests.relay.fakes import Behaviour, FakeServer, Half, Hang, Reply, Reset
 from tests.relay.notices import NOW_MS, notice, notices
 from tests.relay.vendors import ROUTING_KEY, FakeDingTalk, FakeFeishu, FakePagerDuty, FakeWebhook
 from tests.support.rocketmq_server import wait_for
 
-PATIENT = TimeOuts(connect=10.0, read=10.0, total=20.0)
-HASTY = TimeOuts(connect=10.0, read=0.2, total=10.0)
-"""For who hangs: on a busy machine an answer may come after it, too."""
+PATIENT, HASTY = 10.0, 0.2
+"""Time-outs, seconds: on a busy machine an answer may come after the short one, too."""
 
 Pair = tuple[Receiver, FakeServer]
 
-PAIRS: dict[str, tuple[type[FakeServer], Callable[[str, TimeOuts], Receiver]]] = {
-    "alertmanager": (FakeServer, lambda url, outs: Alertmanager("am", url, lease_seconds=240, time_outs=outs)),
-    "pagerduty": (FakePagerDuty, lambda url, outs: PagerDuty("pager", ROUTING_KEY, url=url, time_outs=outs)),
-    "webhook": (FakeWebhook, lambda url, outs: Webhook("hook", url, time_outs=outs)),
-    "dingtalk": (FakeDingTalk, lambda url, outs: DingTalk("ding", url, time_outs=outs)),
-    "feishu": (FakeFeishu, lambda url, outs: Feishu("fei", url, time_outs=outs)),
+PAIRS: dict[str, tuple[type[FakeServer], Callable[[str, float], Receiver]]] = {
+    "alertmanager": (
+        FakeServer,
+        lambda url, seconds: Alertmanager("am", url, lease_seconds=240, timeout_seconds=seconds),
+    ),
+    "pagerduty": (
+        FakePagerDuty,
+        lambda url, seconds: PagerDuty("pager", ROUTING_KEY, url=url, timeout_seconds=seconds),
+    ),
+    "webhook": (FakeWebhook, lambda url, seconds: Webhook("hook", url, timeout_seconds=seconds)),
+    "dingtalk": (FakeDingTalk, lambda url, seconds: DingTalk("ding", url, timeout_seconds=seconds)),
+    "feishu": (FakeFeishu, lambda url, seconds: Feishu("fei", url, timeout_seconds=seconds)),
 }
 
 

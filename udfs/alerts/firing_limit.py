@@ -4,32 +4,15 @@ Prometheus' `limit` throws away all alerts of a rule that has too many; Alertman
 new ones. Here those notified first stay, the others wait, and one alert says how many wait.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 ALERTS_LIMITED = "alerts_limited"
 
 SEVERITIES = ("critical", "error", "warning", "info")
 """The worst first."""
 
 
-@dataclass(frozen=True, order=True)
-class Waiting:
-    """An alert that fires and has not been notified. The earliest are notified first; of one moment the worst."""
-
-    fired_at_ms: int
-    rank: int
-    incident_id: str
-
-
 def rank_of(severity: str) -> int:
     """0 is the worst. A severity that nobody knows comes last."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-def pick_notified(notified: int, waiting: Sequence[Waiting], limit: int) -> tuple[str, ...]:
-    """Incident ids of those that may be notified now, beside the `notified` that already are and stay."""
-    return tuple(one.incident_id for one in sorted(waiting)[: max(0, limit - notified)])
 
 
 def describe_more(kind: str, cluster: str, limited: int, limit: int) -> tuple[str, str]:

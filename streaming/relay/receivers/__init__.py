@@ -1,6 +1,6 @@
 """Receivers and routes as `[oncall]` configures them; one file per vendor."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conf.oncall import OnCall, read_secret
@@ -11,7 +11,7 @@ from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.chat import DingTalk, Feishu
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.pagerduty import EVENTS_URL, PagerDuty
-from streaming.relay.receivers.posting import AddressError, Receiver, TimeOuts
+from streaming.relay.receivers.posting import AddressError, HttpReceiver, Receiver
 from streaming.relay.receivers.webhook import Webhook
 from udfs.alerts.routing import Route
 
@@ -26,12 +26,17 @@ def make_receivers(settings: OnCall, runbooks_url: str = "") -> dict[str, Receiv
     """
     links = Links(settings.board_url, runbooks_url or settings.runbooks_url)
     receivers: dict[str, Receiver] = {}
-    for number, receiver in enumerate(settings.receivers):
+    for number, given in enumerate(settings.receivers):
         key = f"oncall.receivers[{number}]"
+        secrets = {
+            name: read_secret(f"{key}.{name}", variable)
+            for name in ("url_env", "routing_key_env", "token_env", "secret_env")
+            if (variable := getattr(given, name))
+        }
         try:
-            receivers |= {made.name: made for made in _make(key, receiver, settings, links)}
+            receivers |= {made.name: made for made in _make(given, secrets, settings, links)}
         except AddressError as error:
-            raise SettingsError(f"{key} ({receiver.name}): {error}") from None
+            raise SettingsError(f"{key} ({given.name}): {error}") from None
     return receivers
 
 
@@ -57,23 +62,19 @@ def make_routes(settings: OnCall, receivers: Mapping[str, Receiver]) -> list[Rou
     ]
 
 
-def _make(key: str, given: ReceiverSettings, settings: OnCall, links: Links) -> list[Receiver]:
-    def secret(name: str, variable: str | None) -> str | None:
-        return read_secret(f"{key}.{name}", variable) if variable else None
-
+def _make(given: ReceiverSettings, secrets: Mapping[str, str], settings: OnCall, links: Links) -> Iterator[Receiver]:
     if given.type == "log":
-        return [LogReceiver(given.name, links)]
-    seconds = given.timeout_seconds or settings.timeout_seconds
-    time_outs = TimeOuts(connect=min(5.0, seconds), read=seconds, total=2 * seconds)
-    options: dict[str, Any] = {"links": links, "time_outs": time_outs}
+        yield LogReceiver(given.name, links)
+        return
+    options: dict[str, Any] = {"links": links, "timeout_seconds": given.timeout_seconds or settings.timeout_seconds}
+    urls = given.urls or (given.url or secrets.get("url_env", EVENTS_URL),)
     if given.type == "pagerduty":
-        routing_key = read_secret(f"{key}.routing_key_env", given.routing_key_env or "")
-        return [PagerDuty(given.name, routing_key, url=given.url or EVENTS_URL, **options)]
-    urls = given.urls or (given.url or read_secret(f"{key}.url_env", given.url_env or ""),)
-    options["token"] = secret("token_env", given.token_env)
+        yield PagerDuty(given.name, secrets["routing_key_env"], url=urls[0], **options)
+        return
+    options["token"] = secrets.get("token_env")
     if given.type == "alertmanager":
-        lease = LEASES * settings.resend_seconds
-        pairs = zip(names_of(given), urls, strict=True)
-        return [Alertmanager(name, url, lease_seconds=lease, **options) for name, url in pairs]
-    kinds: dict[str, Callable[..., Receiver]] = {"webhook": Webhook, "dingtalk": DingTalk, "feishu": Feishu}
-    return [kinds[given.type](given.name, urls[0], secret=secret("secret_env", given.secret_env), **options)]
+        for name, url in zip(names_of(given), urls, strict=True):
+            yield Alertmanager(name, url, lease_seconds=LEASES * settings.resend_seconds, **options)
+        return
+    kinds: dict[str, type[HttpReceiver]] = {"webhook": Webhook, "dingtalk": DingTalk, "feishu": Feishu}
+    yield kinds[given.type](given.name, urls[0], secret=secrets.get("secret_env"), **options)

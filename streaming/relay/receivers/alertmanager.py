@@ -14,21 +14,12 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, clean, cut_list, one_line
-from streaming.relay.receivers.posting import TIME_OUTS, Answer, HttpReceiver, TimeOuts, Traits, json_bytes
+from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, json_bytes
 from streaming.text.times import iso, to_ms
 
 ALERTS_PATH = "/api/v2/alerts"
 QUEUES_SHOWN = 20
 ANNOTATION_CHARACTERS = 4_000
-
-REFUSES_A_BATCH = {400, 413, 422}
-"""413: a proxy may refuse a hundred alerts as too large, but not one."""
-
-SEARCH_SECONDS = 30.0
-"""Time to identify the rejected alerts of a batch; the next call continues."""
-
-REMEMBERED = 100_000
-"""Incidents whose severity is kept; the oldest, whose lease has expired, goes first."""
 
 HOLD_MS = 43_200_000
 """The lease of a relay that ends because `run` failed: 12 hours, enough to start it again."""
@@ -42,15 +33,13 @@ class Alertmanager(HttpReceiver):
 
     traits = Traits(at_most=100, is_leased=True)
 
-    def __init__(
-        self, name: str, url: str, *, lease_seconds: float, time_outs: TimeOuts = TIME_OUTS, **options: Any
-    ) -> None:
+    def __init__(self, name: str, url: str, *, lease_seconds: float, **options: Any) -> None:
         """`lease_seconds` is at least four times the interval of repetitions, or one late renewal ends an alert.
 
         `options` are those of HttpReceiver. Raises AddressError.
         """
-        super().__init__(name, url.rstrip("/") + ALERTS_PATH, time_outs=time_outs, **options)
-        self._lease_ms, self._answer_ms = round(lease_seconds * 1000), round(time_outs.total * 1000)
+        super().__init__(name, url.rstrip("/") + ALERTS_PATH, **options)
+        self._lease_ms, self._answer_ms = round(lease_seconds * 1000), round(self._total_seconds * 1000)
         self._zero_ms: int | None = None
         self._severities: dict[str, str] = {}
 
@@ -59,31 +48,7 @@ class Alertmanager(HttpReceiver):
         self._lease_ms = HOLD_MS
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Send all at once. A rejected batch is halved until the rejected alerts are identified."""
-        first = self._post_alerts(notices, now_ms)
-        if first.code not in REFUSES_A_BATCH or len(notices) == 1:
-            return first
-        refused: list[str] = []
-        reason, until = first.reason, time.monotonic() + SEARCH_SECONDS
-        remaining = _halves(notices)
-        while remaining:
-            if time.monotonic() > until:
-                reason = f"{reason}; the rejected alerts are not identified yet"
-                return Answer("RETRY", first.code, reason, 0.0, tuple(refused))
-            some = remaining.pop()
-            answer = self._post_alerts(some, now_ms)
-            if answer.verdict in {"RETRY", "BAD_KEY"}:
-                return dataclasses.replace(answer, refused=tuple(refused))
-            if answer.code in REFUSES_A_BATCH and len(some) > 1:
-                remaining += _halves(some)
-            elif answer.verdict == "REFUSED":
-                refused += [notice.key for notice in some]
-                reason = answer.reason
-        is_all_refused = len(refused) == len(notices)
-        return Answer("REFUSED" if is_all_refused else "DELIVERED", first.code, reason, refused=tuple(refused))
-
-    def _post_alerts(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        """Post once; twice if the answer shows that the receiver's clock differs."""
+        """Post all at once; twice if the answer shows that the receiver's clock differs."""
         for _ in range(2):
             there_ms = self._time_there_ms(now_ms)
             payload = alerts(notices, there_ms, self._lease(notices), self._severities, self._links)
@@ -96,8 +61,6 @@ class Alertmanager(HttpReceiver):
             self._severities.pop(notice.incident_id, None)
             if notice.status == "firing":
                 self._severities[notice.incident_id] = notice.severity
-        while len(self._severities) > REMEMBERED:
-            del self._severities[next(iter(self._severities))]
         return answer
 
     def _lease(self, notices: Sequence[Notice]) -> int:
@@ -123,12 +86,6 @@ class Alertmanager(HttpReceiver):
             return now_ms
         there_ms = self._zero_ms + time.monotonic_ns() // 1_000_000
         return now_ms if abs(now_ms - there_ms) <= SAME_CLOCK_MS else there_ms
-
-
-def _halves(notices: Sequence[Notice]) -> list[Sequence[Notice]]:
-    """Return the halves, the first one last, where `pop` takes it."""
-    middle = len(notices) // 2
-    return [notices[middle:], notices[:middle]]
 
 
 def alerts(

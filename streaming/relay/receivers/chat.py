@@ -9,15 +9,12 @@ codes and signatures: open.dingtalk.com, "custom robots: send group messages"; o
 """
 
 import base64
-import bisect
 import dataclasses
 import hashlib
 import hmac
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, lasted, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
@@ -65,23 +62,17 @@ FEISHU_MEANINGS: Mapping[int, Meaning] = {
 TOO_OFTEN = ("too many", "too fast", "frequency")
 
 
-@dataclass(frozen=True)
-class Style:
-    """The markup of a chat: ends of lines, headings, escapes, links."""
+class Style(NamedTuple):
+    """The markup of a chat: ends of lines, headings, links, escapes."""
 
     line_end: str
-    head: Callable[[str], str]
-    escape: Callable[[str], str]
-    link: Callable[[str, str], str]
+    head: str
+    link: str
+    escapes: Mapping[int, str]
 
 
-MARKDOWN = Style(
-    "  \n",
-    lambda text: f"**{text}**",
-    lambda text: text.translate(_ENTITIES),
-    lambda word, url: f"[{word}]({url})",
-)
-PLAIN = Style("\n", str, str, lambda word, url: f"{word}: {url}")
+MARKDOWN = Style("  \n", "**{}**", "[{}]({})", _ENTITIES)
+PLAIN = Style("\n", "{}", "{}: {}", {})
 
 
 class Robot(HttpReceiver):
@@ -118,17 +109,9 @@ class Robot(HttpReceiver):
         )
 
     def _code(self, answer: Answer) -> int | None:
-        """Return the robot's code; of an incomplete object too, if the number is complete."""
         fields = answer.fields()
         value = next((fields[name] for name in self.CODE_FIELDS if name in fields), None)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        if isinstance(value, str) and re.fullmatch(r"-?\d{1,11}", value):
-            return int(value)
-        for name in self.CODE_FIELDS if answer.body.lstrip().startswith(b"{") else ():
-            if found := re.search(rb'"%s"\s*:\s*(-?\d{1,11})\s*[,}]' % name.encode(), answer.body):
-                return int(found[1])
-        return None
+        return value if type(value) is int else None
 
 
 class DingTalk(Robot):
@@ -160,8 +143,11 @@ class Feishu(Robot):
             body = {**feishu_signature(self._secret, now_ms), **body}
         answer = self.post(json_bytes(body), now_ms, needs_body=True)
         judged = self.judge(answer)
-        is_final = judged.verdict == "RETRY" and self._code(answer) == 9499
-        if is_final and "bad request" in str(answer.fields().get("msg", "")).lower():
+        if (
+            self._code(answer) == 9499
+            and judged.verdict == "RETRY"
+            and "bad request" in str(answer.fields().get("msg", "")).lower()
+        ):
             return dataclasses.replace(judged, verdict="REFUSED", retry_after_seconds=None)
         return judged
 
@@ -228,15 +214,13 @@ def digest(
     """Return the text of as many notices as `is_fit` allows, at least one, and the number of the others."""
     blocks = [_block(notice, now_ms, style, links) for notice in in_order(notices)]
 
-    def text(count: int) -> str:
+    for count in range(len(blocks), 0, -1):
         more = len(blocks) - count
         rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
-        return "\n\n".join([*blocks[:count], *rest])
-
-    if is_fit(everything := text(len(blocks))):
-        return everything
-    # Of the texts of 2, 3, ... notices, which grow, bisect counts those that fit; one notice is sent in any case.
-    return text(bisect.bisect(range(2, len(blocks)), False, key=lambda count: not is_fit(text(count))) + 1)
+        text = "\n\n".join([*blocks[:count], *rest])
+        if is_fit(text):
+            break
+    return text
 
 
 def fits(envelope: Callable[[str], Any], max_bytes: int) -> Callable[[str], bool]:
@@ -253,11 +237,13 @@ def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
     else:
         ago = lasted(notice.changed_at_ms - notice.started_at_ms)
         head = f"RESOLVED {kind} (at {time_text(notice.changed_at_ms)}, after {ago})"
-    lines = [style.head(style.escape(head)), style.escape(one_line(notice.summary, SUMMARY_CHARACTERS))]
+    texts = [head, one_line(notice.summary, SUMMARY_CHARACTERS)]
     if is_firing and notice.advice:
-        lines.append(style.escape("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS)))
+        texts.append("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS))
+    lines = [text.translate(style.escapes) for text in texts]
+    lines[0] = style.head.format(lines[0])
     if is_firing and (runbook := links.runbook(notice)):
-        lines.append(style.link("Runbook", runbook))
+        lines.append(style.link.format("Runbook", runbook))
     if incident := links.incident(notice):
-        lines.append(style.link("Incident", incident))
+        lines.append(style.link.format("Incident", incident))
     return style.line_end.join(lines)

@@ -27,6 +27,7 @@ READ_BYTES = 16_384
 BODY_SECONDS = 1.0
 """Time for a body that only explains; a body read to its end leaves a reusable connection."""
 
+CONNECT_SECONDS = 5.0
 REASON_CHARACTERS = 300
 MASK = "***"
 SECRET_CHARACTERS = 4
@@ -46,15 +47,13 @@ logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each URL with it
 class Answer:
     """The result of one attempt. `code` is the HTTP status, None without an answer.
 
-    `refused` are the keys of the batch's notices that the receiver never takes, whatever the verdict on the others;
-    empty if the verdict holds for all. `body` is the begin of the answer, at most READ_BYTES, and `date` its header.
+    `body` is the begin of the answer, at most READ_BYTES, and `date` its header.
     """
 
     verdict: Verdict
     code: int | None
     reason: str
     retry_after_seconds: float | None = None
-    refused: tuple[str, ...] = ()
     body: bytes = field(default=b"", repr=False)
     date: str | None = None
 
@@ -104,22 +103,11 @@ class AddressError(ValueError):
     """A receiver's address or key cannot be used. The message names it and the reason, without secrets."""
 
 
-@dataclass(frozen=True)
-class TimeOuts:
-    """Seconds. `total` bounds the time to the answer's headers, `read` each part of it; DNS counts as connecting."""
-
-    connect: float = 5.0
-    read: float = 10.0
-    total: float = 20.0
-
-
-TIME_OUTS = TimeOuts()
-
-
 class HttpReceiver:
     """One HTTP address, which gets one request at a time. Connections are kept until `close`.
 
-    `token` is sent as a bearer; `secret` is the vendor's. No reason contains them, or the secret parts of `url`.
+    `token` is sent as a bearer; `secret` is the vendor's. No reason contains them, or the secret parts of `url`. A part
+    of the answer may take `timeout_seconds`, all headers twice that; connecting, with DNS, at most CONNECT_SECONDS.
     """
 
     traits = Traits()
@@ -132,7 +120,7 @@ class HttpReceiver:
         token: str | None = None,
         secret: str | None = None,
         links: Links = NO_LINKS,
-        time_outs: TimeOuts = TIME_OUTS,
+        timeout_seconds: float = 10.0,
     ) -> None:
         """Raises AddressError when `url` is not an http or https address with a host, or `token` no header's value."""
         self.name, self._secret, self._links = name, secret, links
@@ -145,7 +133,8 @@ class HttpReceiver:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._secrets = _secrets_of(self._url, {secret or "", *token.split()[-1:]})
-        self._time_outs = time_outs
+        self._read_seconds, self._total_seconds = timeout_seconds, 2 * timeout_seconds
+        self._connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
         self._lock = threading.Lock()
         self._runner: asyncio.Runner | None = None
         self._client: httpx.AsyncClient | None = None
@@ -183,13 +172,13 @@ class HttpReceiver:
         self, url: httpx.URL, body: bytes, headers: dict[str, str], needs_body: bool
     ) -> tuple[httpx.Response, bytes]:
         if self._client is None:
-            timeout = httpx.Timeout(self._time_outs.read, connect=self._time_outs.connect)
+            timeout = httpx.Timeout(self._read_seconds, connect=self._connect_seconds)
             self._client = httpx.AsyncClient(timeout=timeout, headers=self._headers, follow_redirects=False)
-        async with asyncio.timeout(self._time_outs.total):
+        async with asyncio.timeout(self._total_seconds):
             request = self._client.build_request("POST", url, content=body, headers=headers)
             response = await self._client.send(request, stream=True)
         try:
-            text = await _read_some(response, self._time_outs.read if needs_body else BODY_SECONDS)
+            text = await _read_some(response, self._read_seconds if needs_body else BODY_SECONDS)
         finally:
             with contextlib.suppress(TimeoutError, httpx.HTTPError, OSError):
                 async with asyncio.timeout(BODY_SECONDS):
@@ -199,11 +188,11 @@ class HttpReceiver:
     def _describe(self, error: Exception) -> str:
         match error:
             case httpx.ConnectTimeout():
-                return f"not connected within {self._time_outs.connect:g} s"
+                return f"not connected within {self._connect_seconds:g} s"
             case httpx.TimeoutException():
-                return f"no data for {self._time_outs.read:g} s"
+                return f"no data for {self._read_seconds:g} s"
             case TimeoutError():
-                return f"not finished within {self._time_outs.total:g} s"
+                return f"not finished within {self._total_seconds:g} s"
             case httpx.ConnectError():
                 return f"connection failed: {self.quote(str(error))}"
             case httpx.RemoteProtocolError() | httpx.ReadError() | httpx.WriteError():
