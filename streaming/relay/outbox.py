@@ -43,15 +43,11 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Send:
-    """One call of a receiver. Without deliveries it is a renewal: it repeats what the receiver has."""
+    """One call of a receiver. A renewal repeats what the receiver has; the watchdog is one, too."""
 
     receiver: str
     notices: tuple[Notice, ...]
-    deliveries: tuple[Delivery, ...] = ()
-
-    @property
-    def is_renewal(self) -> bool:
-        return not self.deliveries
+    is_renewal: bool = False
 
 
 class Backoff:
@@ -229,7 +225,7 @@ class Outbox:
         send = self._pick_renewals(now.pace_ms) if are_renewals_late else None
         send = send or self._pick_owed(now.pace_ms, recorded)
         if send is None and self.watchdog is not None and self._watched_at_ms <= late_ms:
-            send = Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),))
+            send = Send(self.name, (replace(self.watchdog, changed_at_ms=now.wall_ms),), is_renewal=True)
         self.flying = send or self._pick_renewals(now.pace_ms)
         return self.flying
 
@@ -263,11 +259,13 @@ class Outbox:
                     self._watched_at_ms = now.pace_ms
                 elif notice.incident_id in self._queues:
                     self._queues[notice.incident_id].renewed_at_ms = now.pace_ms
-        settled = [self._settle(delivery, answer, now, latency_ms) for delivery in send.deliveries]
+        queues = [] if send.is_renewal else [self._queues[notice.incident_id] for notice in send.notices]
+        settled = [self._settle(queue, answer, now, latency_ms) for queue in queues]
         return [record for record in settled if record is not None]
 
-    def _settle(self, delivery: Delivery, answer: Answer, now: Now, latency_ms: int) -> Record | None:
-        notice, queue = delivery.notice, self._queues[delivery.notice.incident_id]
+    def _settle(self, queue: _Queue, answer: Answer, now: Now, latency_ms: int) -> Record | None:
+        delivery = queue.owed[0]
+        notice = delivery.notice
         outcome: Outcome = answer.verdict if answer.verdict in ("DELIVERED", "REFUSED") else "RETRYING"
         delivery.attempts += 1
         if outcome == "RETRYING":
@@ -305,8 +303,9 @@ class Outbox:
             return None
         ready.sort(key=_Queue.urgency)
         queues = ready[: self._at_most]
-        notices = tuple(replace(queue.owed[0].notice, is_first=queue.delivered is None) for queue in queues)
-        return Send(self.name, notices, tuple(queue.owed[0] for queue in queues))
+        return Send(
+            self.name, tuple(replace(queue.owed[0].notice, is_first=queue.delivered is None) for queue in queues)
+        )
 
     def _pick_renewals(self, now_ms: int) -> Send | None:
         for queue in [*self._queues.values()] if self.traits.is_leased else []:
@@ -314,7 +313,8 @@ class Outbox:
         queues = [queue for queue in self._leases() if self._ready_at_ms(queue) <= now_ms]
         queues.sort(key=self._ready_at_ms)
         notices = [queue.delivered for queue in queues[: self._at_most] if queue.delivered is not None]
-        return Send(self.name, tuple(replace(notice, is_first=False) for notice in notices)) if notices else None
+        renewed = tuple(replace(notice, is_first=False) for notice in notices)
+        return Send(self.name, renewed, is_renewal=True) if renewed else None
 
     def _leases(self) -> list[_Queue]:
         """Return the queues to renew: of one alert only the newest incident: its labels are the same."""

@@ -383,7 +383,10 @@ class Relay:
 
     def _start(self, name: str, act: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Run `act` in a thread; `then` takes its result, or its error, in the relay's."""
-        work = lambda: self._inbox.put(partial(then, attempt(act)))  # noqa: E731  # one line
+
+        def work() -> None:
+            self._inbox.put(partial(then, attempt(act)))
+
         threading.Thread(target=work, name=f"relay-{name}", daemon=True).start()
 
     def _take(self, wait_seconds: float) -> None:

@@ -18,7 +18,7 @@ from streaming.text.times import to_ms
 from streaming.warehouse.readable_rows import UNREADABLE, Row, say_left_out, why
 from udfs.alerts.pattern import Matchers, describe_matchers, read_matchers
 from udfs.alerts.rulebook import CANARY_CLUSTER
-from udfs.alerts.silence import Quiet, Silence, next_change_ms, pick_silence, pick_silence_throughout
+from udfs.alerts.silence import Quiet, Silence, pick_silence, pick_silence_throughout
 
 OWNER = "[[mutes]]"
 """The author of a mute: the settings."""
@@ -44,9 +44,6 @@ class Mute:
         """Return the window that is open now."""
         window = self.next_window(now_ms)
         return window if window.is_active(now_ms) else None
-
-    def next_change_ms(self, now_ms: int) -> int | None:
-        return self.next_window(now_ms).next_change_ms(now_ms)
 
     def next_window(self, now_ms: int) -> Silence:
         """Return the window that is open now, or the next one."""
@@ -97,21 +94,15 @@ class Silences:
     def __init__(self, mutes: Iterable[Quiet] = ()) -> None:
         self._mutes: tuple[Quiet, ...] = tuple(mutes)
         self._all = self._mutes
-        self._is_new = True
-        self._asked_at_ms = 0
-        self._change_at_ms: int | None = None
+        self._active: list[Silence] = []
 
     def replace(self, silences: Iterable[Silence]) -> None:
-        self._all, self._is_new = (*self._mutes, *silences), True
+        self._all = (*self._mutes, *silences)
 
     def has_changed(self, now_ms: int) -> bool:
-        """Return whether, since the last call, a silence began or ended, or was replaced, or the clock was set back."""
-        is_later = self._change_at_ms is not None and now_ms >= self._change_at_ms
-        has_changed = self._is_new or is_later or now_ms < self._asked_at_ms
-        self._asked_at_ms, self._is_new = now_ms, False
-        if has_changed:
-            self._change_at_ms = next_change_ms(self._all, now_ms)
-        return has_changed
+        """Return whether other silences are active than at the last call."""
+        before, self._active = self._active, [one for quiet in self._all if (one := quiet.at(now_ms)) is not None]
+        return self._active != before
 
     def pick(self, notice: Notice, now_ms: int) -> Silence | None:
         """Return the silence that covers the notice now."""

@@ -252,8 +252,11 @@ class Stage:
         changes = {"max_firing_per_kind": self.limit, **self.oncall}
         settings = default_settings()
         settings = settings.model_copy(update={"oncall": settings.oncall.model_copy(update=changes)})
-        age_seconds = lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000  # noqa: E731
-        relay = RelayInVirtualTime(settings, age_seconds, now=lambda: self.now)
+        relay = RelayInVirtualTime(
+            settings,
+            lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000,
+            now=lambda: self.now,
+        )
         relay.stage, relay._rng = self, self._rng
         self._load(relay)
         return relay

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.relay.notice import Links
 from streaming.relay.receivers.alertmanager import Alertmanager, alerts
 from streaming.text.times import iso
 from tests.relay.fakes import FakeServer, Reply, Reset
@@ -24,7 +25,7 @@ def only(given: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_a_firing_alert_is_a_lease_that_starts_with_the_incident() -> None:
-    alert = only(alerts([notice()], NOW_MS, LEASE_MS))
+    alert = only(alerts([notice()], NOW_MS, LEASE_MS, None, Links("http://b", "http://r")))
     assert alert["labels"] == {
         "alertname": "starved_queue",
         "severity": "critical",
@@ -36,6 +37,8 @@ def test_a_firing_alert_is_a_lease_that_starts_with_the_incident() -> None:
     assert alert["endsAt"] == iso(NOW_MS + LEASE_MS)
     assert alert["annotations"]["cause"] == "duplicate_client_id"
     assert alert["annotations"]["queues"] == "broker-a:6, broker-a:7"
+    assert alert["annotations"]["runbook_url"] == "http://r/starved_queue#duplicate_client_id"
+    assert alert["generatorURL"] == f"http://b/incident?id={notice().incident_id}"
 
 
 def test_a_resolved_alert_ends_when_it_ended() -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import httpx
 import pytest
@@ -156,23 +156,3 @@ def test_names_in_any_script_and_odd_characters_are_taken(replica: Replica) -> N
         assert sender.send([odd], now_ms()).verdict == "DELIVERED"
     (alert,) = replica.wait_for_alerts(odd.incident_id)
     assert alert["labels"]["client_id"] == r'a"\\x0a\x00�@b'
-
-
-def test_two_replicas_each_have_it() -> None:
-    """Replicas gossip about notifications, not about alerts: each needs every alert and its end."""
-    firing = notice(111, started_at_ms=now_ms() - 30_000)
-    with ExitStack() as stack:
-        ours = stack.enter_context(FakeServer())
-        replicas = stack.enter_context(scratch_alertmanagers(ours.url, replicas=2))
-        for replica in replicas:
-            wait_for("the replicas see each other", lambda replica=replica: replica.peers() == 2)
-        senders = [stack.enter_context(receiver(replica)) for replica in replicas]
-        assert [sender.send([firing], now_ms()).verdict for sender in senders] == ["DELIVERED"] * 2
-        for replica in replicas:
-            replica.wait_for_alerts(firing.incident_id)
-        ours.wait_until(lambda all_: notified(all_, firing.incident_id) == ["firing"], "a notification")
-        ended = notice(111, started_at_ms=firing.started_at_ms, status="resolved", changed_at_ms=now_ms())
-        assert [sender.send([ended], now_ms()).verdict for sender in senders] == ["DELIVERED"] * 2
-        for replica in replicas:
-            replica.wait_for_alerts()
-        ours.wait_until(lambda all_: notified(all_, firing.incident_id) == ["firing", "resolved"], "that it is over")

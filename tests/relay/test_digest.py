@@ -69,7 +69,7 @@ def test_lines_stay_lines_whatever_a_name_holds() -> None:
 @pytest.mark.parametrize("build", [dingtalk_message, feishu_message], ids=["dingtalk", "feishu"])
 def test_a_message_stays_within_its_limit_and_cuts_on_whole_notices(build: Any, subtests: pytest.Subtests) -> None:
     """For any number of notices and any bytes per letter."""
-    for count, word in product([1, 2, 19, 200], ["q", "队", "😀", '"']):
+    for count, word in product([1, 2, 19, 40], ["q", "队", "😀", '"']):
         with subtests.test(word, count=count):
             message = build(notices(count, summary=word * 2_000, advice=word * 900), NOW_MS)
             text = (

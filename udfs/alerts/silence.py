@@ -24,9 +24,6 @@ class Silence:
     def at(self, now_ms: int) -> "Silence | None":
         return self if self.is_active(now_ms) else None
 
-    def next_change_ms(self, now_ms: int) -> int | None:
-        return next((at for at in (self.starts_at_ms, self.ends_at_ms) if at > now_ms), None)
-
 
 class Quiet(Protocol):
     """A silence, or a mute whose windows recur: each window is a silence."""
@@ -36,9 +33,6 @@ class Quiet(Protocol):
 
     def at(self, now_ms: int) -> Silence | None:
         """Return the silence that is active now."""
-
-    def next_change_ms(self, now_ms: int) -> int | None:
-        """Return the next start or end."""
 
 
 def pick_silence(silences: Iterable[Quiet], labels: Labels, now_ms: int) -> Silence | None:
@@ -60,8 +54,3 @@ def pick_silence_throughout(silences: Iterable[Quiet], labels: Labels, from_ms: 
         if silence is None or silence.ends_at_ms >= until_ms:
             return silence
         at_ms = silence.ends_at_ms
-
-
-def next_change_ms(silences: Iterable[Quiet], now_ms: int) -> int | None:
-    """The next moment at which one begins or ends."""
-    return min((at for one in silences if (at := one.next_change_ms(now_ms)) is not None), default=None)

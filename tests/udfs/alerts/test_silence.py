@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.alerts.silence import Silence, next_change_ms, pick_silence, pick_silence_throughout
+from udfs.alerts.silence import Silence, pick_silence, pick_silence_throughout
 
 ALERT = {"kind": "starved_queue", "cluster": "prod"}
 
@@ -22,11 +22,6 @@ def test_of_several_the_one_that_ends_last_is_named() -> None:
     found = pick_silence(silences, ALERT, 50)
     assert found is not None
     assert found.silence_id == "long"
-
-
-def test_the_next_change_is_a_start_or_an_end_to_come() -> None:
-    silences = [silence("a", 10, 40), silence("b", 20, 30)]
-    assert [next_change_ms(silences, now_ms) for now_ms in (0, 10, 20, 30, 40)] == [10, 20, 30, 40, None]
 
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 15)), max_size=6)
