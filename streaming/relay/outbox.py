@@ -88,7 +88,7 @@ class Backoff:
     def backoff_ms(self, failures: int) -> int:
         """Double with each failure up to the most; half of it is random, so that receivers spread."""
         settings = self._settings
-        longest = min(settings.backoff_max_seconds, settings.backoff_min_seconds * 2 ** min(failures - 1, 30))
+        longest: float = min(settings.backoff_max_seconds, settings.backoff_min_seconds * 2 ** min(failures - 1, 30))
         return round(1000 * longest * self._rng.uniform(0.5, 1.0))
 
     def trouble(self, now_ms: int) -> str | None:

@@ -161,10 +161,9 @@ class Owed:
         self._history_until_ms = history.until_ms
         for incident in self.incidents.values():  # receivers that the routes name since the last start
             if (notice := incident.notified) is not None:
-                for receiver, route in self._receivers_of(notice).items():
-                    if receiver not in incident.receivers:
-                        incident.receivers[receiver] = route
-                        self._owe(notice, receiver, route, now)
+                new = {name: at for name, at in self._receivers_of(notice).items() if name not in incident.receivers}
+                incident.receivers |= new
+                self._owe(notice, new, now)
 
     def _recall(self, record: Record, row: Transition | None, now: Now) -> None:
         """Take a row of the log, and the row of the alerts table that it is about, if that can be read."""
@@ -208,6 +207,7 @@ class Owed:
                 rows = [end]
             if end is not None and (silence_id := self._silence_throughout(incident, rows)) is not None:
                 self.log.add(record_of(end.notice, "SILENCED", now.wall_ms, reason=silence_id))
+                self.own_alerts.note(end)
                 self._close(end.notice)
             else:
                 new += rows
@@ -254,11 +254,13 @@ class Owed:
         life, withheld = replace(incident), incident.withheld
         for row in rows:
             life.follow(row)
-        if life.fired_at_ms is None:
+        is_silenced = withheld is not None and withheld.outcome == "SILENCED"
+        has_fired = is_silenced or any(row.state == "FIRING" and row.inhibited_by is None for row in rows)
+        if life.fired_at_ms is None or not has_fired:
             return None
         from_ms = life.fired_at_ms if withheld is None else max(life.fired_at_ms, withheld.at_ms)
         until_ms = rows[-1].at_ms if life.stopped_at_ms is None else life.stopped_at_ms
-        if withheld is not None and withheld.outcome == "SILENCED" and from_ms >= until_ms:
+        if withheld is not None and is_silenced and from_ms >= until_ms:
             return withheld.reason
         silence = self.silences.pick_throughout(life.last_firing or rows[-1].notice, from_ms, until_ms)
         return None if silence is None else silence.silence_id
@@ -353,8 +355,7 @@ class Owed:
         incident.notified, incident.withheld = notice, None
         self._places[_scope(notice)].add(notice.incident_id)
         incident.receivers = {**self._receivers_of(notice), **incident.receivers}
-        for receiver, route in incident.receivers.items():
-            self._owe(notice, receiver, route, now)
+        self._owe(notice, incident.receivers, now)
         self._forward_acknowledgements(incident, notice, now)
 
     def _end(self, incident: Incident, end: Notice, now: Now) -> None:
@@ -366,8 +367,7 @@ class Owed:
             else:
                 incident.withheld = record_of(end, "LIMITED", now.wall_ms, reason=self._limit_reason)
         if incident.notified is not None:
-            for receiver, route in incident.receivers.items():
-                self._owe(end, receiver, route, now)
+            self._owe(end, incident.receivers, now)
         elif incident.withheld is not None:
             self.log.add(record_of(end, incident.withheld.outcome, now.wall_ms, reason=incident.withheld.reason))
         self._close(end, was_decided=incident.is_decided())
@@ -423,11 +423,12 @@ class Owed:
                     self._acknowledged.add((notice.key, receiver))
                     box.owe(notice, "acknowledgement", now.pace_ms)
 
-    def _owe(self, notice: Notice, receiver: str, route: str, now: Now) -> None:
+    def _owe(self, notice: Notice, receivers: Mapping[str, str], now: Now) -> None:
         """Record and queue a notification; recorded too for a receiver that is not configured now."""
-        self.log.add(record_of(notice, "PENDING", now.wall_ms, receiver=receiver, route=route))
-        if (box := self.outboxes.get(receiver)) is not None:
-            box.owe(notice, route, now.pace_ms, self.log.decided)
+        for receiver, route in receivers.items():
+            self.log.add(record_of(notice, "PENDING", now.wall_ms, receiver=receiver, route=route))
+            if (box := self.outboxes.get(receiver)) is not None:
+                box.owe(notice, route, now.pace_ms, self.log.decided)
 
     def _withhold(self, incident: Incident, notice: Notice, outcome: Outcome, reason: str, now: Now) -> None:
         """Record why the notice is not notified, unless that is recorded. It waits, if a route matches."""

@@ -297,3 +297,16 @@ def expected_of(rows: Iterable[Row]) -> dict[str, list[str]]:
                 newest[name] = facts
                 notified.setdefault(name, []).append(f"{name}:firing:{row['changed_at']}")
     return notified
+
+
+def stage_of(**arguments: Any) -> tuple[Stage, Scripted]:
+    """A stage with one receiver, the pager."""
+    pager = Scripted()
+    return Stage({"pager": pager}, **arguments), pager
+
+
+def silence(start_s: float, end_s: float, silence_id: str = "s1", **matchers: str) -> Silence:
+    """A silence of what matches, by default of everything, in seconds after the start."""
+    globs = {label: (glob,) for label, glob in (matchers or {"cluster": "*"}).items()}
+    start_ms, end_ms = START_MS + round(start_s * 1000), START_MS + round(end_s * 1000)
+    return Silence(silence_id, globs, "ada", "release", start_ms, end_ms)

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.relay.notice import NO_LINKS, Notice
 from streaming.relay.receivers.chat import (
     MARKDOWN,
     PLAIN,
+    Style,
     digest,
     dingtalk_message,
     feishu_message,
-    fits,
     headline,
     in_order,
 )
@@ -21,8 +22,8 @@ from streaming.relay.receivers.posting import json_bytes
 from tests.relay.notices import NOW_MS, notice, notices
 
 
-def everything(text: str) -> bool:
-    return True
+def text_of(given: list[Notice], style: Style = PLAIN, max_bytes: int = 1 << 30) -> str:
+    return digest(given, NOW_MS, style, NO_LINKS, str, max_bytes)
 
 
 def test_firing_comes_before_over_then_the_worst_then_the_newest() -> None:
@@ -38,7 +39,7 @@ def test_firing_comes_before_over_then_the_worst_then_the_newest() -> None:
 
 def test_what_is_on_and_what_is_over_are_told_apart() -> None:
     over = notice(2, status="resolved", summary="Resolved after 59 s: No client consumes it.", advice="Nothing to do.")
-    text = digest([notice(1), over], NOW_MS, PLAIN, everything)
+    text = text_of([notice(1), over])
     assert text == (
         "FIRING critical starved_queue (since 2026-11-21 10:52:20 UTC, 60 s)\n"
         "Nobody consumes 2 queues of topic orders-1 in group order-service: broker-a:6-7.\n"
@@ -51,18 +52,18 @@ def test_what_is_on_and_what_is_over_are_told_apart() -> None:
 
 
 def test_a_change_is_notified_as_one() -> None:
-    assert "starved_queue, changed" in digest([notice(is_first=False)], NOW_MS, PLAIN, everything)
+    assert "starved_queue, changed" in text_of([notice(is_first=False)])
 
 
 def test_names_cannot_become_tags_or_links() -> None:
     odd = notice(summary="client [here](http://evil) <at id=all></at> ![](x)")
-    text = digest([odd], NOW_MS, MARKDOWN, everything)
+    text = text_of([odd], MARKDOWN)
     assert "](" not in text
     assert "<" not in text
 
 
 def test_lines_stay_lines_whatever_a_name_holds() -> None:
-    text = digest([notice(summary="a\n\n# b\r\u2028c\x00d", advice="")], NOW_MS, PLAIN, everything)
+    text = text_of([notice(summary="a\n\n# b\r\u2028c\x00d", advice="")])
     assert text.splitlines()[1:] == ["a # b c d"]
 
 
@@ -87,10 +88,9 @@ def test_a_message_stays_within_its_limit_and_cuts_on_whole_notices(build: Any, 
 @given(st.integers(1, 40), st.integers(300, 20_000))
 def test_as_many_as_fit_are_notified(count: int, max_bytes: int) -> None:
     notified = notices(count)
-    is_fit = fits(lambda text: {"text": text}, max_bytes)
-    shown = digest(notified, NOW_MS, PLAIN, is_fit).count("FIRING")
+    shown = text_of(notified, max_bytes=max_bytes).count("FIRING")
     assert 1 <= shown <= count
     if shown < count:
-        larger = [digest(notified[:more], NOW_MS, PLAIN, everything) for more in range(shown + 1, count)]
+        larger = [text_of(notified[:more]) for more in range(shown + 1, count)]
         rest = [f"{text}\n\nand {count - shown - 1 - at} more; see: balancewatch" for at, text in enumerate(larger)]
-        assert not any(is_fit(text + " alerts --current") for text in rest)
+        assert not any(len(json_bytes(text + " alerts --current")) <= max_bytes for text in rest)

@@ -4,22 +4,8 @@ import pytest
 
 from streaming.relay.notice import Acknowledgement
 from streaming.relay.receivers.posting import Traits
-from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row
+from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row, silence, stage_of
 from udfs.alerts.routing import Route
-from udfs.alerts.silence import Silence
-
-HOUR_MS = 3_600_000
-
-
-def silence(start_s: float, end_s: float, silence_id: str = "s1", **matchers: str) -> Silence:
-    globs = {label: (glob,) for label, glob in (matchers or {"cluster": "*"}).items()}
-    start_ms, end_ms = START_MS + round(start_s * 1000), START_MS + round(end_s * 1000)
-    return Silence(silence_id, globs, "ada", "release", start_ms, end_ms)
-
-
-def stage_of(**arguments: int) -> tuple[Stage, Scripted]:
-    pager = Scripted()
-    return Stage({"pager": pager}, **arguments), pager  # type: ignore[arg-type]  # limit and seed are numbers
 
 
 def test_only_firing_and_the_end_of_what_fired_is_notified() -> None:

@@ -6,7 +6,19 @@ import pytest
 
 from streaming.relay.outbox import Send
 from streaming.relay.receivers.posting import Answer, Traits
-from tests.relay.stage import BAD_KEY, BUSY, DELIVERED, DOWN, REFUSED, START_MS, Row, Scripted, Stage, alert_row
+from tests.relay.stage import (
+    BAD_KEY,
+    BUSY,
+    DELIVERED,
+    DOWN,
+    REFUSED,
+    START_MS,
+    Row,
+    Scripted,
+    Stage,
+    alert_row,
+    silence,
+)
 
 
 def times_of(receiver: Scripted) -> list[float]:
@@ -138,6 +150,16 @@ def test_a_refused_key_closes_the_receiver_and_all_the_others_hear_of_it_once_an
         assert own[0].labels == {"cluster": "balancewatch", "receiver": "locked"}
     states = [row["state"] for row in stage.alerts if row["kind"] == "delivery_failed"]
     assert states == ["FIRING", "RESOLVED"]
+
+
+def test_an_alert_of_the_relay_itself_that_is_silenced_ends_once() -> None:
+    locked, chat = down_until(1_000, BAD_KEY), Scripted()
+    stage = Stage({"locked": locked, "chat": chat})
+    stage.silence(silence(0, 7_200, kind="delivery*"))
+    stage.write(alert_row("m", "FIRING", stage.now_ms))
+    stage.run(3_600)
+    assert chat.notified() == ["m firing"]
+    assert [row["state"] for row in stage.alerts if row["kind"] == "delivery_failed"] == ["FIRING", "RESOLVED"]
 
 
 def test_a_closed_receiver_stays_one_alert_across_restarts() -> None:

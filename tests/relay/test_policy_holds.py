@@ -5,16 +5,11 @@ from structlog.testing import capture_logs
 
 from streaming.relay.notice import Acknowledgement
 from streaming.relay.receivers.posting import Traits
-from tests.relay.stage import START_MS, Scripted, Stage, alert_row
+from tests.relay.stage import START_MS, Scripted, Stage, alert_row, silence, stage_of
 from udfs.alerts.routing import Route
-from udfs.alerts.silence import Silence
 
 CAUSE = f"cause-{START_MS}"
 CRITICAL = Route("bad", ("pager",), {"severity": ("critical",)})
-
-
-def silence(end_s: float) -> Silence:
-    return Silence("s1", {"cluster": ("*",)}, "ada", "release", START_MS - 1, START_MS + round(end_s * 1000))
 
 
 def test_what_no_route_takes_is_in_the_log_and_is_not_notified_to_who_comes_after_its_end() -> None:
@@ -36,8 +31,7 @@ def test_what_no_route_takes_is_in_the_log_and_is_not_notified_to_who_comes_afte
 
 
 def test_what_no_route_takes_leaves_the_limit_to_others_and_is_notified_when_it_is_bad_enough() -> None:
-    pager = Scripted()
-    stage = Stage({"pager": pager}, routes=[CRITICAL], limit=1)
+    stage, pager = stage_of(routes=[CRITICAL], limit=1)
     stage.write(alert_row("m", "FIRING", stage.now_ms, severity="warning"))
     stage.run(5)
     stage.write(alert_row("m", "FIRING", stage.now_ms, severity="critical"))
@@ -68,8 +62,8 @@ def test_the_effect_of_a_cause_that_nobody_hears_of_is_notified(is_first: bool, 
 
 
 def test_the_effect_of_a_silenced_cause_stays_quiet() -> None:
-    stage = Stage({"pager": (pager := Scripted())})
-    stage.silence(Silence("s1", {"kind": ("dup*",)}, "ada", "release", START_MS - 1, START_MS + 600_000))
+    stage, pager = stage_of()
+    stage.silence(silence(-1, 600, kind="dup*"))
     stage.write(alert_row("cause", "FIRING", stage.now_ms, kind="duplicate_client_id"))
     stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=CAUSE))
     stage.run(30)
@@ -78,8 +72,8 @@ def test_the_effect_of_a_silenced_cause_stays_quiet() -> None:
 
 @pytest.mark.parametrize("is_alive", [True, False], ids=["watching", "down"])
 def test_a_silence_that_ends_while_an_alert_only_recovers_covered_it(is_alive: bool) -> None:
-    stage = Stage({"pager": (pager := Scripted())})
-    stage.silence(silence(60))
+    stage, pager = stage_of()
+    stage.silence(silence(-1, 60))
     if not is_alive:
         stage.crash()
     for at_s, state in ((0, "FIRING"), (30, "RECOVERING"), (90, "RESOLVED")):
@@ -113,7 +107,7 @@ def test_a_receiver_that_is_taken_out_and_put_back_is_notified_the_end() -> None
 def test_an_acknowledgement_of_what_is_not_notified_yet_is_applied_when_it_is(crashes: bool) -> None:
     pager = Scripted(Traits(can_acknowledge=True))
     stage = Stage({"pager": pager})
-    stage.silence(silence(60))
+    stage.silence(silence(-1, 60))
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(5)
     stage.acknowledge(Acknowledgement(f"m-{START_MS}", "ada", "on it", stage.now_ms))
@@ -126,7 +120,7 @@ def test_an_acknowledgement_of_what_is_not_notified_yet_is_applied_when_it_is(cr
 
 
 def test_one_held_back_that_flaps_ends_the_count_of_the_rest_only_after_a_minute_without() -> None:
-    stage = Stage({"pager": (pager := Scripted())}, limit=2)
+    stage, pager = stage_of(limit=2)
     stage.write(*(alert_row(name, "FIRING", START_MS + number) for number, name in enumerate("abc")))
     for _ in range(4):
         stage.run(20)
@@ -146,13 +140,12 @@ def test_one_held_back_that_flaps_ends_the_count_of_the_rest_only_after_a_minute
 @pytest.mark.parametrize("dies_after_s", [1, 4, 7, 11])
 def test_a_relay_that_dies_while_the_log_is_slow_leaves_no_incident_open_at_a_receiver(dies_after_s: int) -> None:
     """Without its record the next relay would withhold the incident, and so its end."""
-    pager = Scripted()
-    stage = Stage({"pager": pager}, write_ms=3_000)
+    stage, pager = stage_of(write_ms=3_000)
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(dies_after_s)
     assert len(pager.calls) == (dies_after_s > 3)
     stage.crash()
-    stage.silence(silence(3_600))
+    stage.silence(silence(-1, 3_600))
     stage.restart()
     stage.write(alert_row("m", "RESOLVED", stage.now_ms))
     stage.run(60)
@@ -161,8 +154,7 @@ def test_a_relay_that_dies_while_the_log_is_slow_leaves_no_incident_open_at_a_re
 
 
 def test_a_log_that_hangs_delays_a_page_by_ten_seconds() -> None:
-    pager = Scripted()
-    stage = Stage({"pager": pager}, write_ms=600_000)
+    stage, pager = stage_of(write_ms=600_000)
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     with capture_logs() as logs:
         stage.run(30)

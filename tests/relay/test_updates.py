@@ -2,12 +2,7 @@
 
 import pytest
 
-from tests.relay.stage import START_MS, Scripted, Stage, alert_row
-
-
-def stage_of() -> tuple[Stage, Scripted]:
-    pager = Scripted()
-    return Stage({"pager": pager}), pager
+from tests.relay.stage import START_MS, alert_row, stage_of
 
 
 def queues(number: int) -> list[str]:

@@ -1,6 +1,6 @@
 """Receivers and routes as `[oncall]` configures them; one file per vendor."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from conf.oncall import OnCall, read_secret
@@ -11,7 +11,7 @@ from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.chat import DingTalk, Feishu
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.pagerduty import EVENTS_URL, PagerDuty
-from streaming.relay.receivers.posting import AddressError, HttpReceiver, Receiver
+from streaming.relay.receivers.posting import AddressError, Receiver
 from streaming.relay.receivers.webhook import Webhook
 from udfs.alerts.routing import Route
 
@@ -76,5 +76,5 @@ def _make(given: ReceiverSettings, secrets: Mapping[str, str], settings: OnCall,
         for name, url in zip(names_of(given), urls, strict=True):
             yield Alertmanager(name, url, lease_seconds=LEASES * settings.resend_seconds, **options)
         return
-    kinds: dict[str, type[HttpReceiver]] = {"webhook": Webhook, "dingtalk": DingTalk, "feishu": Feishu}
+    kinds: dict[str, Callable[..., Receiver]] = {"webhook": Webhook, "dingtalk": DingTalk, "feishu": Feishu}
     yield kinds[given.type](given.name, urls[0], secret=secrets.get("secret_env"), **options)

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, lasted, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
@@ -34,6 +34,7 @@ ORDER = {severity: number for number, severity in enumerate(SEVERITIES)}
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "]": "&#93;"})
 """Escapes of tags, links and pictures: clients choose their names. Brackets are entities, so no link syntax is left."""
 
+Message = TypeVar("Message")
 Meaning = tuple[Verdict, float | None]
 """A verdict, and the seconds until the robot takes messages again."""
 
@@ -159,7 +160,7 @@ def dingtalk_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_L
     def envelope(text: str) -> dict[str, Any]:
         return {"msgtype": "markdown", "markdown": {"title": title, "text": f"### {title}\n\n{text}"}}
 
-    return envelope(digest(notices, now_ms, MARKDOWN, fits(envelope, BODY_BYTES), links))
+    return digest(notices, now_ms, MARKDOWN, links, envelope, BODY_BYTES)
 
 
 def feishu_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def feishu_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LIN
             },
         }
 
-    return envelope(digest(notices, now_ms, PLAIN, fits(envelope, BODY_BYTES - SIGNATURE_BYTES), links))
+    return digest(notices, now_ms, PLAIN, links, envelope, BODY_BYTES - SIGNATURE_BYTES)
 
 
 def dingtalk_signature(secret: str, now_ms: int) -> dict[str, str]:
@@ -209,23 +210,22 @@ def in_order(notices: Sequence[Notice]) -> list[Notice]:
 
 
 def digest(
-    notices: Sequence[Notice], now_ms: int, style: Style, is_fit: Callable[[str], bool], links: Links = NO_LINKS
-) -> str:
-    """Return the text of as many notices as `is_fit` allows, at least one, and the number of the others."""
+    notices: Sequence[Notice],
+    now_ms: int,
+    style: Style,
+    links: Links,
+    envelope: Callable[[str], Message],
+    max_bytes: int,
+) -> Message:
+    """Return the message of as many notices as `max_bytes` of JSON hold, at least one, and the number of the others."""
     blocks = [_block(notice, now_ms, style, links) for notice in in_order(notices)]
-
     for count in range(len(blocks), 0, -1):
         more = len(blocks) - count
         rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
-        text = "\n\n".join([*blocks[:count], *rest])
-        if is_fit(text):
+        message = envelope("\n\n".join([*blocks[:count], *rest]))
+        if len(json_bytes(message)) <= max_bytes:
             break
-    return text
-
-
-def fits(envelope: Callable[[str], Any], max_bytes: int) -> Callable[[str], bool]:
-    """Return whether a text, in its envelope, is at most `max_bytes` of JSON."""
-    return lambda text: len(json_bytes(envelope(text))) <= max_bytes
+    return message
 
 
 def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
