@@ -108,18 +108,22 @@ def is_about_content(answer: Answer) -> bool:
 
 @dataclass
 class _Queue:
-    """One incident at one receiver: what is pending, in order, and the newest notice it has. Times are by the pace."""
+    """One alert at one receiver: what is pending, in order, and what it has of the newest incident.
 
-    alert_id: str
-    began: tuple[int, str]
+    An alert's older incident ends before the newer one begins: some receivers know an alert by its labels only. Times
+    are by the pace.
+    """
+
     owed: deque[Delivery] = field(default_factory=deque)
     delivered: Notice | None = None
     delivered_at_ms: int = 0
     renewed_at_ms: int = 0
     not_before_ms: int = 0
 
-    def is_open_there(self) -> bool:
-        return self.delivered is not None and self.delivered.status == "firing"
+    def has_newer(self, notice: Notice) -> bool:
+        """Return whether a newer incident is open at the receiver."""
+        there = self.delivered
+        return there is not None and there.status == "firing" and there.started_at_ms > notice.started_at_ms
 
     def urgency(self) -> tuple[int, int, int, int]:
         """Fewest rejections first, then the worst, then the oldest."""
@@ -145,58 +149,54 @@ class Outbox:
         self._resend_ms, self._digest_ms = round(1000 * settings.resend_seconds), round(1000 * settings.digest_seconds)
         self._resolved_resend_ms = round(1000 * settings.resolved_resend_seconds)
         self._queues: dict[str, _Queue] = {}
-        self._owing: dict[str, _Queue] = {}
-        self._of_alert: dict[str, dict[str, _Queue]] = {}
         self._at_most = traits.at_most
         self._watched_at_ms = 0
         self._has_renewed = False
 
     def owe(self, notice: Notice, route: str, due_at_ms: int, record_number: int = 0) -> None:
-        """Add a delivery behind those that the incident's queue has."""
-        name = notice.incident_id
-        queue = self._queues.setdefault(name, _Queue(notice.alert_id, (notice.started_at_ms, name)))
-        self._of_alert.setdefault(queue.alert_id, {})[name] = queue
+        """Add a delivery behind those that the alert's queue has."""
+        queue = self._queues.setdefault(notice.alert_id, _Queue())
         queue.owed.append(Delivery(notice, route, due_at_ms, record_number))
-        self._owing[name] = queue
 
-    def recall(self, record: Record, now: Now) -> None:
+    def recall(self, notice: Notice, record: Record, now: Now) -> None:
         """Take the receiver's answer from before a restart, if what it answers is pending."""
-        queue = self._owing.get(record.incident_id)
-        if queue is None or queue.owed[0].notice.key != record.delivery_key:
-            return
-        delivery = queue.owed[0]
-        if record.outcome == "RETRYING":
-            delivery.attempts = max(record.attempt, delivery.attempts)
-            return
-        if record.outcome == "DELIVERED":
-            queue.delivered, queue.delivered_at_ms = delivery.notice, now.pace_of(record.at_ms)
-        self._take_out(queue, now.pace_ms)
+        queue = self._queues.get(notice.alert_id, _Queue())
+        for delivery in [*queue.owed]:
+            if delivery.notice.key == record.delivery_key and record.outcome == "RETRYING":
+                delivery.attempts = max(record.attempt, delivery.attempts)
+            elif delivery.notice.key == record.delivery_key:
+                self._take_out(queue, delivery, record.outcome, now.pace_of(record.at_ms))
+                queue.renewed_at_ms = 0
+                break
 
     def give_up(self, now: Now) -> list[Record]:
-        """Drop ends that would end a newer incident of the same alert; called before each `pick`."""
-        if not self.traits.is_leased or self.flying is not None:
-            return []
+        """Drop ends that would end a newer incident of the same alert; called before each `pick`.
+
+        An end that the receiver rejects no longer holds up the next incident. Where an incident has a name of its own,
+        the end is tried again later.
+        """
         answer = Answer("REFUSED", None, "a newer incident of this alert is open at the receiver")
         records = []
-        for queue in [*self._owing.values()]:
-            end = queue.owed[0]
-            is_rejected = end.rejected_attempts >= MOST_REJECTED_ATTEMPTS
-            newer = [other for other in self._siblings(queue) if other.began > queue.began]
-            if end.notice.status == "resolved" and any(
-                other.is_open_there() or (is_rejected and other.owed) for other in newer
-            ):
-                self._take_out(queue, now.pace_ms)
+        for queue in [*self._queues.values()] if self.flying is None else []:
+            end = queue.owed[0] if queue.owed else None
+            if end is None or end.notice.status != "resolved":
+                continue
+            is_in_the_way = end.rejected_attempts >= MOST_REJECTED_ATTEMPTS and len(queue.owed) > 1
+            if self.traits.is_leased and (is_in_the_way or queue.has_newer(end.notice)):
+                self._take_out(queue, end, "REFUSED", now.pace_ms)
                 records.append(self._record(end, "REFUSED", answer, now.wall_ms, 0))
+            elif is_in_the_way and not queue.owed[1].rejected_attempts:
+                queue.owed.rotate(-1)
+                queue.not_before_ms = 0
         return records
 
     def owed(self) -> Iterator[Delivery]:
         """Yield all pending deliveries, in flight or not, those of an incident in order."""
-        for queue in self._owing.values():
+        for queue in self._queues.values():
             yield from queue.owed
 
     def count(self) -> int:
-        """Return the number of pending deliveries."""
-        return sum(len(queue.owed) for queue in self._owing.values())
+        return sum(len(queue.owed) for queue in self._queues.values())
 
     def end_leases(self) -> None:
         """Make every renewal due."""
@@ -245,7 +245,7 @@ class Outbox:
         self.backoff.answered(answer, now.pace_ms, self.traits.min_interval_ms)
         if answer.verdict == "DELIVERED":
             self.has_delivered = True
-            for queue in self._owing.values():
+            for queue in self._queues.values():
                 queue.not_before_ms = 0
         self._has_renewed = send.is_renewal
         if answer.verdict == "REFUSED" and len(send.notices) > 1:  # because of one of them, or of their size
@@ -257,15 +257,14 @@ class Outbox:
             for notice in send.notices:
                 if self.watchdog is not None and notice.incident_id == self.watchdog.incident_id:
                     self._watched_at_ms = now.pace_ms
-                elif notice.incident_id in self._queues:
-                    self._queues[notice.incident_id].renewed_at_ms = now.pace_ms
-        queues = [] if send.is_renewal else [self._queues[notice.incident_id] for notice in send.notices]
+                elif notice.alert_id in self._queues:
+                    self._queues[notice.alert_id].renewed_at_ms = now.pace_ms
+        queues = [] if send.is_renewal else [self._queues[notice.alert_id] for notice in send.notices]
         settled = [self._settle(queue, answer, now, latency_ms) for queue in queues]
         return [record for record in settled if record is not None]
 
     def _settle(self, queue: _Queue, answer: Answer, now: Now, latency_ms: int) -> Record | None:
         delivery = queue.owed[0]
-        notice = delivery.notice
         outcome: Outcome = answer.verdict if answer.verdict in ("DELIVERED", "REFUSED") else "RETRYING"
         delivery.attempts += 1
         if outcome == "RETRYING":
@@ -276,26 +275,14 @@ class Outbox:
                 return None  # only 1, 2, 4, 8, ...: a receiver that is dead for a month leaves twenty rows
         else:
             self.backoff.refusals += outcome == "REFUSED"
-            if outcome == "DELIVERED" and notice.status != "acknowledged":
-                queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = notice, now.pace_ms, now.pace_ms
-            self._take_out(queue, now.pace_ms)
+            self._take_out(queue, delivery, outcome, now.pace_ms)
         return self._record(delivery, outcome, answer, now.wall_ms, latency_ms)
 
     def _sendable(self, recorded: int) -> list[_Queue]:
-        """Return the queues that wait neither for the log nor for the end of their alert's previous incident."""
+        """Return the queues that do not wait for the log."""
         if self.answer_number > recorded:
             return []
-        queues = [queue for queue in self._owing.values() if queue.owed[0].record_number <= recorded]
-        return [
-            queue
-            for queue in queues
-            if not any(
-                other.owed[0].rejected_attempts < MOST_REJECTED_ATTEMPTS
-                and any(delivery.notice.status == "resolved" for delivery in other.owed)
-                for other in self._siblings(queue)
-                if other.owed and other.began < queue.began
-            )
-        ]
+        return [queue for queue in self._queues.values() if queue.owed and queue.owed[0].record_number <= recorded]
 
     def _pick_owed(self, now_ms: int, recorded: int) -> Send | None:
         ready = [queue for queue in self._sendable(recorded) if queue.not_before_ms <= now_ms]
@@ -303,13 +290,15 @@ class Outbox:
             return None
         ready.sort(key=_Queue.urgency)
         queues = ready[: self._at_most]
-        return Send(
-            self.name, tuple(replace(queue.owed[0].notice, is_first=queue.delivered is None) for queue in queues)
-        )
+        notices = []
+        for queue in queues:
+            there, notice = queue.delivered, queue.owed[0].notice
+            notices.append(replace(notice, is_first=there is None or there.incident_id != notice.incident_id))
+        return Send(self.name, tuple(notices))
 
     def _pick_renewals(self, now_ms: int) -> Send | None:
-        for queue in [*self._queues.values()] if self.traits.is_leased else []:
-            self._forget_if_done(queue, now_ms)
+        for alert_id in [*self._queues] if self.traits.is_leased else []:
+            self._forget_if_done(alert_id, now_ms)
         queues = [queue for queue in self._leases() if self._ready_at_ms(queue) <= now_ms]
         queues.sort(key=self._ready_at_ms)
         notices = [queue.delivered for queue in queues[: self._at_most] if queue.delivered is not None]
@@ -317,21 +306,9 @@ class Outbox:
         return Send(self.name, renewed, is_renewal=True) if renewed else None
 
     def _leases(self) -> list[_Queue]:
-        """Return the queues to renew: of one alert only the newest incident: its labels are the same."""
-        if not self.traits.is_leased:
-            return []
-        return [
-            queue
-            for queue in self._queues.values()
-            if queue.delivered is not None
-            and not queue.owed
-            and not any(other.owed or other.delivered for other in self._siblings(queue) if other.began > queue.began)
-        ]
-
-    def _siblings(self, queue: _Queue) -> list[_Queue]:
-        """Return the queues of all incidents of its alert, if there are several."""
-        incidents = self._of_alert[queue.alert_id]
-        return list(incidents.values()) if len(incidents) > 1 else []
+        """Return the queues to renew."""
+        queues = self._queues.values() if self.traits.is_leased else ()
+        return [queue for queue in queues if queue.delivered is not None and not queue.owed]
 
     def _ready_at_ms(self, queue: _Queue) -> int:
         if not queue.owed:
@@ -340,25 +317,24 @@ class Outbox:
         is_gathered = self.traits.is_digest and not first.attempts
         return max(queue.not_before_ms, first.due_at_ms + self._digest_ms * is_gathered)
 
-    def _take_out(self, queue: _Queue, now_ms: int) -> None:
-        """Take out the delivery that is answered or given up."""
-        delivery = queue.owed.popleft()
-        if not queue.owed:
-            self._owing.pop(delivery.notice.incident_id, None)
-        self._forget_if_done(queue, now_ms, is_last=delivery.notice.status == "resolved")
+    def _take_out(self, queue: _Queue, delivery: Delivery, outcome: Outcome, at_ms: int) -> None:
+        """Take out a delivery that is answered or given up."""
+        notice, there = delivery.notice, queue.delivered
+        queue.owed.remove(delivery)
+        if outcome == "DELIVERED" and notice.status != "acknowledged":
+            if there is None or there.started_at_ms <= notice.started_at_ms:
+                queue.delivered, queue.delivered_at_ms, queue.renewed_at_ms = notice, at_ms, at_ms
+        elif notice.status == "resolved" and there is not None and there.incident_id == notice.incident_id:
+            queue.delivered = None
+        self._forget_if_done(notice.alert_id, at_ms)
 
-    def _forget_if_done(self, queue: _Queue, now_ms: int, *, is_last: bool = False) -> None:
+    def _forget_if_done(self, alert_id: str, now_ms: int) -> None:
         """Drop a queue whose end is delivered; at a leased receiver once the end need not be repeated."""
-        if queue.owed or (queue.is_open_there() and not is_last):
-            return
-        is_over = queue.delivered is not None and queue.delivered.status == "resolved"
-        if self.traits.is_leased and is_over and now_ms < queue.delivered_at_ms + self._resolved_resend_ms:
-            return
-        if is_last or is_over:
-            name = queue.began[1]
-            del self._queues[name], self._of_alert[queue.alert_id][name]
-            if not self._of_alert[queue.alert_id]:
-                del self._of_alert[queue.alert_id]
+        queue = self._queues[alert_id]
+        there = queue.delivered
+        is_repeated = self.traits.is_leased and now_ms < queue.delivered_at_ms + self._resolved_resend_ms
+        if not queue.owed and (there is None or (there.status == "resolved" and not is_repeated)):
+            del self._queues[alert_id]
 
     def _record(self, delivery: Delivery, outcome: Outcome, answer: Answer, at_ms: int, latency_ms: int) -> Record:
         cells = {"receiver": self.name, "route": delivery.route, "reason": answer.reason, "code": answer.code}

@@ -174,8 +174,8 @@ class Owed:
             incident = self.incidents.setdefault(record.incident_id, Incident())
             incident.withheld = record if incident.notified is None else None
         elif record.outcome != "PENDING":
-            if box is not None:
-                box.recall(record, now)
+            if box is not None and row is not None:
+                box.recall(row.notice, record, now)
         elif row is not None:
             if box is not None:
                 box.owe(row.notice, record.route or "", now.pace_of(record.at_ms))
