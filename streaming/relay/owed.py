@@ -205,7 +205,10 @@ class Owed:
             end = rows[-1] if rows[-1].state == "RESOLVED" and incident.notified is None else None
             if end is not None and end.at_ms <= self._history_until_ms and not incident.is_decided():
                 rows = [end]
-            if end is not None and (silence_id := self._silence_throughout(incident, rows)) is not None:
+            life = replace(incident)
+            fires = [life.follow(row) and row.state == "FIRING" and row.inhibited_by is None for row in rows]
+            silence_id = self._silence_throughout(life, end.notice) if end is not None and any(fires) else None
+            if end is not None and silence_id is not None:
                 self.log.add(record_of(end.notice, "SILENCED", now.wall_ms, reason=silence_id))
                 self.own_alerts.note(end)
                 self._close(end.notice)
@@ -226,7 +229,7 @@ class Owed:
         self._acknowledgements = {}
         for given in acknowledgements:
             self._acknowledgements.setdefault(given.incident_id, []).append(given)
-        for incident_id in self._acknowledgements:
+        for incident_id in [*self._acknowledgements]:
             if (incident := self.incidents.get(incident_id)) is not None and incident.notified is not None:
                 self._forward_acknowledgements(incident, incident.notified, now)
 
@@ -249,20 +252,16 @@ class Owed:
             if incident.withheld and incident.newest and incident.is_news(incident.newest.notice):
                 yield incident.newest.notice, incident.withheld
 
-    def _silence_throughout(self, incident: Incident, rows: Sequence[Transition]) -> str | None:
-        """Return what silenced an incident that ends with these rows, if all the time in which it fired was covered."""
-        life, withheld = replace(incident), incident.withheld
-        for row in rows:
-            life.follow(row)
-        is_silenced = withheld is not None and withheld.outcome == "SILENCED"
-        has_fired = is_silenced or any(row.state == "FIRING" and row.inhibited_by is None for row in rows)
-        if life.fired_at_ms is None or not has_fired:
+    def _silence_throughout(self, life: Incident, end: Notice) -> str | None:
+        """Return what silenced an incident that is over, if all the time in which it fired was covered."""
+        if life.fired_at_ms is None or life.last_firing is None:
             return None
+        withheld = life.withheld
         from_ms = life.fired_at_ms if withheld is None else max(life.fired_at_ms, withheld.at_ms)
-        until_ms = rows[-1].at_ms if life.stopped_at_ms is None else life.stopped_at_ms
-        if withheld is not None and is_silenced and from_ms >= until_ms:
-            return withheld.reason
-        silence = self.silences.pick_throughout(life.last_firing or rows[-1].notice, from_ms, until_ms)
+        until_ms = end.changed_at_ms if life.stopped_at_ms is None else life.stopped_at_ms
+        if withheld is not None and withheld.outcome == "SILENCED" and from_ms >= until_ms:
+            return withheld.reason or ""
+        silence = self.silences.pick_throughout(life.last_firing, from_ms, until_ms)
         return None if silence is None else silence.silence_id
 
     def _consider_again(self, now: Now, *, has_changed: bool) -> None:
@@ -359,11 +358,12 @@ class Owed:
         self._forward_acknowledgements(incident, notice, now)
 
     def _end(self, incident: Incident, end: Notice, now: Now) -> None:
-        withheld = incident.withheld
-        if incident.notified is None and withheld is not None and withheld.outcome == "SILENCED":
+        withheld, firing = incident.withheld, incident.last_firing
+        is_silenced = incident.notified is None and withheld is not None and withheld.outcome == "SILENCED"
+        if is_silenced and firing is not None and self._silence_throughout(incident, end) is None:
             # It continued to fire after its silence ended, between two polls.
-            if incident.last_firing is not None and self._has_room(end):
-                self._notify(incident, incident.last_firing, now)
+            if self._has_room(end):
+                self._notify(incident, firing, now)
             else:
                 incident.withheld = record_of(end, "LIMITED", now.wall_ms, reason=self._limit_reason)
         if incident.notified is not None:
@@ -414,7 +414,7 @@ class Owed:
         return {name: route for name, route in picked.items() if name in self.outboxes}
 
     def _forward_acknowledgements(self, incident: Incident, notified: Notice, now: Now) -> None:
-        for given in self._acknowledgements.get(notified.incident_id, ()):
+        for given in self._acknowledgements.pop(notified.incident_id, ()):
             reason = f"acknowledged by {given.acknowledged_by}"
             notice = replace(notified, status="acknowledged", reason=reason, acknowledged_at_ms=given.at_ms)
             for receiver in incident.receivers:
