@@ -61,7 +61,7 @@ def test_the_canary_has_its_own_metrics() -> None:
     exporter, listener = deliveries()
     listener.answered(Reply("canary", Answer("DELIVERED", None, "here"), 1))
     listener.decided(
-        [record("DELIVERED", 4, receiver="canary"), record("DELIVERED", 9, receiver="canary", status="resolved")], []
+        [record("DELIVERED", 4, receiver="canary"), record("DELIVERED", 9, receiver="canary", status="resolved")]
     )
     listener.owes({"canary": 1, "am": 0})
     assert value(exporter, "balancewatch_canary_latency_seconds_count") == 1
