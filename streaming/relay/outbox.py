@@ -68,7 +68,7 @@ class Backoff:
         """Note an answer. REFUSED is about the content, unless the code is about the address."""
         if answer.verdict == "DELIVERED":
             self.refusals = 0
-        elif answer.verdict == "REFUSED" and (300 <= (answer.code or 0) < 400 or answer.code in _WRONG_ADDRESS):
+        elif answer.verdict == "REFUSED" and is_about_address(answer):
             self.refusals = LIMITS.most_refusals
         if answer.verdict in ("DELIVERED", "REFUSED"):
             self._failures, self._failing_since_ms, self._is_key_bad = 0, None, False
@@ -99,6 +99,10 @@ class Backoff:
             return "refuses"
         since_ms, longest_ms = self._failing_since_ms, 1000 * self._settings.delivery_failed_after_seconds
         return "unreachable" if since_ms is not None and now_ms - since_ms >= longest_ms else None
+
+
+def is_about_address(answer: Answer) -> bool:
+    return 300 <= (answer.code or 0) < 400 or answer.code in _WRONG_ADDRESS
 
 
 def is_about_content(answer: Answer) -> bool:
@@ -248,7 +252,8 @@ class Outbox:
             for queue in self._queues.values():
                 queue.not_before_ms = 0
         self._has_renewed = send.is_renewal
-        if answer.verdict == "REFUSED" and len(send.notices) > 1:  # because of one of them, or of their size
+        is_batch = len(send.notices) > 1 and not is_about_address(answer)
+        if answer.verdict == "REFUSED" and is_batch:  # because of one of them, or of their size
             self._at_most = len(send.notices) // 2
             return []
         if answer.verdict in ("DELIVERED", "REFUSED"):

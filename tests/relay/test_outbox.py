@@ -119,6 +119,15 @@ def test_of_a_batch_only_the_refused_ones_are_given_up(bad: set[int]) -> None:
     assert len(batcher.calls) <= 1 + 14 * len(bad)
 
 
+def test_a_wrong_address_refuses_a_batch_in_one_call() -> None:
+    lost = Scripted(Traits(at_most=100), lambda _send, _now_ms: Answer("REFUSED", 404, "nobody here"))
+    stage = Stage({"lost": lost})
+    stage.write(*(alert_row(f"m{number:02}", "FIRING", stage.now_ms) for number in range(90)))
+    stage.run(600)
+    assert len(lost.calls) == 1
+    assert len(stage.outcomes("REFUSED")) == 90
+
+
 def test_a_proxy_that_takes_fewer_alerts_at_a_time_ends_no_lease() -> None:
     small = Scripted(
         Traits(at_most=100, is_leased=True), lambda send, _now_ms: DELIVERED if len(send.notices) <= 30 else REFUSED
