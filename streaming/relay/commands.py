@@ -205,7 +205,7 @@ def canary(
         }
         for arrival in arrived
     ]
-    print_rows(rows, format_, "No canary alert has arrived yet.")  # type: ignore[arg-type]  # checked above
+    print_rows(rows, format_, "No canary alert has arrived yet.")
     if arrived and format_ == "table":
         say(_summary([arrival.seconds for arrival in arrived], settings.canary.slo_seconds))
     age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
