@@ -73,7 +73,7 @@ def written(tmp_path: Path, row: dict[str, Any]) -> str:
 
 ALERTS = (
     inspector.describe("rocketmq.pulls", [Outcome("rocketmq.pulls", CONTRACT, False, 100, 50)]),
-    data_loss._alert(
+    data_loss._loss_alert(
         "groups",
         data_loss.Position("id", 0, True, {}, {}),
         [data_loss.Loss("rocketmq.pulls", 0, 5, data_loss.Span(7, 9))],

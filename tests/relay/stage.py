@@ -248,13 +248,19 @@ class Stage:
         """Rows of the delivery log with this outcome."""
         return [row for row in self.log if row["outcome"] == outcome]
 
+    def age(self) -> float:
+        return float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000
+
+    def failure(self) -> str | None:
+        return None
+
     def _new_relay(self) -> Relay:
         changes = {"max_firing_per_kind": self.limit, **self.oncall}
         settings = default_settings()
         settings = settings.model_copy(update={"oncall": settings.oncall.model_copy(update=changes)})
         relay = RelayInVirtualTime(
             settings,
-            lambda: float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000,
+            self,
             now=lambda: self.now,
         )
         relay.stage, relay._rng = self, self._rng
