@@ -107,6 +107,9 @@ score: $(VENV)/.ready ## the rules on simulated scenarios, against ground truth 
 chaos: setup ## kill -9 at every point and at random, Kafka away, full disk (half an hour)
 	@$(BIN)/python -m tests.lab.chaos $(ARGS)
 
+storm: setup ## the complete alert path under drawn faults, against the truth (an hour); ARGS="--hours 2 --seed 7"
+	@$(BIN)/python -m tests.lab.storm $(ARGS)
+
 field: jars ## a real RocketMQ with injected faults, against its clients' logs (2 hours); ARGS="--only frozen"
 	@$(BIN)/python -m tests.lab.field $(ARGS)
 
@@ -116,8 +119,8 @@ docs: $(VENV)/.ready ## rewrite the generated tables of the pages
 pictures: $(VENV)/.ready ## pictures of every page of the board, light, dark and phone, in .bench/pictures
 	@$(BIN)/python -m tests.board.pictures $(ARGS)
 
-clean: ## delete the files of demo, bench, score and field
-	@rm -rf .demo .bench .kafka .score .oracle .field
+clean: ## delete the files of demo, bench, score, storm and field
+	@rm -rf .demo .bench .kafka .score .oracle .field .storm
 
-.PHONY: help setup jars lock pins demo test test-fast watch hooks proof oracle lint format bench profile soak score chaos field
+.PHONY: help setup jars lock pins demo test test-fast watch hooks proof oracle lint format bench profile soak score chaos storm field
 .PHONY: docs pictures clean

@@ -93,20 +93,25 @@ class FakeServer:
 
     path = "/"
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        """Listen at `port`, by default a free one."""
         self.received: list[Received] = []
         self._script: list[Behaviour] = []
         self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", port), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
     def root(self) -> str:
         """http://127.0.0.1:port"""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""An S3 server on the loopback, ended by process id, and one before it that loses answers."""
+"""An S3 server on the loopback, ended by process id, and a proxy before it that refuses, cuts and loses calls."""
 
 import http.client
 import subprocess
@@ -58,18 +58,20 @@ def _address(log: Path, process: "subprocess.Popen[bytes]") -> str:
         time.sleep(0.05)
 
 
-CONFLICT = b"<Error><Code>ConditionalRequestConflict</Code><Message>try again</Message></Error>"
+REFUSALS = {
+    "409": ("ConditionalRequestConflict", "try again"),
+    "412": ("PreconditionFailed", "a condition does not hold"),
+    "503": ("SlowDown", "reduce your request rate"),
+}
+"""Answers of a store that has done nothing: status to code and message."""
 
 
 @contextmanager
-def losing_answers(
-    address: str,
-    is_lost: Callable[[str, str], bool] = lambda *_: False,
-    is_refused: Callable[[str, str], bool] = lambda *_: False,
-) -> Iterator[str]:
-    """The same server under another address, where the answer to a call (method, path) that `is_lost` never comes.
+def faulty_proxy(address: str, fault_of: Callable[[str, str], str | None]) -> Iterator[str]:
+    """The same server under another address. `fault_of(method, path)` decides about each call; None passes it on.
 
-    A call that `is_refused` gets a 409 and does not reach the server.
+    A status of REFUSALS is answered, and "cut" closes the connection, before the call reaches the server; "lost" closes
+    it after the server has done it. "412" only refuses calls with a condition.
     """
     host = address.removeprefix("http://")
 
@@ -78,19 +80,25 @@ def losing_answers(
 
         def _pass_on(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if is_refused(self.command, self.path):
-                self.send_response(409)
-                self.send_header("Content-Length", str(len(CONFLICT)))
+            fault = fault_of(self.command, self.path)
+            if fault == "412" and not (self.headers.get("If-None-Match") or self.headers.get("If-Match")):
+                fault = None
+            if fault in REFUSALS:
+                body = "<Error><Code>{}</Code><Message>{}</Message></Error>".format(*REFUSALS[fault]).encode()
+                self.send_response(int(fault))
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(CONFLICT)
+                self.wfile.write(body if self.command != "HEAD" else b"")
+                return
+            if fault == "cut":
+                self._hang_up()
                 return
             there = http.client.HTTPConnection(host, timeout=30)
             there.request(self.command, self.path, content, dict(self.headers))
             answer = there.getresponse()
             body = answer.read()
-            if is_lost(self.command, self.path):
-                self.close_connection = True
-                self.connection.close()
+            if fault == "lost":
+                self._hang_up()
                 return
             self.send_response(answer.status)
             for name, value in answer.getheaders():
@@ -100,6 +108,10 @@ def losing_answers(
             self.send_header("Content-Length", str(length))
             self.end_headers()
             self.wfile.write(body)
+
+        def _hang_up(self) -> None:
+            self.close_connection = True
+            self.connection.close()
 
         do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass_on  # noqa: N815  # the library's names
 

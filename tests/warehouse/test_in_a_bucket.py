@@ -21,7 +21,7 @@ from streaming.warehouse import occupancy as module
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.occupancy import BucketLock, HeldError, OccupiedError, occupying
 from streaming.warehouse.table_store import list_files, store_of
-from tests.support.s3_server import environment_of, losing_answers
+from tests.support.s3_server import environment_of, faulty_proxy
 from tests.warehouse.tables import append_beside_delta_rs, make_table_at, numbers, read
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
@@ -47,13 +47,13 @@ def test_a_commit_whose_answer_is_lost_is_in_once(
 ) -> None:
     lost: list[str] = []
 
-    def is_lost(method: str, called: str) -> bool:
+    def fault_of(method: str, called: str) -> str | None:
         if method == "PUT" and called.endswith(f"{1:020}.json") and len(lost) < times:
             lost.append(called)
-            return True
-        return False
+            return "lost"
+        return None
 
-    with losing_answers(s3_address, is_lost) as address:
+    with faulty_proxy(s3_address, fault_of) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         assert Appender(path).append(numbers(1), transaction)
         assert Appender(path).append(numbers(2))
@@ -66,13 +66,13 @@ def test_a_409_of_the_bucket_is_retried(path: str, s3_address: str, monkeypatch:
     """Amazon answers 409 while another request for the same key is in flight: nobody may have written the key."""
     refused: list[str] = []
 
-    def is_refused(method: str, called: str) -> bool:
+    def fault_of(method: str, called: str) -> str | None:
         if method == "PUT" and called.partition("?")[0].endswith(end) and len(refused) < 3:
             refused.append(called)
-            return True
-        return False
+            return "409"
+        return None
 
-    with losing_answers(s3_address, is_refused=is_refused) as address:
+    with faulty_proxy(s3_address, fault_of) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         assert Appender(path).append(numbers(1), Transaction("app", 1)) == 1
         assert read(path) == [1]

@@ -24,12 +24,12 @@ class CannotMountError(RuntimeError):
 
 
 @contextlib.contextmanager
-def small_disk(path: Path) -> Iterator[None]:
-    """A tmpfs at `path`. Raises CannotMountError."""
+def small_disk(path: Path, size: int = DISK_BYTES) -> Iterator[None]:
+    """A tmpfs of `size` bytes at `path`. Raises CannotMountError."""
     path.mkdir(parents=True)
     if os.geteuid():
         raise CannotMountError("only root may mount a small disk")
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
     mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
     if mounted.returncode:
         raise CannotMountError(mounted.stderr.strip())

@@ -1,0 +1,199 @@
+"""`make storm`: the complete alert path under drawn faults, several at a time; what receivers got against the truth.
+
+A modelled cluster publishes to a real Kafka in real time; `run` and its relay page three receivers. One seed draws the
+troubles of the cluster and the faults of the path. Legs of at most half an hour alternate between tables in a folder
+and in a bucket, each on an empty deployment. Exit code 1 if a page is lost, an alert ends early, or a notification
+arrives twice without a reason.
+
+Examples:
+  make storm                                   an hour, seed 1
+  make storm ARGS="--hours 2 --seed 7"
+  make storm ARGS="--minutes 12 --seed 7"      two legs of six minutes
+  make storm ARGS="--minutes 10 --calm"        without faults
+  python -m tests.lab.storm.checker .storm/1763881200/leg-1     judge a played leg again
+"""
+
+import argparse
+import json
+import math
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.table import Table
+
+from conf.settings import Settings
+from tests.lab.storm.checker import Storm, Verdict, judge, read_leg
+from tests.lab.storm.drawn import Deployment, draw_deployment, draw_plan, kinds_of
+from tests.lab.storm.stage import Stage
+from tests.support.scratch_kafka import scratch_kafka
+
+LEG_SECONDS = 1_800.0
+LEAST_LEG_SECONDS = 360.0
+LEAST_SECONDS = 120.0
+"""A leg is this much longer than its bound."""
+
+RETRY_SECONDS, STARTS = 90.0, 2
+"""The bound without --bound. `run` pauses up to a minute before it tries again, a receiver is tried again within 5 s, a
+poll round takes 10 s; and `run` may have to start, which takes longer on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A leg that was played, and what the checker says of it."""
+
+    deployment: Deployment
+    storm: Storm
+    verdict: Verdict
+    not_played: dict[str, str]
+    damaged: int
+    refused: dict[str, int]
+
+    @property
+    def hours(self) -> float:
+        return (self.storm.end_ms - self.storm.start_ms) / 3_600_000
+
+    def fields(self) -> dict[str, object]:
+        return {
+            "seed": self.deployment.seed,
+            "tables": self.deployment.tables,
+            "relay": "apart" if self.deployment.is_apart else "in run",
+            "hours": round(self.hours, 3),
+            "bound_seconds": self.storm.bound_ms / 1000,
+            "faults": dict(Counter(f"{fault.kind} {fault.target}" for fault in self.storm.faults)),
+            "exits": [asdict(fault) for fault in self.storm.exits],
+            "files_damaged": self.damaged,
+            "calls_refused": self.refused,
+            "not_played": self.not_played,
+            **asdict(self.verdict),
+        }
+
+
+def main() -> None:
+    options = _arguments()
+    folder = options.folder or Path(".storm") / str(int(time.time()))
+    folder.mkdir(parents=True)
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        say("ending")
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    seconds = options.minutes * 60 if options.minutes else options.hours * 3_600
+    legs = play_legs(folder.resolve(), options.seed, seconds, options.bound, stop, is_calm=options.calm)
+    report = {"seed": options.seed, "legs": [leg.fields() for leg in legs]}
+    (folder / "storm.json").write_text(json.dumps(report, indent=2) + "\n")
+    Console().print(_table(legs))
+    for leg in legs:
+        for name in ("lost", "early", "duplicates", "unmatched"):
+            for sentence in getattr(leg.verdict, name):
+                print(f"{name}: {sentence}")
+    print(f"not played: {', '.join(_not_played(legs)) or 'nothing'}")
+    print(f"written to {folder / 'storm.json'}")
+    sys.exit(0 if legs and all(leg.verdict.is_good for leg in legs) else 1)
+
+
+def play_legs(
+    folder: Path, seed: int, seconds: float, bound: float | None, stop: threading.Event, *, is_calm: bool = False
+) -> list[Leg]:
+    """Play legs of equal length, at least one of each kind of tables if there is time."""
+    count = max(1, math.ceil(seconds / LEG_SECONDS))
+    if count == 1 and seconds >= 2 * LEAST_LEG_SECONDS:
+        count = 2
+    legs = []
+    for number in range(1, count + 1):
+        if not stop.is_set():
+            leg = folder / f"leg-{number}"
+            legs.append(_play(leg, draw_deployment(seed, number), seconds / count, bound, stop, is_calm=is_calm))
+    return legs
+
+
+def _play(
+    folder: Path, deployment: Deployment, seconds: float, bound: float | None, stop: threading.Event, *, is_calm: bool
+) -> Leg:
+    folder.mkdir(parents=True)
+    relay = "a relay apart" if deployment.is_apart else "the relay in run"
+    say(f"{folder.name}: {seconds:.0f} s, tables in a {deployment.tables}, {relay}")
+    with scratch_kafka(Settings.load().paths.jars) as kafka:
+        stage = Stage(deployment, folder, kafka, say)
+        try:
+            with stage.opened():
+                start_seconds = stage.wait_until_ready(stop)
+                bound = bound or round(RETRY_SECONDS + STARTS * start_seconds)
+                seconds = max(seconds, bound + LEAST_SECONDS)
+                plan = draw_plan(deployment, seconds, bound)
+                plan = replace(plan, faults=[]) if is_calm else plan
+                say(f"run took {start_seconds:.0f} s to start; the bound is {bound:.0f} s; {len(plan.faults)} faults")
+                stage.play(plan, stop)
+        finally:
+            stage.kafka.stop()
+    storm, arrivals = read_leg(folder)
+    verdict = judge(storm, arrivals)
+    say(f"{folder.name}: {verdict.transitions} transitions, {len(verdict.lost)} lost, {len(verdict.early)} early")
+    return Leg(deployment, storm, verdict, stage.not_played, len(stage.damaged), dict(stage.bucket.count))
+
+
+def _table(legs: list[Leg]) -> Table:
+    """Return a row for each figure and a column for each leg."""
+    figures: dict[str, Sequence[object]] = {
+        "tables": [leg.deployment.tables for leg in legs],
+        "relay": ["apart" if leg.deployment.is_apart else "in run" for leg in legs],
+        "hours": [f"{leg.hours:.2f}" for leg in legs],
+        "bound, s": [leg.storm.bound_ms // 1000 for leg in legs],
+        "faults": [len(leg.storm.faults) for leg in legs],
+        "unplanned exits": [len(leg.storm.exits) for leg in legs],
+        "transitions due": [leg.verdict.transitions for leg in legs],
+        "lost": [len(leg.verdict.lost) for leg in legs],
+        "early ends": [len(leg.verdict.early) for leg in legs],
+        "duplicates, explained": [leg.verdict.explained for leg in legs],
+        "duplicates, unexplained": [len(leg.verdict.duplicates) for leg in legs],
+        "longest delay after healing, s": [round(leg.verdict.longest_ms / 1000) for leg in legs],
+    }
+    table = Table("", *(f"leg {number}" for number in range(1, len(legs) + 1)))
+    for name, values in figures.items():
+        table.add_row(name, *map(str, values))
+    return table
+
+
+def _not_played(legs: list[Leg]) -> list[str]:
+    """Return the faults that no leg played: those the machine does not permit with the reason."""
+    played = {f"{fault.kind} {fault.target}" for leg in legs for fault in leg.storm.faults}
+    reasons = {name: why for leg in legs for name, why in leg.not_played.items()}
+    missing = (kinds_of("folder") | kinds_of("bucket")) - played
+    return sorted(f"{name} ({reasons[name]})" if name in reasons else name for name in missing)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make storm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--hours", type=float, default=1.0, help="of all legs (default: %(default)s)")
+    length.add_argument("--minutes", type=float, help="the same in minutes; a leg needs about 5.5")
+    parser.add_argument("--seed", type=int, default=1, help="of troubles and faults (default: %(default)s)")
+    parser.add_argument(
+        "--bound",
+        type=float,
+        help="seconds from healing to page (default: 90 and twice the time that run takes to start)",
+    )
+    parser.add_argument("--calm", action="store_true", help="draw no faults")
+    parser.add_argument("--folder", type=Path, help="where logs and arrivals go; .storm/TIME without it")
+    return parser.parse_args()
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
