@@ -6,8 +6,8 @@ is measured; the last spell is quiet.
 """
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from streaming.simulator.scenario import Scenario, parse_scenario
@@ -27,10 +27,13 @@ CLUSTERS, TWINS, STUCK = 2, 2, 2
 FIRST_FAULT_SECONDS = 20.0
 
 BURST_SECONDS = 200.0
-RECOVERY_SECONDS = {"broker_isolated": 120.0}
+JUDGED = {("duplicate_client_id", None), ("starved_queue", "pull_stopped"), ("broker_isolated", None)}
+"""Kind and cause of the pages that the troubles require."""
+
+RECOVERY_MS = {"broker_isolated": 120_000}
 """Time for which a condition outlasts its trouble: producers avoid a slow broker for up to two minutes."""
 
-SERVICE = {
+PROCESSES = {
     "kill": (("run", 1, 8), ("relay", 1, 8)),
     "kill_python": (("run", 1, 3),),
     "stop": (("run", 5, 45), ("relay", 5, 45)),
@@ -43,7 +46,7 @@ INPUT = {
     "stop": (("collector", 5, 40), ("kafka", 10, 40)),
     "away": (("kafka", 20, 60),),
 }
-STORAGE = {
+TABLES = {
     "folder": {"full_disk": (("tables", 10, 40),)},
     "bucket": {f"bucket_{how}": (("tables", 10, 40),) for how in ("409", "412", "503", "cut", "lost", "away")},
 }
@@ -55,8 +58,9 @@ ONLY_IN_A_FOLDER = ("power_cut", "emptied_commit")
 
 @dataclass(frozen=True)
 class Drawn:
-    """One fault: `more` is its parameter, drawn as all else."""
+    """One fault. Those of one track come one after the other; `more` is its parameter."""
 
+    track: str
     kind: str
     target: str
     at: float
@@ -89,41 +93,48 @@ def draw_deployment(seed: int, leg: int) -> Deployment:
     return Deployment(name, "folder" if (seed + leg) % 2 else "bucket", random.Random(name).random() < 0.5)
 
 
-def draw_plan(deployment: Deployment, seconds: float, bound: float) -> Plan:
+def draw_plan(deployment: Deployment, seconds: float, bound: float, start_seconds: float) -> Plan:
+    """Faults of processes leave time to start, `start_seconds` on this machine, and sometimes too little of it."""
     rng = random.Random(f"{deployment.seed} faults")
-    faults = sorted(_faults(rng, deployment, seconds, bound), key=lambda fault: fault.at)
+    faults = sorted(_faults(rng, deployment, seconds, bound, start_seconds), key=lambda fault: fault.at)
     return Plan(deployment.seed, seconds, bound, faults)
 
 
 def kinds_of(tables: Tables) -> set[str]:
     """Return the faults that a leg can draw, as "kind target"."""
-    return {f"{kind} {target}" for track in _tracks(tables, is_apart=True) for kind, target, _, _ in track}
+    tracks = _tracks(tables, is_apart=True).values()
+    return {f"{kind} {target}" for track in tracks for kind, target, _, _ in track}
 
 
-def _tracks(tables: Tables, *, is_apart: bool) -> Iterator[list[tuple[str, str, float, float]]]:
-    """Each track has one fault at a time; the tracks overlap."""
-    for kinds in (SERVICE, INPUT, STORAGE[tables], RECEIVERS):
-        yield [
+def _tracks(tables: Tables, *, is_apart: bool) -> dict[str, list[tuple[str, str, float, float]]]:
+    """Return the faults of each track: kind, target, least and most seconds. Tracks overlap."""
+    tracks = {"processes": PROCESSES, "input": INPUT, "tables": TABLES[tables], "receivers": RECEIVERS}
+    return {
+        track: [
             (kind, target, least, most)
             for kind, places in kinds.items()
             for target, least, most in places
             if (is_apart or target != "relay") and (tables == "folder" or kind not in ONLY_IN_A_FOLDER)
         ]
+        for track, kinds in tracks.items()
+    }
 
 
-def _faults(rng: random.Random, deployment: Deployment, seconds: float, bound: float) -> Iterator[Drawn]:
+def _faults(
+    rng: random.Random, deployment: Deployment, seconds: float, bound: float, start_seconds: float
+) -> Iterator[Drawn]:
     last = seconds - bound - 30
-    for track in _tracks(deployment.tables, is_apart=deployment.is_apart):
+    for track, faults in _tracks(deployment.tables, is_apart=deployment.is_apart).items():
         bag: list[tuple[str, str, float, float]] = []
         at = FIRST_FAULT_SECONDS + rng.uniform(0, 15)
         while at < last:
             if not bag:  # every fault comes before one comes again
-                bag = rng.sample(track, len(track))
+                bag = rng.sample(faults, len(faults))
             kind, target, least, most = bag.pop()
             lasts = min(rng.uniform(least, most), last - at)
             if lasts >= least and not _is_quiet(at, at + lasts, bound):
-                yield Drawn(kind, target, round(at, 1), round(lasts, 1), rng.random())
-            at += lasts + rng.uniform(3, 25)
+                yield Drawn(track, kind, target, round(at, 1), round(lasts, 1), rng.random())
+            at += lasts + (rng.uniform(0.2, 1.5) * start_seconds if track == "processes" else rng.uniform(3, 25))
 
 
 def _is_quiet(at: float, until: float, bound: float) -> bool:
@@ -133,8 +144,8 @@ def _is_quiet(at: float, until: float, bound: float) -> bool:
     return begin + (until - at) > BURST_SECONDS
 
 
-def draw_cluster(plan: Plan, number: int) -> tuple[Scenario, list[dict[str, Any]]]:
-    """Return a cluster with its troubles, and the expected findings other than of queues."""
+def draw_cluster(plan: Plan, number: int) -> Scenario:
+    """Return a cluster with its troubles; it expects the findings other than of queues."""
     rng = random.Random(f"{plan.seed} cluster {number}")
     groups: list[dict[str, Any]] = []
     happenings: list[dict[str, Any]] = []
@@ -177,7 +188,7 @@ def draw_cluster(plan: Plan, number: int) -> tuple[Scenario, list[dict[str, Any]
         "happenings": sorted(happenings, key=lambda happening: happening["at"]),
         "expects": expected,
     }
-    return parse_scenario(fields), expected
+    return parse_scenario(fields)
 
 
 def _spells(rng: random.Random, seconds: float) -> Iterator[tuple[float, float]]:
@@ -208,42 +219,27 @@ def _group(name: str, index: int, *, with_twin: bool) -> dict[str, Any]:
 def episodes_of(watch: TrueWatch) -> Iterator[Episode]:
     """Yield the episodes of a cluster that has been played to its end, with the bounds of the score laboratory.
 
-    Queues of one group and topic are one episode. Starved queues of twins are left to the twins' own page.
+    Starved queues of a group and topic are one alert, so one episode. The page of twins inhibits their starved queues.
     """
     simulation: TrueSimulation = watch.simulation
-    spans: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[int, int | None, int, int]]] = {}
-    for fact in facts_of(simulation):
-        if fact.kind not in ("starved_queue", "duplicate_client_id", "broker_isolated") or not fact.required:
-            continue
-        if fact.kind == "starved_queue" and fact.cause != "pull_stopped":
-            continue
-        names = ("consumer_group", "topic", "broker_name", "client_id")
-        labels = {name: value for name in names if (value := getattr(fact, name))}
-        if fact.kind == "starved_queue":
-            del labels["broker_name"]  # its alert is of the topic
-        end_ms = None if fact.end_ms is None or fact.end_ms > simulation.now_ms else fact.end_ms
-        after_ms = round(RECOVERY_SECONDS.get(fact.kind, 0) * 1000)
-        over_ms = 0 if end_ms is None else fact.resolve_by_ms - end_ms + after_ms + 2 * INTERVAL_MS
+    open_: dict[Any, Episode] = {}
+    facts = (fact for fact in facts_of(simulation) if fact.required and (fact.kind, fact.cause) in JUDGED)
+    for fact in sorted(facts, key=lambda fact: fact.start_ms):
+        names = ("consumer_group", "topic", "client_id", *(() if fact.queue else ("broker_name",)))
+        labels = {"cluster": simulation.scenario.cluster}
+        labels |= {name: value for name in names if (value := getattr(fact, name))}
+        until_ms = fact.end_ms if fact.end_ms is not None and fact.end_ms <= simulation.now_ms else None
+        over_ms = RECOVERY_MS.get(fact.kind, 0) + 2 * INTERVAL_MS
+        over_ms += 0 if fact.end_ms is None else fact.resolve_by_ms - fact.end_ms
         certain_ms = fact.detect_by_ms - fact.start_ms + 2 * INTERVAL_MS
-        key = fact.kind, tuple(sorted({"cluster": simulation.scenario.cluster, **labels}.items()))
-        spans.setdefault(key, []).append((fact.start_ms, end_ms, certain_ms, over_ms))
-    for (kind, pairs), found in spans.items():
-        for from_ms, until_ms, certain_ms, over_ms in _joined(found):
-            yield Episode(kind, dict(pairs), from_ms, until_ms, certain_ms, over_ms)
-
-
-def _joined(
-    spans: Sequence[tuple[int, int | None, int, int]],
-) -> Iterator[tuple[int, int | None, int, int]]:
-    """Join queues that starve at the same time: the first proves the page, the last the end."""
-    current: tuple[int, int | None, int, int] | None = None
-    for span in sorted(spans, key=lambda one: one[0]):
-        if current is None or (current[1] is not None and span[0] > current[1]):
-            if current is not None:
-                yield current
-            current = span
-        else:
-            until_ms = None if None in (current[1], span[1]) else max(current[1] or 0, span[1] or 0)
-            current = current[0], until_ms, max(current[2], span[2]), max(current[3], span[3])
-    if current is not None:
-        yield current
+        episode = Episode(fact.kind, labels, fact.start_ms, until_ms, certain_ms, over_ms)
+        key = episode.kind, *labels.values()
+        before = open_.get(key)
+        if before is not None and episode.from_ms <= before.end_ms:
+            ends_ms = (before.until_ms, until_ms)
+            until_ms = None if None in ends_ms else max(end_ms or 0 for end_ms in ends_ms)
+            episode = replace(before, until_ms=until_ms, certain_after_ms=max(before.certain_after_ms, certain_ms))
+        elif before is not None:
+            yield before
+        open_[key] = episode
+    yield from open_.values()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -47,56 +47,27 @@ DISK_BYTES = 256 << 20
 ROUTING_KEY = "0123456789abcdef0123456789abcdef"
 
 CONFIG = """\
-[kafka]
-bootstrap_servers = "{servers}"
-
-[paths]
-warehouse = "{warehouse}"
-checkpoints = "{checkpoints}"
+kafka.bootstrap_servers = "{servers}"
+paths = {{ warehouse = "{warehouse}", checkpoints = "{checkpoints}" }}
+canary.interval_seconds = 0
+quality.every_batches = 0
+metrics = {{ port = 0, relay_port = 0 }}
+log.format = "json"
 
 [oncall]
 enabled = {is_inside}
-resend_seconds = 10               # leases of 40 s, so that a lost renewal shows
+resend_seconds = 10 # leases of 40 s, so that a lost renewal shows
 backoff_max_seconds = 5
 delivery_failed_after_seconds = 60
-
-[[oncall.receivers]]
-name = "webhook"
-type = "webhook"
-url = "{webhook}"
-
-[[oncall.receivers]]
-name = "pagerduty"
-type = "pagerduty"
-url = "{pagerduty}"
-routing_key_env = "STORM_KEY"
-
-[[oncall.receivers]]
-name = "alertmanager"
-type = "alertmanager"
-urls = ["{alertmanager}"]
-
-[[oncall.routes]]
-name = "all"
-match = {{ severity = "*" }}
-receivers = ["webhook", "pagerduty", "alertmanager"]
-
-[[oncall.routes]]
-name = "rest"
-receivers = ["webhook"]
-
-[canary]
-interval_seconds = 0
-
-[quality]
-every_batches = 0
-
-[metrics]
-port = 0
-relay_port = 0
-
-[log]
-format = "json"
+receivers = [
+  {{ name = "webhook", type = "webhook", url = "{webhook}" }},
+  {{ name = "pagerduty", type = "pagerduty", url = "{pagerduty}", routing_key_env = "STORM_KEY" }},
+  {{ name = "alertmanager", type = "alertmanager", urls = ["{alertmanager}"] }},
+]
+routes = [
+  {{ name = "all", match = {{ severity = "*" }}, receivers = ["webhook", "pagerduty", "alertmanager"] }},
+  {{ name = "rest", receivers = ["webhook"] }},
+]
 """
 
 
@@ -111,10 +82,10 @@ class Process:
     """
 
     def __init__(
-        self, name: str, command: list[str], environment: Mapping[str, str], log: Path, **options: int
+        self, name: str, command: list[str], environment: Mapping[str, str], log: Path, *, is_fed: bool = False
     ) -> None:
         self.name, self.log, self.exits = name, log, list[Fault]()
-        self._command, self._environment, self._options = command, {**os.environ, **environment}, options
+        self._command, self._environment, self._is_fed = command, {**os.environ, **environment}, is_fed
         self._lock = threading.RLock()
         self._downs = 0
         self.process: subprocess.Popen[str] | None = None
@@ -135,7 +106,7 @@ class Process:
                 self.process = subprocess.Popen(
                     self._command,
                     env=self._environment,
-                    stdin=subprocess.PIPE if self._options else subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if self._is_fed else subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     text=True,
@@ -272,7 +243,7 @@ class Stage:
         self.diary = Diary(folder / "arrivals.jsonl")
         self.receivers = {style: Receiver(style, self.diary, deployment.seed) for style in STYLES}
         self.disk = folder / "disk"
-        self._faults_lock = threading.Lock()
+        self._tracks = defaultdict[str, threading.Lock](threading.Lock)
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
@@ -314,7 +285,7 @@ class Stage:
             }
             rounds = [sys.executable, "-m", "tests.lab.storm.feeder", self.kafka.bootstrap_servers]
             self.feeder = Process(
-                "collector", [*rounds, str(self.folder / "rounds.jsonl")], {}, self.folder / "feeder.log", reads=1
+                "collector", [*rounds, str(self.folder / "rounds.jsonl")], {}, self.folder / "feeder.log", is_fed=True
             )
             for process in self.all:
                 parts.callback(process.stop)
@@ -346,7 +317,7 @@ class Stage:
     def play(self, plan: Plan, stop: threading.Event) -> Storm:
         """Play the plan in real time; return what the checker needs to know."""
         start_ms = wall_ms()
-        clusters = [draw_cluster(plan, number)[0] for number in range(CLUSTERS)]
+        clusters = [draw_cluster(plan, number) for number in range(CLUSTERS)]
         conditions = Conditions("collector", INTERVAL_MS)
         watches = [TrueWatch(scenario, 1, start_ms, conditions) for scenario in clusters]
         feed = Feed(watches, self.feeder, plan.seconds)
@@ -384,15 +355,15 @@ class Stage:
         return storm
 
     def _hit(self, drawn: Drawn) -> None:
-        """Play one fault from its start to its healing."""
-        name = f"{drawn.kind} {drawn.target}"
-        if name in self.not_played:
-            return
-        begin_ms = wall_ms()
-        self.say(f"{name}, {drawn.lasts:.0f} s")
-        with self._fault(drawn):
-            time.sleep(max(0.0, drawn.lasts - (wall_ms() - begin_ms) / 1000))
-        with self._faults_lock:
+        """Play one fault from its start to its healing, once the one before it in its track has healed."""
+        name, until = f"{drawn.kind} {drawn.target}", time.monotonic() + drawn.lasts
+        with self._tracks[drawn.track]:
+            if name in self.not_played or time.monotonic() > until:
+                return
+            begin_ms = wall_ms()
+            self.say(f"{name}, {until - time.monotonic():.0f} s")
+            with self._fault(drawn):
+                time.sleep(max(0.0, until - time.monotonic()))
             self.faults.append(Fault(drawn.kind, drawn.target, begin_ms, wall_ms()))
 
     @contextlib.contextmanager

@@ -13,8 +13,8 @@ SECONDS, SEED = 240.0, 2
 
 def test_a_seed_draws_the_same_faults_and_leaves_the_quiet_spell() -> None:
     deployment = draw_deployment(SEED, 1)
-    plan = draw_plan(deployment, 1_800, 150)
-    assert plan == draw_plan(deployment, 1_800, 150)
+    plan = draw_plan(deployment, 1_800, 150, 30)
+    assert plan == draw_plan(deployment, 1_800, 150, 30)
     assert {f"{fault.kind} {fault.target}" for fault in plan.faults} <= kinds_of(deployment.tables)
     assert max(fault.at + fault.lasts for fault in plan.faults) <= 1_800 - 150
     assert any(one.at < other.at < one.at + one.lasts for one in plan.faults for other in plan.faults), "faults overlap"
