@@ -6,7 +6,7 @@ is measured; the last spell is quiet.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ from tests.lab.storm.checker import Episode
 from tests.lab.storm.receivers import STYLES
 
 Tables = Literal["folder", "bucket"]
+Kinds = Mapping[str, tuple[tuple[str, float, float], ...]]
+"""Kind of fault to its targets, each with the least and the most seconds."""
 
 INTERVAL_MS = 10_000
 """Between two poll rounds, as `collect` by default."""
@@ -33,7 +35,7 @@ JUDGED = {("duplicate_client_id", None), ("starved_queue", "pull_stopped"), ("br
 RECOVERY_MS = {"broker_isolated": 120_000}
 """Time for which a condition outlasts its trouble: producers avoid a slow broker for up to two minutes."""
 
-PROCESSES = {
+PROCESSES: Kinds = {
     "kill": (("run", 1, 8), ("relay", 1, 8)),
     "kill_python": (("run", 1, 3),),
     "stop": (("run", 5, 45), ("relay", 5, 45)),
@@ -41,16 +43,16 @@ PROCESSES = {
     "emptied_commit": (("machine", 1, 5),),
     "clock_step": (("run", 10, 40), ("relay", 10, 40)),
 }
-INPUT = {
+INPUT: Kinds = {
     "kill": (("collector", 1, 60), ("kafka", 1, 30)),
     "stop": (("collector", 5, 40), ("kafka", 10, 40)),
     "away": (("kafka", 20, 60),),
 }
-TABLES = {
+TABLES: dict[Tables, Kinds] = {
     "folder": {"full_disk": (("tables", 10, 40),)},
     "bucket": {f"bucket_{how}": (("tables", 10, 40),) for how in ("409", "412", "503", "cut", "lost", "away")},
 }
-RECEIVERS = {
+RECEIVERS: Kinds = {
     f"receiver_{how}": tuple((name, 10, 40) for name in STYLES) for how in ("slow", "refuses", "trickles", "dies")
 }
 ONLY_IN_A_FOLDER = ("power_cut", "emptied_commit")

@@ -243,6 +243,7 @@ class Stage:
         self.diary = Diary(folder / "arrivals.jsonl")
         self.receivers = {style: Receiver(style, self.diary, deployment.seed) for style in STYLES}
         self.disk = folder / "disk"
+        self._broken: list[Exception] = []
         self._tracks = defaultdict[str, threading.Lock](threading.Lock)
 
     @contextlib.contextmanager
@@ -315,7 +316,7 @@ class Stage:
         return time.monotonic() - began
 
     def play(self, plan: Plan, stop: threading.Event) -> Storm:
-        """Play the plan in real time; return what the checker needs to know."""
+        """Play the plan in real time; return what the checker needs to know. Raises what a fault raised."""
         start_ms = wall_ms()
         clusters = [draw_cluster(plan, number) for number in range(CLUSTERS)]
         conditions = Conditions("collector", INTERVAL_MS)
@@ -332,6 +333,8 @@ class Stage:
                 threads.append(thread)
             for process in self.all:
                 process.watch()
+            if self._broken:
+                raise self._broken[0]
             if now >= said_at:
                 self.say(f"{now:.0f} of {plan.seconds:.0f} s, {len(self.faults)} faults, {self.diary.count} arrivals")
                 said_at = now + 30
@@ -362,8 +365,11 @@ class Stage:
                 return
             begin_ms = wall_ms()
             self.say(f"{name}, {until - time.monotonic():.0f} s")
-            with self._fault(drawn):
-                time.sleep(max(0.0, until - time.monotonic()))
+            try:
+                with self._fault(drawn):
+                    time.sleep(max(0.0, until - time.monotonic()))
+            except Exception as error:  # raised by `play`
+                self._broken.append(error)
             self.faults.append(Fault(drawn.kind, drawn.target, begin_ms, wall_ms()))
 
     @contextlib.contextmanager
