@@ -8,7 +8,8 @@ arrives twice without a reason, or nothing was due.
 Examples:
   make storm                                   an hour, seed 1
   make storm ARGS="--hours 2 --seed 7"
-  make storm ARGS="--minutes 12 --seed 7"      two legs of six minutes
+  make storm ARGS="--minutes 12 --seed 7"      two legs, a folder and a bucket
+  make storm ARGS="--only power_cut --only kill"
   make storm ARGS="--minutes 10 --calm"        without faults
   python -m tests.lab.storm.checker .storm/1763881200/leg-1     judge a played leg again
 """
@@ -21,7 +22,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -43,6 +44,9 @@ LEAST_SECONDS = 120.0
 RETRY_SECONDS, STARTS = 90.0, 2
 """The bound without --bound. `run` pauses up to a minute before it tries again, a receiver is tried again within 5 s, a
 poll round takes 10 s; and `run` may have to start, which takes longer on a busy machine."""
+
+
+KINDS = sorted({name.partition(" ")[0] for name in kinds_of("folder") | kinds_of("bucket")})
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     seconds = options.minutes * 60 if options.minutes else options.hours * 3_600
-    legs = play_legs(folder.resolve(), options.seed, seconds, options.bound, stop, is_calm=options.calm)
+    legs = play_legs(
+        folder.resolve(), options.seed, seconds, options.bound, stop, only=options.only or (), is_calm=options.calm
+    )
     report = {"seed": options.seed, "legs": [leg.fields() for leg in legs]}
     (folder / "storm.json").write_text(json.dumps(report, indent=2) + "\n")
     Console().print(_table(legs))
@@ -104,7 +110,14 @@ def main() -> None:
 
 
 def play_legs(
-    folder: Path, seed: int, seconds: float, bound: float | None, stop: threading.Event, *, is_calm: bool = False
+    folder: Path,
+    seed: int,
+    seconds: float,
+    bound: float | None,
+    stop: threading.Event,
+    *,
+    only: Collection[str] = (),
+    is_calm: bool = False,
 ) -> list[Leg]:
     """Play legs of equal length, at least one of each kind of tables if there is time."""
     count = max(1, math.ceil(seconds / LEG_SECONDS))
@@ -114,12 +127,21 @@ def play_legs(
     for number in range(1, count + 1):
         if not stop.is_set():
             leg = folder / f"leg-{number}"
-            legs.append(_play(leg, draw_deployment(seed, number), seconds / count, bound, stop, is_calm=is_calm))
+            legs.append(
+                _play(leg, draw_deployment(seed, number), seconds / count, bound, stop, only=only, is_calm=is_calm)
+            )
     return legs
 
 
 def _play(
-    folder: Path, deployment: Deployment, seconds: float, bound: float | None, stop: threading.Event, *, is_calm: bool
+    folder: Path,
+    deployment: Deployment,
+    seconds: float,
+    bound: float | None,
+    stop: threading.Event,
+    *,
+    only: Collection[str],
+    is_calm: bool,
 ) -> Leg:
     folder.mkdir(parents=True)
     relay = "a relay apart" if deployment.is_apart else "the relay in run"
@@ -131,7 +153,7 @@ def _play(
                 start_seconds = stage.wait_until_ready(stop)
                 bound = bound or round(RETRY_SECONDS + STARTS * start_seconds)
                 seconds = max(seconds, bound + LEAST_SECONDS)
-                plan = draw_plan(deployment, seconds, bound, start_seconds)
+                plan = draw_plan(deployment, seconds, bound, start_seconds, only)
                 plan = replace(plan, faults=[]) if is_calm else plan
                 say(f"run took {start_seconds:.0f} s to start; the bound is {bound:.0f} s; {len(plan.faults)} faults")
                 stage.play(plan, stop)
@@ -179,12 +201,15 @@ def _arguments() -> argparse.Namespace:
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--hours", type=float, default=1.0, help="of all legs (default: %(default)s)")
-    length.add_argument("--minutes", type=float, help="the same in minutes; a leg needs about 5.5")
+    length.add_argument("--minutes", type=float, help="the same in minutes")
     parser.add_argument("--seed", type=int, default=1, help="of troubles and faults (default: %(default)s)")
     parser.add_argument(
         "--bound",
         type=float,
         help="seconds from healing to page (default: 90 and twice the time that run takes to start)",
+    )
+    parser.add_argument(
+        "--only", metavar="KIND", choices=KINDS, action="append", help="one of: %(choices)s; repeatable"
     )
     parser.add_argument("--calm", action="store_true", help="draw no faults")
     parser.add_argument("--folder", type=Path, help="where logs and arrivals go; .storm/TIME without it")

@@ -6,7 +6,7 @@ is measured; the last spell is quiet.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -95,10 +95,16 @@ def draw_deployment(seed: int, leg: int) -> Deployment:
     return Deployment(name, "folder" if (seed + leg) % 2 else "bucket", random.Random(name).random() < 0.5)
 
 
-def draw_plan(deployment: Deployment, seconds: float, bound: float, start_seconds: float) -> Plan:
-    """Faults of processes leave time to start, `start_seconds` on this machine, and sometimes too little of it."""
+def draw_plan(
+    deployment: Deployment, seconds: float, bound: float, start_seconds: float, only: Collection[str] = ()
+) -> Plan:
+    """Draw faults, of the kinds in `only` if it names any.
+
+    Faults of processes leave time to start, `start_seconds` on this machine, and sometimes too little of it.
+    """
     rng = random.Random(f"{deployment.seed} faults")
-    faults = sorted(_faults(rng, deployment, seconds, bound, start_seconds), key=lambda fault: fault.at)
+    drawn = _faults(rng, deployment, seconds, bound, start_seconds, only)
+    faults = sorted(drawn, key=lambda fault: fault.at)
     return Plan(deployment.seed, seconds, bound, faults)
 
 
@@ -123,13 +129,19 @@ def _tracks(tables: Tables, *, is_apart: bool) -> dict[str, list[tuple[str, str,
 
 
 def _faults(
-    rng: random.Random, deployment: Deployment, seconds: float, bound: float, start_seconds: float
+    rng: random.Random,
+    deployment: Deployment,
+    seconds: float,
+    bound: float,
+    start_seconds: float,
+    only: Collection[str],
 ) -> Iterator[Drawn]:
     last = seconds - bound - 30
-    for track, faults in _tracks(deployment.tables, is_apart=deployment.is_apart).items():
+    for track, all_faults in _tracks(deployment.tables, is_apart=deployment.is_apart).items():
+        faults = [fault for fault in all_faults if not only or fault[0] in only]
         bag: list[tuple[str, str, float, float]] = []
         at = FIRST_FAULT_SECONDS + rng.uniform(0, 15)
-        while at < last:
+        while faults and at < last:
             if not bag:  # every fault comes before one comes again
                 bag = rng.sample(faults, len(faults))
             kind, target, least, most = bag.pop()
