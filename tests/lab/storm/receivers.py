@@ -18,7 +18,6 @@ from typing import Any, Literal
 from tests.lab.storm.checker import Arrival
 from tests.relay.fakes import Behaviour, Drip, FakeServer, Hang, Received, Reply, Reset
 
-Mode = Literal["well", "slow", "refuses", "trickles"]
 Style = Literal["webhook", "pagerduty", "alertmanager"]
 
 STYLES: tuple[Style, ...] = ("webhook", "pagerduty", "alertmanager")
@@ -57,11 +56,11 @@ class Ear(FakeServer):
 
 
 class Receiver:
-    """One address that survives the death of its server. It forgets nothing that it has recorded."""
+    """One address that survives the death of its server. `mode` is well, slow, refuses or trickles."""
 
     def __init__(self, style: Style, diary: Diary, seed: str) -> None:
         self.name: Style = style
-        self.mode: Mode = "well"
+        self.mode = "well"
         self._diary, self._random = diary, random.Random(f"{style} {seed}")
         self._server: Ear | None = Ear(self, 0)
         self.port = self._server.port

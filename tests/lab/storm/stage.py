@@ -19,7 +19,7 @@ import httpx
 
 from conf.settings import Settings
 from schemas.events import CLOCKS, ROUTES
-from streaming.kafka_io.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
+from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from streaming.simulator.conditions import Conditions
 from streaming.simulator.watched import CollectorView
@@ -30,7 +30,7 @@ from tests.lab.score.truth import TrueWatch
 from tests.lab.storm.checker import Episode, Fault, Storm
 from tests.lab.storm.drawn import CLUSTERS, INTERVAL_MS, Deployment, Drawn, Plan, draw_cluster, episodes_of
 from tests.lab.storm.power import cut_power, empty_commit
-from tests.lab.storm.receivers import STYLES, Diary, Mode, Receiver
+from tests.lab.storm.receivers import STYLES, Diary, Receiver
 from tests.support.s3_server import BUCKET, environment_of, faulty_proxy, s3_server
 
 Say = Callable[[str], None]
@@ -416,37 +416,22 @@ class Stage:
             os.kill(kafka.pid, signal.SIGKILL)
         kafka.stop()
         yield
-        for _ in range(5):
-            try:
-                self.kafka = EmbeddedKafka(Settings.load().paths.jars, kafka.data_dir, kafka.port)
-                return
-            except EmbeddedKafkaError as error:
-                self.say(f"Kafka does not start: {error}")
-        raise EmbeddedKafkaError("Kafka does not start again")
+        self.kafka = EmbeddedKafka(Settings.load().paths.jars, kafka.data_dir, kafka.port)
 
     def _hit_receiver(self, receiver: Receiver, kind: str) -> Iterator[None]:
-        modes: dict[str, Mode] = {
-            "receiver_slow": "slow",
-            "receiver_refuses": "refuses",
-            "receiver_trickles": "trickles",
-        }
         if kind == "receiver_dies":
             receiver.die()
-            yield
-            receiver.rise()
-            return
-        receiver.mode = modes[kind]
+        receiver.mode = kind.removeprefix("receiver_")
         yield
         receiver.mode = "well"
+        receiver.rise()
 
     def _fill_disk(self) -> Iterator[None]:
         ballast = self.disk / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 65536)
-        with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
-            while True:
-                file.write(b"x" * 512)
+        for size in (65_536, 512):
+            with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
+                while True:
+                    file.write(b"x" * size)
         yield
         ballast.unlink(missing_ok=True)
 
