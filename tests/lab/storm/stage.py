@@ -18,8 +18,9 @@ from pathlib import Path
 import httpx
 
 from conf.settings import Settings
-from schemas.events import CLOCKS, ROUTES
+from schemas.events import CLOCKS, PULLS, ROUTES
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
 from streaming.simulator.conditions import Conditions
 from streaming.simulator.watched import CollectorView
@@ -299,8 +300,12 @@ class Stage:
         return [self.feeder, *self.processes.values()]
 
     def wait_until_ready(self, stop: threading.Event) -> float:
-        """Start all processes; return the seconds until `run` was ready. Raises TimeoutError."""
-        create_topics(Settings.load(kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}}).kafka)
+        """Start all processes; return the seconds until `run` had written a first batch. Raises TimeoutError."""
+        kafka = Settings.load(kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}}).kafka
+        create_topics(kafka)
+        with Publisher(kafka) as publisher:
+            publisher.publish_raw(PULLS, b"storm", b"no JSON")
+            publisher.flush()
         began = time.monotonic()
         log = self.folder / "run.log"
         while not stop.is_set():
@@ -308,8 +313,8 @@ class Stage:
                 process.watch()
             urls = [json.loads(line)["url"] for line in log.read_text().splitlines() if "health server started" in line]
             with contextlib.suppress(httpx.TransportError):
-                if urls and "first batch" in httpx.get(urls[-1].replace("healthz", "readyz"), trust_env=False).text:
-                    break  # there are no events yet
+                if urls and httpx.get(urls[-1].replace("healthz", "readyz"), trust_env=False).is_success:
+                    break
             if time.monotonic() > began + START_SECONDS:
                 raise TimeoutError(f"run is not ready after {START_SECONDS:.0f} s; see {log}")
             stop.wait(0.5)
@@ -445,6 +450,7 @@ class Stage:
             emptied = empty_commit(self.disk / "warehouse", self.rng)
             lost = [f"emptied {emptied}"] if emptied else []
         self.damaged += lost
+        (self.folder / "damaged.log").write_text("\n".join(self.damaged))
         self.say(f"{kind}: {len(lost)} files damaged")
         yield
         for process in self.processes.values():
