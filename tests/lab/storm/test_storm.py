@@ -8,7 +8,8 @@ import pytest
 from tests.lab.storm.__main__ import play_legs
 from tests.lab.storm.drawn import draw_deployment, draw_plan, kinds_of
 
-SECONDS, SEED = 240.0, 2
+SECONDS, SEED = 240.0, 164
+"""A seed whose short leg has a power cut, a full disk, a kill, a receiver that trickles, and Kafka away."""
 
 
 def test_a_seed_draws_the_same_faults_and_leaves_the_quiet_spell() -> None:
