@@ -103,6 +103,7 @@ class Process:
             if wall_ms() < self._ended_ms + RESTART_SECONDS * 1000:
                 return
             self._ended_ms = 0
+            self._close_input()
             with self.log.open("ab") as output:
                 self.process = subprocess.Popen(
                     self._command,
@@ -156,6 +157,11 @@ class Process:
                 self.process.wait(STOP_SECONDS)
             self.signal(signal.SIGKILL)
             self.process.wait()
+            self._close_input()
+
+    def _close_input(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
 
 
 Fed = tuple[str, Event, int, int]
