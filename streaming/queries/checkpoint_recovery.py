@@ -11,6 +11,7 @@ files in checkpoint format 2); Hadoop's ChecksumFileSystem (`.NAME.crc`).
 
 import json
 import os
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -67,13 +68,20 @@ class CheckpointSync:
 def recover(checkpoint: Path, written: int) -> list[Path]:
     """Remove damaged files of the newest batches and return them; none from an intact checkpoint.
 
-    `written` is the newest batch with rows in the tables, -1 for none. Raises CheckpointError if the state that this
-    batch started from is damaged.
+    `written` is the newest batch with rows in the tables, -1 for none. A checkpoint that was damaged before its first
+    batch ended is renamed to NAME.damaged. Raises CheckpointError if the state that `written` started from is damaged.
     """
-    known = batch_ids(checkpoint)
-    if not known:
+    if not checkpoint.is_dir():
         return []
-    newest = known[-1]
+    known = batch_ids(checkpoint)
+    has_id, has_beginning = _read(checkpoint / "metadata") is not None, _has_start(checkpoint, 0)
+    if not (has_id and has_beginning) and written < 0 and not any(_later(checkpoint / "commits", 0)):
+        damaged = checkpoint.with_name(f"{checkpoint.name}.damaged-{uuid.uuid4().hex[:8]}")
+        log.error("checkpoint damaged before its first batch ended, a new one begins", moved_to=str(damaged))
+        return [checkpoint.rename(damaged)]
+    if has_id and not known:
+        return []
+    newest = known[-1] if has_id else -2
     snapshots = [path for partition in _partitions(checkpoint) for path in _damaged_snapshots(partition)]
     for batch_id in range(newest + 1, max(written, newest - FURTHEST, 0) - 1, -1):
         if not _has_start(checkpoint, batch_id):

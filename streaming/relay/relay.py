@@ -53,7 +53,6 @@ HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
 IDLE_SECONDS = 0.05
 
 
-
 @dataclass(frozen=True)
 class Reply:
     """The answer to a call, its duration, ms, and the call."""

@@ -195,11 +195,14 @@ class Service:
 
     def _recover(self, checkpoint: Path) -> None:
         """Remove what a power cut damaged of the checkpoint. Raises CheckpointError."""
+        written = -1
         try:
-            app_id = app_id_of(balance.NAME, checkpoint)
-        except (OSError, ValueError, KeyError):
-            return  # new, or Spark reports what is wrong
-        recover(checkpoint, self._writer.newest_batch(app_id))
+            written = self._writer.newest_batch(app_id_of(balance.NAME, checkpoint))
+        except FileNotFoundError:
+            return  # it is new
+        except (OSError, ValueError, KeyError) as error:
+            log.error("checkpoint metadata not read", error=str(error))
+        recover(checkpoint, written)
 
     def _start_query(self) -> RunningQuery:
         tasks = tasks_of(self._settings, self.spark, checkpoint_of(balance.NAME, self._settings))

@@ -1,6 +1,7 @@
 """Files of a checkpoint that a power cut emptied: removed up to the newest batch with rows, or the start is refused."""
 
 import json
+import shutil
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -69,6 +70,24 @@ def test_an_intact_checkpoint_stays(checkpoint: Path, written: int) -> None:
     assert recover(checkpoint, written) == []
     assert sorted(checkpoint.rglob("*")) == before
     assert recover(checkpoint / "new", -1) == []
+
+
+@pytest.mark.parametrize("cut", CUTS[:3])
+@pytest.mark.parametrize("name", ["metadata", "sources/0/0"])
+def test_a_checkpoint_damaged_before_its_first_batch_ended_is_moved_away(
+    checkpoint: Path, name: str, cut: Callable[[Path], None]
+) -> None:
+    cut(checkpoint / name)
+    if name == "metadata":
+        with pytest.raises(CheckpointError, match=r"mv .*balance .*balance\.damaged"):
+            recover(checkpoint, -1)
+    else:  # a later batch does not read it
+        assert recover(checkpoint, 5) == []
+    shutil.rmtree(checkpoint / "commits")
+    (moved,) = recover(checkpoint, -1)
+    assert moved.name.startswith("balance.damaged-")
+    assert (moved / name).exists()
+    assert not checkpoint.exists()
 
 
 def test_a_batch_without_its_commit_runs_again(checkpoint: Path) -> None:
