@@ -53,9 +53,8 @@ def test_what_is_said_of_real_trouble_is_what_the_clients_show(tmp_path: Path) -
         [row for row in rows if (row["kind"], row["cause"], row["state"]) == (kind, "duplicate_client_id", "FIRING")]
         for kind in ("duplicate_client_id", "starved_queue")
     )
-    queues_of = [{tuple(row["queues"]) for row in of_kind} - {()} for of_kind in (duplicates, starved)]
-    assert queues_of[0] & queues_of[1]
+    named = [{queue for row in of_kind for queue in row["queues"]} for of_kind in (duplicates, starved)]
+    assert named[0] & named[1]
     assert duplicates[0]["incident_id"] in {row["inhibited_by"] for row in starved}
-    views = json.loads(duplicates[0]["evidence"])["views"]
-    assert {len(addrs) for addrs in views.values()} == {2}
-    assert all(addr in duplicates[0]["summary"] for addr in views[min(views)])
+    views = [(addrs, row) for row in duplicates for addrs in json.loads(row["evidence"])["views"].values()]
+    assert any(len(addrs) == 2 and all(addr in row["summary"] for addr in addrs) for addrs, row in views)
