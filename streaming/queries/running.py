@@ -205,6 +205,8 @@ class Sink:
         self._rest, self._is_stopping = Rest(0.0 if is_once else rest_s), threading.Event()
         self._app_id, self._sync = "", CheckpointSync(checkpoint) if is_synced else None
         self._written: int | None = None
+        self.busy_since: float | None = None
+        """When the current batch began to be written, by the monotonic clock; None between batches."""
 
     def drain(self, is_active: Callable[[], bool] = lambda: True) -> None:
         """Start no further batch, and return when Spark has committed the current one or the query is inactive.
@@ -232,9 +234,9 @@ class Sink:
         with self._busy:
             if self._is_stopping.is_set():
                 raise StoppingError(f"stopping: batch {batch_id} runs at the next start")
-            began_s = time.time()
+            began_s, self.busy_since = time.time(), time.monotonic()
             rows, read = self._write(batch, batch_id)
-            self._written = batch_id
+            self._written, self.busy_since = batch_id, None
         clocks = rows.get(CLOCK_HEARD, ())
         ticks = [TickSeen(row["cluster"], row["collector"] or row["source"], row["ingest_ms"]) for row in clocks]
         rest_s = self._rest.after(began_s, time.time(), sum(read.values()), read.get(SEND_LATENCIES, 0), ticks)

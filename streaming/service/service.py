@@ -19,7 +19,7 @@ from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
 from streaming.queries.checkpoint import StateNote, app_id_of, checkpoint_of, refuse_other_tasks, tasks_of
 from streaming.queries.checkpoint_recovery import recover
-from streaming.queries.running import RunningQuery, start_query
+from streaming.queries.running import RunningQuery, Sink, start_query
 from streaming.queries.written_batch import BatchListener, WrittenBatch
 from streaming.relay.canary import CanaryThread
 from streaming.relay.relay import Relay
@@ -89,6 +89,7 @@ class Service:
         self._resumes_at: float | None = None
         self._failure, self._failing_since = "", 0.0
         self._has_progressed = self._has_ended = False
+        self._sink: Sink | None = None
         has_canary = with_canary and not available_now
         checkpoint = checkpoint_of(balance.NAME, settings)
         with contextlib.ExitStack() as parts:  # ends in reverse order what was started, also if a later part fails
@@ -206,7 +207,7 @@ class Service:
 
     def _start_query(self) -> RunningQuery:
         tasks = tasks_of(self._settings, self.spark, checkpoint_of(balance.NAME, self._settings))
-        return start_query(
+        running = start_query(
             balance.NAME,
             balance.start_dataframe(self.spark, self._settings, tasks),
             self._settings,
@@ -215,6 +216,8 @@ class Service:
             on_batch=self._on_batch,
             rest_listener=self,
         )
+        self._sink = running.sink
+        return running
 
     def _stop_query(self) -> None:
         if self.running.query.isActive:
@@ -285,9 +288,9 @@ class Service:
         """
         if self._failure and (self._has_ended or time.monotonic() - self._failing_since >= LIMITS.failing_ms / 1000):
             return self._failure
-        patience = self._settings.oncall.watchdog_seconds
-        if self.age() > patience and not self._available_now:
-            return self._failure or f"it has written no micro-batch for {patience:g} s"
+        patience, since = self._settings.oncall.watchdog_seconds, self._sink and self._sink.busy_since
+        if since and time.monotonic() - since > patience and not self._available_now:
+            return self._failure or f"a micro-batch takes more than {patience:g} s"
         return "" if self._has_progressed and not self._failure else None
 
     def _note_failure(self, why: str) -> None:

@@ -115,7 +115,7 @@ def test_no_sentence_has_a_number_of_its_own_and_each_limit_is_reported() -> Non
         ("canary_lost", "delivered for 2 times canary.interval_seconds (5 min) plus 1 min."),
         (
             "run_failing",
-            "lasts 1 min or ends it, or when the newest micro-batch is more than oncall.watchdog_seconds (2 ",
+            "lasts 1 min or ends it, or when a micro-batch takes more than oncall.watchdog_seconds (2 min).",
         ),
     ],
 )

@@ -29,6 +29,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
         monkeypatch.setattr(module, name, mock)
     monkeypatch.setattr(module, "balance", MagicMock(NAME="balance"))
     mocks["start_query"].return_value.query.exception.return_value = None
+    mocks["start_query"].return_value.sink.busy_since = None
     mocks["SettingsReload"].return_value.look_now_and_then.return_value = None
     return mocks
 
@@ -330,12 +331,15 @@ def test_a_failure_is_known_after_a_minute_and_until_the_next_batch(
         known.append(failure())
     service._on_batch(WrittenBatch("balance", 1, {}))
     known.append(failure())
+    now[0] += 1_000  # no events come
+    known.append(failure())
+    parts["start_query"].return_value.sink.busy_since = now[0]
     now[0] += 121
     known.append(failure())
     service.close()
     assert known[:3] == [None, None, None]
     assert "the cause" in str(known[3])
-    assert known[4:] == ["", "it has written no micro-batch for 120 s"]
+    assert known[4:] == ["", "", "a micro-batch takes more than 120 s"]
 
 
 @pytest.mark.parametrize("available_now", [False, True])

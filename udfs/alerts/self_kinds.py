@@ -137,8 +137,8 @@ SELF_FACTS: Mapping[str, SelfFacts] = {
     RUN_FAILING: SelfFacts(
         "`run` processes no events: Kafka, the disk, the tables, the checkpoint or a setting stops it. New problems "
         "are not detected; alerts that are open stay open.",
-        "When a failure of `run` lasts {failing_ms} or ends it, or when the newest micro-batch is more than "
-        "{oncall.watchdog_seconds} old.",
+        "When a failure of `run` lasts {failing_ms} or ends it, or when a micro-batch takes more than "
+        "{oncall.watchdog_seconds}.",
         "When the next micro-batch is written.",
         ("critical",),
         cause=RUN_FAILING,
