@@ -114,6 +114,11 @@ class OnCall(Section):
         """Return the base URL of the runbooks: the setting, else the board's pages; empty without either."""
         return self.runbook_base_url or (f"{self.board_url}/runbooks" if self.board_url else "")
 
+    @property
+    def has_receivers(self) -> bool:
+        """Whether a receiver is not the log, which a person who starts a command sees anyway."""
+        return any(receiver.type != "log" for receiver in self.receivers)
+
     @field_validator("receivers")
     @classmethod
     def _are_usable(cls, receivers: tuple[Receiver, ...]) -> tuple[Receiver, ...]:

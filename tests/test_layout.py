@@ -266,7 +266,7 @@ def test_no_file_is_over_600_lines() -> None:
 BUDGET = {
     "streaming/board": 4_460, "streaming/check": 550, "streaming/collector": 3_280, "streaming/history": 2_020,
     "streaming/kafka_io": 420, "streaming/logs": 330, "streaming/maintenance": 750,
-    "streaming/metrics": 1_140, "streaming/quality": 1_740, "streaming/queries": 4_210, "streaming/relay": 3_730,
+    "streaming/metrics": 1_140, "streaming/quality": 1_740, "streaming/queries": 4_220, "streaming/relay": 3_730,
     "streaming/replay": 580, "streaming/self_monitoring": 450, "streaming/service": 1_560,
     "streaming/simulator": 3_690, "streaming/spark": 450, "streaming/store": 660, "streaming/system": 300,
     "streaming/terminal": 430, "streaming/text": 550, "streaming/warehouse": 1_590, "streaming/whatif": 450,

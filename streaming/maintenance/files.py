@@ -1,7 +1,6 @@
 """A table's files and log: sizes, compaction, unused files, checkpoints and expired commits."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -163,13 +162,13 @@ def find_unfinished(table: str, hours: int) -> list[str]:
     """Return the files that killed writers left more than `hours` ago, as find_unused. A bucket has none."""
     if is_store(table):
         return []
-    past = time.time() - hours * 3_600
-    return [
-        f"{folder}{entry.name}"
-        for folder in ("", f"{LOG}/")
-        for entry in os.scandir(Path(table) / folder)
-        if _UNFINISHED.fullmatch(entry.name) and entry.is_file() and entry.stat().st_mtime < past
-    ]
+    past, found = time.time() - hours * 3_600, []
+    for folder in ("", f"{LOG}/"):
+        for path in (Path(table) / folder).iterdir():
+            with suppress(FileNotFoundError):  # its writer is at work
+                if _UNFINISHED.fullmatch(path.name) and path.stat().st_mtime < past:
+                    found.append(f"{folder}{path.name}")
+    return found
 
 
 def delete_unused(table: str, files: list[str]) -> list[str]:

@@ -103,7 +103,7 @@ def _notify_refusal(flags: Mapping[str, Mapping[str, Any]]) -> None:
         why = str(error)
     try:
         settings = Settings.load_for_relay(**given)
-        if settings.oncall.enabled and any(receiver.type != "log" for receiver in settings.oncall.receivers):
+        if settings.oncall.enabled and settings.oncall.has_receivers:
             with occupying("relay", "run", work_folders(settings)):
                 Relay.notify_failure(settings, why)
     except (SettingsError, BalancewatchError, OSError) as error:

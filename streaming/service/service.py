@@ -302,7 +302,8 @@ class Service:
     def _note_end(self, _: object, error: BaseException | None, __: object) -> None:
         """Note what ends the service, unless somebody stopped it."""
         is_stopped = isinstance(error, StoppedError) or self._stop.is_set()
-        if isinstance(error, Exception) and not is_stopped and not self._available_now:
+        is_notified = self._settings.oncall.has_receivers and not self._available_now
+        if isinstance(error, Exception) and not is_stopped and is_notified:
             self._note_failure(str(error))
             self._has_ended = True
 

@@ -349,11 +349,13 @@ def test_what_ends_a_lasting_run_is_known_to_the_relay_when_it_stops(
     seen: list[str | None] = []
     relay = parts["Relay"].return_value
     relay.stop.side_effect = lambda: seen.append(parts["Relay"].call_args.args[1].failure())
-    service = Service(Settings.load(), notifies=True, available_now=available_now)
+    receivers = [{"name": "hook", "type": "webhook", "url": "http://127.0.0.1:9"}]
+    settings = Settings.load(oncall={"receivers": receivers, "routes": [{"name": "all", "receivers": ["hook"]}]})
+    service = Service(settings, notifies=True, available_now=available_now)
     service.__exit__(ServiceError, ServiceError("the disk is full"), None)
     parts["start_query"].side_effect = SettingsError("queries.tasks = 3: the checkpoint has 2")
     with pytest.raises(SettingsError):
-        Service(Settings.load(), notifies=True, available_now=available_now)
+        Service(settings, notifies=True, available_now=available_now)
     reasons = [None] * 3 if available_now else ["the disk is full"] * 2 + ["queries.tasks = 3: the checkpoint has 2"]
     assert seen == reasons
 
