@@ -1,5 +1,6 @@
 """`balancewatch maintain`: drop old rows, compact small files, delete unused files; or a dry run."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def maintain(
     settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints})
     plan = Plan(tuple(dict.fromkeys(table or TABLES)), retention, dry_run)
     try:
-        with VisibleConsole(stderr=True).status("opening the tables") as status:
+        with VisibleConsole(stderr=True, force_terminal=sys.stderr.isatty()).status("opening the tables") as status:
             reports = list(upkeep(settings, plan, wall_ms(), status.update))
     except MaintainError as error:
         fail(str(error))

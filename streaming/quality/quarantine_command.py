@@ -277,7 +277,7 @@ def show(
     Example: balancewatch quarantine show rocketmq.pulls 0 1742 --raw > event.json
     """
     options = parse_options(topic=topic, limit=1, warehouse=warehouse)
-    rows = read_quarantined(options, _at_place(partition, offset))
+    rows = read_quarantined(*_at_place(options, topic, partition, offset))
     if not rows:
         fail(f"{topic}-{partition}@{offset} is not in quarantine; `balancewatch quarantine` lists the messages")
     if not raw:
@@ -344,7 +344,7 @@ def replay(
         sets = parse_sets(set_ or ())
     except ChangeError as error:
         fail(str(error), code=2)
-    rows = read_quarantined(options, _at_place(partition, offset) if is_place else "true")
+    rows = read_quarantined(*_at_place(options, *place)) if is_place else read_quarantined(options)
     if not rows:
         fail("no quarantined message matches")
     if len(rows) > MOST_AT_ONCE:
@@ -361,8 +361,11 @@ def replay(
     run_or_exit(lambda: _publish(settings, ready, owner or _user_name()))
 
 
-def _at_place(partition: int | None, offset: int | None) -> str:
-    return f'q."partition" = {partition} AND q."offset" = {offset}'
+def _at_place(
+    options: QueryOptions, topic: str | None, partition: int | None, offset: int | None
+) -> tuple[QueryOptions, str]:
+    """Return the options and the condition of one message, whose topic is no glob."""
+    return replace(options, names={"topic": (str(topic),)}), f'q."partition" = {partition} AND q."offset" = {offset}'
 
 
 def _user_name() -> str:
