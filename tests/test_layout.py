@@ -267,9 +267,9 @@ BUDGET = {
     "streaming/board": 4_460, "streaming/check": 550, "streaming/collector": 3_280, "streaming/history": 2_020,
     "streaming/kafka_io": 420, "streaming/logs": 330, "streaming/maintenance": 750,
     "streaming/metrics": 1_140, "streaming/quality": 1_740, "streaming/queries": 4_220, "streaming/relay": 3_730,
-    "streaming/replay": 580, "streaming/self_monitoring": 450, "streaming/service": 1_560,
+    "streaming/replay": 580, "streaming/self_monitoring": 450, "streaming/service": 1_550,
     "streaming/simulator": 3_690, "streaming/spark": 450, "streaming/store": 660, "streaming/system": 300,
-    "streaming/terminal": 430, "streaming/text": 550, "streaming/warehouse": 1_590, "streaming/whatif": 450,
+    "streaming/terminal": 440, "streaming/text": 550, "streaming/warehouse": 1_590, "streaming/whatif": 450,
     "udfs/alerts": 1_610, "udfs/brokers": 2_200, "udfs/groups": 3_820, "udfs/producers": 1_260,
     "udfs/rocketmq": 2_060, "udfs/whatif": 440, "schemas": 1_690, "conf": 1_160,
 }  # fmt: skip

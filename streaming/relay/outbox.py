@@ -155,7 +155,7 @@ class Outbox:
         self._queues: dict[str, _Queue] = {}
         self._at_most = traits.at_most
         self._watched_at_ms = 0
-        self._has_renewed = False
+        self._has_renewed = self._is_to_hold = False
 
     def owe(self, notice: Notice, route: str, due_at_ms: int, record_number: int = 0) -> None:
         """Add a delivery behind those that the alert's queue has."""
@@ -202,14 +202,13 @@ class Outbox:
     def count(self) -> int:
         return sum(len(queue.owed) for queue in self._queues.values())
 
-    def end_leases(self) -> None:
-        """Make every renewal due."""
-        for queue in self._queues.values():
-            queue.renewed_at_ms = 0
+    def hold(self) -> None:
+        """Make every renewal due, after the call in flight."""
+        self._is_to_hold = True
 
-    def has_late_leases(self) -> bool:
-        """Return whether a renewal is due since `end_leases`."""
-        return any(not queue.renewed_at_ms for queue in self._leases())
+    def holds(self) -> bool:
+        """Return whether all is renewed since `hold`."""
+        return not self._is_to_hold and all(queue.renewed_at_ms for queue in self._leases())
 
     def renewed(self) -> Iterator[Notice]:
         """Yield the notices that are repeated because they hold a lease."""
@@ -220,7 +219,13 @@ class Outbox:
 
         Renewals that are an entire interval late take every second call.
         """
-        if self.flying is not None or now.pace_ms < self.backoff.resumes_at_ms:
+        if self.flying is not None:
+            return None
+        if self._is_to_hold:
+            self._is_to_hold = False
+            for queue in self._queues.values():
+                queue.renewed_at_ms = 0
+        if now.pace_ms < self.backoff.resumes_at_ms:
             return None
         late_ms = now.pace_ms - self._resend_ms
         are_renewals_late = not self._has_renewed and any(

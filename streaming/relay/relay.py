@@ -252,25 +252,24 @@ class Relay:
             self.step()
         boxes = self.owed.outboxes.values()
         self.owed.advance(self._now(), is_ending=True)
-        held, to_hold = list[Outbox](), self._hold_leases() if self.owed.own_alerts.failure else []
+        held = self._hold_leases() if self.owed.own_alerts.failure else []
         while time.monotonic() < deadline and not (stop and stop.is_set()):
             self.owed.advance(self._now())
-            for box in [box for box in to_hold if not box.flying]:
-                box.end_leases()
-                held.append(box)
-                to_hold.remove(box)
             is_tried = all(delivery.attempts for box in boxes for delivery in box.owed())
-            if not self._is_busy() and is_tried and not any(box.has_late_leases() for box in held):
+            if not self._is_busy() and is_tried and all(box.holds() for box in held):
                 break
             self.step()
         return sum(box.count() for box in boxes)
 
     def _hold_leases(self) -> list[Outbox]:
-        """Let no alert end while `run` is away; return the outboxes whose leases must be renewed for that."""
-        held = {name: receiver for name, receiver in self._receivers.items() if isinstance(receiver, Alertmanager)}
-        for receiver in held.values():
-            receiver.hold()
-        return [self.owed.outboxes[name] for name in held]
+        """Let no alert end while `run` is away; return the outboxes whose leases are renewed for that."""
+        held = []
+        for name, receiver in self._receivers.items():
+            if isinstance(receiver, Alertmanager):
+                receiver.hold()
+                held.append(self.owed.outboxes[name])
+                held[-1].hold()
+        return held
 
     def quiesce(self) -> None:
         """Wait for the calls in flight, and write their answers."""

@@ -1,6 +1,5 @@
 """`balancewatch run`: the streaming query, its metrics and the relay in one process."""
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,17 +54,12 @@ def run(
     """
     stop = stop_on_signals()
 
-    flags: dict[str, Any] = {
-        "kafka": {"bootstrap_servers": bootstrap_servers},
-        "paths": {"warehouse": warehouse, "checkpoints": checkpoints},
-        "rules": {"file": None if rules is None else str(rules)},
-    }
-    try:
-        settings = load(**flags)
-    except typer.Exit:
-        if not available_now:
-            _notify_refusal(flags)
-        raise
+    settings = load(
+        on_refusal=None if available_now else _notify_refusal,
+        kafka={"bootstrap_servers": bootstrap_servers},
+        paths={"warehouse": warehouse, "checkpoints": checkpoints},
+        rules={"file": None if rules is None else str(rules)},
+    )
     needs_kafka(settings)
 
     def work() -> None:
@@ -93,16 +87,10 @@ def run(
         fail(str(error), code=2)
 
 
-def _notify_refusal(flags: Mapping[str, Mapping[str, Any]]) -> None:
+def _notify_refusal(why: str, flags: dict[str, Any]) -> None:
     """Notify the receivers of an invalid setting, if those of the relay are valid and no other relay is at work."""
-    given = {name: {key: value for key, value in keys.items() if value is not None} for name, keys in flags.items()}
     try:
-        Settings.load(**given)
-        return  # the tables' store is away
-    except SettingsError as error:
-        why = str(error)
-    try:
-        settings = Settings.load_for_relay(**given)
+        settings = Settings.load_for_relay(**flags)
         if settings.oncall.enabled and settings.oncall.has_receivers:
             with occupying("relay", "run", work_folders(settings)):
                 Relay.notify_failure(settings, why)

@@ -98,8 +98,7 @@ class Service:
                 deliveries = instruments.deliveries if instruments is not None else None
                 self._relay = Relay(settings, self, expects_canary=has_canary, listener=deliveries)
                 self._relay.start()
-                parts.callback(self._relay.stop)  # if a later part fails; a second stop does nothing
-                parts.push(self._note_end)
+                parts.push(self._end_relay)  # if a later part fails; a second stop does nothing
             state_note = StateNote(balance.NAME, checkpoint)
             refuse_other_tasks(settings, checkpoint)
             state_note.refuse_other()
@@ -140,8 +139,7 @@ class Service:
         if settings.maintain.beside_seconds:
             self._start_thread(parts, "tables", TableKeeper(settings))
         if self._relay is not None:
-            parts.callback(self._relay.stop)  # with the alerts of the last batch, before the tables are compacted
-            parts.push(self._note_end)
+            parts.push(self._end_relay)  # with the alerts of the last batch, before the tables are compacted
         parts.callback(self._stop_query)
         if inspector is not None:
             self._start_thread(parts, "quality", inspector)
@@ -299,13 +297,15 @@ class Service:
             self._failing_since = time.monotonic()
         self._failure = why or "unknown failure"
 
-    def _note_end(self, _: object, error: BaseException | None, __: object) -> None:
-        """Note what ends the service, unless somebody stopped it."""
+    def _end_relay(self, _: object, error: BaseException | None, __: object) -> None:
+        """Stop the relay, which notifies its receivers of what ends the service, unless somebody stopped it."""
         is_stopped = isinstance(error, StoppedError) or self._stop.is_set()
         is_notified = self._settings.oncall.has_receivers and not self._available_now
         if isinstance(error, Exception) and not is_stopped and is_notified:
             self._note_failure(str(error))
             self._has_ended = True
+        if self._relay is not None:
+            self._relay.stop()
 
     def rests(self, name: str, seconds: float) -> None:
         """Note a rest that begins, with its longest duration: a resting query does not hang."""

@@ -1,6 +1,7 @@
 """Start and end of a command: load settings, report an error in one sentence, exit with 0, 1 or 2."""
 
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import structlog
@@ -15,21 +16,28 @@ from streaming.terminal.command_line import given_log_flags
 from streaming.warehouse.table_store import StoreUnreachableError, reach
 
 
-def load(*, logs_to_stderr: bool = True, **flags: dict[str, Any]) -> Settings:
+def load(
+    *, logs_to_stderr: bool = True, on_refusal: Callable[[str, dict[str, Any]], None] | None = None, **flags: Any
+) -> Settings:
     """Return the settings with the given flags. Leaves with 2 for an invalid one.
 
     A command with a flag for the tables leaves with 1 where it cannot reach their store.
 
-    Without `logs_to_stderr` only the reason of a failure is logged, and only as JSON.
+    Without `logs_to_stderr` only the reason of a failure is logged, and only as JSON. `on_refusal` is called with the
+    reason and the flags before it leaves for an invalid setting.
     """
     given = {
         section: {key: value for key, value in keys.items() if value is not None}
         for section, keys in {"log": given_log_flags(), **flags}.items()
     }
+    given = {section: keys for section, keys in given.items() if keys}
     try:
-        settings = Settings.load(**{section: keys for section, keys in given.items() if keys})
+        settings = Settings.load(**given)
     except SettingsError as error:
-        fail(str(error), code=2)
+        say_failure(str(error))
+        if on_refusal is not None:
+            on_refusal(str(error), given)
+        raise typer.Exit(2) from None
     if "paths" in given and is_store(settings.paths.warehouse):
         try:
             reach(settings.paths.warehouse)
