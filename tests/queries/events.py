@@ -94,7 +94,7 @@ def pull(
 
 
 def groups_of_two(until: int, dead_at: int, *, everywhere: bool = False) -> list[Event]:
-    """12 groups of two clients on two brokers, heartbeats spread over 30 s, told by agents; then broker-b is gone.
+    """12 groups of two clients on two brokers, heartbeats spread over 30 s, reported by agents; then broker-b is gone.
 
     With `everywhere` nothing at all arrives from then on.
     """

@@ -119,9 +119,9 @@ def test_what_is_not_heard_never_resolves_and_is_unknown() -> None:
 
 
 def test_every_verdict_says_how_much_of_the_group_was_heard() -> None:
-    heard = {**asked(*BOTH), "brokers_answered": ["broker-a"]}
+    answered = {**asked(*BOTH), "brokers_answered": ["broker-a"]}
     beats = [beat(second, "A", "h1:1") for second in range(0, 100, 30)]
-    ticks = [clock(second, **heard) for second in range(5, 100, 5)]
+    ticks = [clock(second, **answered) for second in range(5, 100, 5)]
     rows = replay([messages_of(in_order(route(0, 8, "orders", "broker-b"), *beats, *ticks))])
     assert {row["completeness"] for row in rows["assignments"]} == {0.5}
 

@@ -15,13 +15,10 @@ Examples:
 
 import argparse
 import json
-import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from conf.settings import Settings
@@ -40,6 +37,7 @@ from tests.lab.field.stored import (
     replayed_rows,
     stored_plays,
 )
+from tests.support.ending import stop_on_signals
 from tests.support.rocketmq_clocks import Clocks
 
 TOLD_SECONDS = 12.0
@@ -77,14 +75,7 @@ def say(sentence: str) -> None:
 
 def _play(folder: Path, batches: Sequence[Sequence[Wanted]]) -> list[Failure]:
     """Ctrl-C and SIGTERM end everything that was started; what was played up to then is judged."""
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        say("ending")
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
+    stop = stop_on_signals(say)
     failures: list[Failure] = []
     proxy = any(load_scenario(name).has_grpc for batch in batches for name, _ in batch)
     with field_stage(folder, Settings.load().paths.jars, Clocks(1), stop, proxy=proxy) as stage:

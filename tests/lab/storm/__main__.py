@@ -17,7 +17,6 @@ Examples:
 import argparse
 import json
 import math
-import signal
 import sys
 import threading
 import time
@@ -25,7 +24,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +32,7 @@ from conf.settings import Settings
 from tests.lab.storm.checker import Storm, Verdict, judge, read_leg
 from tests.lab.storm.drawn import Deployment, draw_deployment, draw_plan, kinds_of
 from tests.lab.storm.stage import Stage
+from tests.support.ending import stop_on_signals
 from tests.support.scratch_kafka import scratch_kafka
 
 LEG_SECONDS = 1_800.0
@@ -84,14 +83,7 @@ def main() -> None:
     options = _arguments()
     folder = options.folder or Path(".storm") / str(int(time.time()))
     folder.mkdir(parents=True)
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        say("ending")
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
+    stop = stop_on_signals(say)
     seconds = options.minutes * 60 if options.minutes else options.hours * 3_600
     legs = play_legs(
         folder.resolve(), options.seed, seconds, options.bound, stop, only=options.only or (), is_calm=options.calm

@@ -129,7 +129,7 @@ class Life:
 
     Queues are numbers on broker-a, or names (`broker-b:1`). `cut` are (client_addr, broker) without a connection,
     `pulls` is what a pull reports besides. With a `flow`, pulls report its offsets; if it `is_read`, a collector does
-    every 10 s, whoever pulls.
+    every 10 s, whichever client pulls.
     """
 
     queues: int = 8
@@ -152,9 +152,9 @@ class Life:
         consumer = ConsumerData(tuple(Subscription(topic, tags) for topic in topics), **reported)  # type: ignore[arg-type, attr-defined]  # by name
         for broker_name in self.brokers:
             if (client_addr, broker_name) not in self.cut:
-                self.hear(client_addr, self.clients[client_addr][0], self.now, broker_name, consumer)
+                self.heartbeat(client_addr, self.clients[client_addr][0], self.now, broker_name, consumer)
 
-    def hear(
+    def heartbeat(
         self, addr: str, client_id: str, second: float, broker_name: str, consumer: ConsumerData | None = None
     ) -> None:
         """A heartbeat at one broker, dated by it."""
@@ -273,8 +273,8 @@ def _start(life: Life, addr: str, client: str, *queues: str, topics: str = "orde
     life.start(addr, CLIENTS.get(client, client), *queues_of(queues), topics=subscribed, **options)
 
 
-def _hear(life: Life, addr: str, client: str, second: str, broker_name: str) -> None:
-    life.hear(addr, CLIENTS.get(client, client), float(second), broker_name)
+def _heartbeat(life: Life, addr: str, client: str, second: str, broker_name: str) -> None:
+    life.heartbeat(addr, CLIENTS.get(client, client), float(second), broker_name)
 
 
 def _heal(life: Life, *place: str) -> None:
@@ -318,7 +318,7 @@ STEPS: dict[str, Callable[..., object]] = {
     "leave": Life.leave,
     "freeze": Life.freeze,
     "beat": Life.beat,
-    "hear": _hear,
+    "heartbeat": _heartbeat,
     "cut": lambda life, *place: life.cut.add(place),
     "heal": _heal,
     "pulls": _pulls,

@@ -52,8 +52,8 @@ def test_a_fleet(case: Case) -> None:
             sends += sends_of(verb, *words)
     transitions = judge(sends, end_ms, rules=rules)
     kind = case.checks.pop("only", None)
-    told = [one for one in transitions if kind in (None, one.incident.kind)]
-    rows = [(str((one.changed_at_ms - START) // SECOND), one.state, one.incident) for one in told]
+    found = [one for one in transitions if kind in (None, one.incident.kind)]
+    rows = [(str((one.changed_at_ms - START) // SECOND), one.state, one.incident) for one in found]
     case.assert_rows([" ".join([second, row.kind, *({state} - {FIRING}), row.cause]) for second, state, row in rows])
     fired = {
         " ".join(filter(None, (one.incident.kind, one.incident.labels.get("broker_name")))): one.incident
@@ -68,8 +68,8 @@ def test_a_producer_that_stays_slow_is_reported_until_that_is_its_usual_pace(mon
     monkeypatch.setattr(findings, "USUAL_MS", 2 * MINUTE)
     steps = ("p0-p2{} 0-360", "p9{} 0-60", "p9{} 60-360 700")
     sends = [send for at in ("", "@broker-a") for step in steps for send in sends_of(*step.format(at).split())]
-    told = [row for row in reported(judge(sends, 6 * MINUTE)) if row[0] == "no_available_broker"]
-    assert told == [("no_available_broker", FIRING, 90), ("no_available_broker", RESOLVED, 235)]
+    rows = [row for row in reported(judge(sends, 6 * MINUTE)) if row[0] == "no_available_broker"]
+    assert rows == [("no_available_broker", FIRING, 90), ("no_available_broker", RESOLVED, 235)]
 
 
 VERSIONS = {"p0": "4.9.8", "p1": "5.1.4", "p2": "5.5.0"}
