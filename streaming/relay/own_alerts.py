@@ -18,9 +18,6 @@ from udfs.alerts.life import RESOLVED
 from udfs.alerts.routing import WATCHDOG
 from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLUSTER, RELAY_KINDS, RUN_FAILING
 
-MOST_REASON = 500
-"""Characters of the reason of a failure."""
-
 _TROUBLES = {
     "bad_key": (
         "rejects its key; its alerts are waiting",
@@ -178,7 +175,7 @@ def canary_lost() -> SelfAlert:
 
 def run_failing(failure: str) -> SelfAlert:
     """Return the alert for a `run` that processes no events; secrets in the reason are masked."""
-    reason = one_line(mask(failure), MOST_REASON).rstrip(".")
+    reason = one_line(mask(failure), 500).rstrip(".")
     return SelfAlert(
         RUN_FAILING,
         "critical",

@@ -113,12 +113,13 @@ class RelayTables:
             records = read_rows(ALERT_DELIVERIES.name, found.sort_by("batch_id"), read_record)
         return History(transitions, records, completed[-MOST_COMPLETED:], until_ms)
 
-    def append(self, alerts: Sequence[dict[str, Any]], records: Sequence[Record]) -> None:
-        """Write to the alerts table or to the delivery log, if there is something."""
-        if alerts:
-            self._alerts.append(alerts)
-        if records:
-            self._deliveries.append([record.row() for record in records])
+    def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write alerts about the relay to the alerts table."""
+        self._alerts.append(rows)
+
+    def append_records(self, records: Sequence[Record]) -> None:
+        """Write to the delivery log."""
+        self._deliveries.append([record.row() for record in records])
 
     def read_new_alerts(self) -> list[Transition]:
         """Return the rows that were appended to the alerts table since the last call, or since `read_history`.
@@ -211,10 +212,12 @@ class DeliveryLog:
     def append(self) -> None:
         """Write the alerts, which the log's rows refer to, then those; what is written is taken off."""
         alerts, records = [*self._alerts], [*self._records]
-        self._tables.append(alerts, [])
-        del self._alerts[: len(alerts)]
-        self._tables.append([], records)
-        del self._records[: len(records)]
+        if alerts:
+            self._tables.append_alerts(alerts)
+            del self._alerts[: len(alerts)]
+        if records:
+            self._tables.append_records(records)
+            del self._records[: len(records)]
 
     def end(self, error: Exception | None, pace_ms: int) -> None:
         """Note the end of `append`, and what it raised."""

@@ -31,7 +31,7 @@ def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_p
     settings = settings_of("http://127.0.0.1:9/")  # a closed port
     relay = relay_of(settings, tmp_path, listener=listener)
     try:
-        relay._tables.append([alert_row("i", "FIRING", START_MS + 1)], [])
+        relay._tables.append_alerts([alert_row("i", "FIRING", START_MS + 1)])
         relay.finish(SECONDS)
         relay._counted_at_ms = 0
         relay.step(0)
@@ -74,7 +74,7 @@ def test_the_canary_has_its_own_metrics() -> None:
 def test_the_age_continues_from_the_newest_canary_of_an_earlier_run(tmp_path: Path) -> None:
     exporter, listener = deliveries()
     arrived = record("DELIVERED", 4, receiver="canary", kind="duplicate_client_id")
-    RelayTables(tmp_path).append([], [arrived])
+    RelayTables(tmp_path).append_records([arrived])
     listener.load(tmp_path)
     age = value(exporter, "balancewatch_canary_age_seconds")
     assert age is not None

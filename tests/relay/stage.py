@@ -122,8 +122,10 @@ class TablesInMemory:
         records = [read_record(row) for row in self.log if row["incident_id"] not in over]
         return History(transitions, records, completed, 0)
 
-    def append(self, alerts: Sequence[Row], records: Sequence[Record]) -> None:
-        self.alerts += alerts
+    def append_alerts(self, rows: Sequence[Row]) -> None:
+        self.alerts += rows
+
+    def append_records(self, records: Sequence[Record]) -> None:
         self.log += [record.row() for record in records]
 
 

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from tests.lab.chaos.kills import killed_at, kills_under_load
 from tests.lab.chaos.modelled_log import modelled_log
 from tests.lab.chaos.outage import kafka_away
 from tests.lab.chaos.place import Place
+from tests.support.laboratory import say
 from tests.support.scratch_kafka import scratch_kafka
 
 PARTS = ("points", "random", "sigkill", "full_disk", "deliveries", "kafka_away")
@@ -109,11 +109,6 @@ def _table(outcomes: list[Outcome]) -> Table:
     for outcome in outcomes:
         table.add_row(*outcome.cells())
     return table
-
-
-def say(text: str) -> None:
-    """Progress, on stderr."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from tests.lab.field.stored import (
     replayed_rows,
     stored_plays,
 )
-from tests.support.ending import stop_on_signals
+from tests.support.laboratory import stop_on_signals
 from tests.support.rocketmq_clocks import Clocks
 
 TOLD_SECONDS = 12.0

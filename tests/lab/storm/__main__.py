@@ -32,7 +32,7 @@ from conf.settings import Settings
 from tests.lab.storm.checker import Storm, Verdict, judge, read_leg
 from tests.lab.storm.drawn import Deployment, draw_deployment, draw_plan, kinds_of
 from tests.lab.storm.stage import Stage
-from tests.support.ending import stop_on_signals
+from tests.support.laboratory import say, stop_on_signals
 from tests.support.scratch_kafka import scratch_kafka
 
 LEG_SECONDS = 1_800.0
@@ -206,11 +206,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--calm", action="store_true", help="draw no faults")
     parser.add_argument("--folder", type=Path, help="where logs and arrivals go; .storm/TIME without it")
     return parser.parse_args()
-
-
-def say(text: str) -> None:
-    """Progress, on stderr."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from streaming.kafka_io.topics import create_topics
 from streaming.simulator.conditions import Conditions
 from streaming.simulator.watched import CollectorView
 from streaming.simulator.world import Event
+from streaming.text.times import wall_ms
 from tests.lab.chaos.full_disk import CannotMountError, small_disk
 from tests.lab.chaos.victim import GONE_SECONDS, pids_of_session
 from tests.lab.score.truth import TrueWatch
@@ -70,10 +71,6 @@ routes = [
   {{ name = "rest", receivers = ["webhook"] }},
 ]
 """
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Process:

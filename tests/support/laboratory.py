@@ -1,9 +1,16 @@
-"""How a laboratory ends on Ctrl-C and SIGTERM: what was started is ended, and what was played up to then is judged."""
+"""What the commands of laboratories share: progress with the time, and their end on Ctrl-C and SIGTERM."""
 
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def stop_on_signals(say: Callable[[str], None]) -> threading.Event:
