@@ -1,8 +1,8 @@
 """Why a queue starves, and when that is certain enough to page. The causes, strongest first:
 
 1.  duplicate_client_id: the queue belongs to the slot of a second client with the ClientId of a first, and both
-    channels have proven alive; or the broker lists several clients more than once, and nobody has pulled the queue for
-    settle_ms (apache/rocketmq issue 9830). Not: one client's reconnect, whose first channel falls silent.
+    channels have proven alive; or a broker's list has two or more extra entries, of one client or of several, and nobody
+    has pulled the queue for settle_ms (apache/rocketmq issue 9830). Not: one reconnect, whose first channel falls silent.
 2.  member_not_subscribed: the queue's owner counts as a member and does not subscribe the topic. Not: a member whose
     subscription changed less than settle_ms ago.
 3.  consume_disabled: the broker refused the group's newest pull of it. Not: a pull older than max_evaluation_gap_ms.
@@ -74,7 +74,7 @@ class Evidence:
     """What the causes are judged by.
 
     twin_ids           proven twins
-    repeated           clients that some broker lists more than once
+    extra_entries      entries of a broker's list beyond a client's first, of all clients
     now_ms             the evaluation
     last_heartbeat_ms  each client's newest heartbeat
     listed_only        clients whose heartbeats no broker tells
@@ -106,7 +106,7 @@ class Evidence:
     joined_ms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     cut_off: Mapping[str, frozenset[str]] = field(default_factory=dict)
     explained: Mapping[str, str] = field(default_factory=dict)
-    repeated: frozenset[str] = frozenset()
+    extra_entries: int = 0
 
 
 def diagnose(
@@ -118,7 +118,7 @@ def diagnose(
         slot_of, settled_ms = queue_state.share.slot_of, queue_state.share_since_ms + rules.settle_ms
         starved_since_ms = max(silent_since_ms, queue_state.share_since_ms)
         if queue_state.share.gap == DUPLICATE_CLIENT_ID:
-            unproven = settled_ms if len(evidence.repeated) > 1 else None
+            unproven = settled_ms if evidence.extra_entries > 1 else None
             certain = queue_state.since_ms if slot_of in evidence.twin_ids else unproven
             return Starvation(DUPLICATE_CLIENT_ID, starved_since_ms, slot_of, certain)
         if queue_state.share.gap is None and _is_refused(queue_state, evidence.now_ms, rules):

@@ -89,13 +89,12 @@ class GroupSnapshot(Moment):
         has_pulled = bool(pullers) or any((one.last_pull_ms or 0) > self.state.changed_ms for one in queue_states)
         views = self.state.membership.views
         joined_ms: dict[str, dict[str, int]] = {name: {} for name in views}
-        repeated: set[str] = set()
+        extra_entries: Counter[str] = Counter()
         for name, view in views.items():
             for member in view.values():
                 known_ms = joined_ms[name].get(member.client_id, 0)
                 joined_ms[name][member.client_id] = max(member.first_heartbeat_ms, known_ms)
-            listed = Counter(member.client_id for member in view.values())
-            repeated.update(client_id for client_id, channels in listed.items() if channels > 1)
+            extra_entries |= Counter(member.client_id for member in view.values()) - Counter(joined_ms[name].keys())
         strategies = {member.strategy for member in members.values() if member.strategy}
         return Evidence(
             twin_ids=frozenset(twins.client_id for twins in self.twins),
@@ -119,7 +118,7 @@ class GroupSnapshot(Moment):
                 name: self.cut_off.get(name, frozenset()) | self._unlisted(name) for name in topic_state.read_queue_nums
             },
             explained=topic_state.inference.causes,
-            repeated=frozenset(repeated),
+            extra_entries=extra_entries.total(),
         )
 
     def strategies(self, topic: str, topic_state: TopicState) -> dict[str, list[str]]:
