@@ -1,8 +1,9 @@
 """Why a queue starves, and when that is certain enough to page. The causes, strongest first:
 
 1.  duplicate_client_id: the queue belongs to the slot of a second client with the ClientId of a first, and both
-    channels have proven alive; or a broker's list has two or more extra entries, of one client or of several, and nobody
-    has pulled the queue for settle_ms (apache/rocketmq issue 9830). Not: one reconnect, whose first channel falls silent.
+    channels have proven alive; or a broker's list has two or more extra entries, of one client or of several, and
+    nobody has pulled the queue for settle_ms (apache/rocketmq issue 9830). Not: one reconnect, whose first channel
+    falls silent.
 2.  member_not_subscribed: the queue's owner counts as a member and does not subscribe the topic. Not: a member whose
     subscription changed less than settle_ms ago.
 3.  consume_disabled: the broker refused the group's newest pull of it. Not: a pull older than max_evaluation_gap_ms.
