@@ -17,13 +17,11 @@ from streaming.relay.silences import make_mutes
 from streaming.relay.tables import RelayTables
 from streaming.store.alerts import Filter, UnknownIncidentError, find_incident, read_alerts
 from streaming.store.store import History
-from streaming.terminal.choices import choose
-from streaming.terminal.command import fail, load
+from streaming.terminal.command import choose, fail, load
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
-from streaming.text.time_text import parse_moment
-from streaming.text.times import iso, wall_ms
+from streaming.text.times import iso, parse_moment, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS

@@ -7,7 +7,7 @@ from typing import Any
 from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.store.store import History
-from streaming.text.json_text import parse_object
+from streaming.text.result import parse_object
 from streaming.text.suggestions import MOST_NAMED, suggest
 from streaming.text.times import iso
 from udfs.alerts.rulebook import CANARY_CLUSTER

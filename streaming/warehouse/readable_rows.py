@@ -4,7 +4,7 @@
 skips the same rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ _said: dict[tuple[str, str], None] = {}
 def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
     """Return the results of `read`; unreadable rows are skipped and logged."""
     results = []
-    for row in each_of(rows):
+    for row in records_of(rows):
         try:
             results.append(read(row))
         except UNREADABLE as error:
@@ -81,32 +81,22 @@ def read_files(
 
     Columns of the contract that an older release's table lacks are null.
     """
-    schema = arrow_schema(contract)
-    named = list(columns) or schema.names
-    present = {field.name for field in table.schema().fields}
-    rows = _read_present(contract.name, table, [name for name in named if name in present], where)
-    for name in named:
-        if name not in present:
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
-    return rows
-
-
-def _read_present(name: str, table: DeltaTable, columns: list[str], wanted: pc.Expression | None) -> pa.Table:
-    dataset = table.to_pyarrow_dataset()
+    dataset = table.to_pyarrow_dataset().replace_schema(arrow_schema(contract))
+    names = list(columns) or dataset.schema.names
     try:
-        return dataset.to_table(columns, filter=wanted)
+        return dataset.to_table(names, filter=where)
     except (pa.ArrowInvalid, OSError) as error:
         if not _is_damaged(error):
             raise
-        found = [dataset.schema.empty_table().select(columns)]
+    found = [dataset.schema.empty_table().select(names)]
     for fragment in dataset.get_fragments():
         try:
-            found.append(fragment.to_table(dataset.schema, columns, filter=wanted))
+            found.append(fragment.to_table(dataset.schema, names, filter=where))
         except (pa.ArrowInvalid, OSError) as error:
             if not _is_damaged(error):
                 raise
-            if _is_new(name, fragment.path):
-                log.error("unreadable file skipped", table=name, file=fragment.path, reason=why(error))
+            if _is_new(contract.name, fragment.path):
+                log.error("unreadable file skipped", table=contract.name, file=fragment.path, reason=why(error))
     return pa.concat_tables(found)
 
 
@@ -130,12 +120,6 @@ def whole(table: Table) -> Callable[[Row], Row]:
         return row
 
     return read
-
-
-def each_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Row]:
-    """Yield the rows as dicts; a time outside Python's range is text, so only its row is unreadable."""
-    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-        yield from records_of(batch)
 
 
 def say_left_out(table: str, row: Row, error: Exception) -> None:

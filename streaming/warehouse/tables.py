@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from conf.location import Location, is_store
 from schemas.tables import PROPERTIES, Table
 from streaming.system.private_folder import make_private
-from streaming.warehouse.power_cut import set_aside_damaged
+from streaming.warehouse.delta_log import set_aside_damaged
 from streaming.warehouse.rows import arrow_schema
 from streaming.warehouse.warehouse_error import WarehouseError
 
