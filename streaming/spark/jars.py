@@ -22,6 +22,7 @@ from streaming.text.output import warn
 
 IVY_XML = Path(__file__).parents[2] / "conf" / "ivy.xml"
 PINS = IVY_XML.with_name("jars.sha256")
+LOG4J = IVY_XML.with_name("log4j2.properties")
 PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
 SETS = ("spark", "kafka", "rocketmq", "client-4.7.1", "client-4.9.8", "grpc-client", "proxy", "server-4.9.7")
 
