@@ -5,7 +5,7 @@ balancewatch.toml has every key and its default; the classes here only give each
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -47,7 +47,7 @@ class Quality(Section):
 
 _DEFAULT_KEYS = read_toml(DEFAULTS)
 
-TableName = Literal[*_DEFAULT_KEYS["maintain"]["retention_days"]]  # type: ignore[valid-type]  # the default names all
+TableName: TypeAlias = Literal[*_DEFAULT_KEYS["maintain"]["retention_days"]]  # type: ignore[valid-type]  # the default names all
 """The Delta tables; tests/conf/test_sections.py holds them against schemas.tables.TABLES."""
 
 Hours = Annotated[int, Field(ge=1, le=87_600)]
@@ -107,7 +107,7 @@ class Paths(Section):
 
 __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
 
-Topic = Literal[*_DEFAULT_KEYS["kafka"]["partitions"]]  # type: ignore[valid-type]  # likewise
+Topic: TypeAlias = Literal[*_DEFAULT_KEYS["kafka"]["partitions"]]  # type: ignore[valid-type]  # likewise
 """The topics of events; tests/conf/test_bounds.py holds it against schemas.events.EVENTS."""
 
 Count = Annotated[int, Field(ge=1, le=10_000)]

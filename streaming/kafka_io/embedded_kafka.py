@@ -19,6 +19,7 @@ STOP_SECONDS = 20.0
 _JVM_OPTIONS = ("-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """C1 alone starts in half the time; no drain waits for the broker."""
 
+
 class EmbeddedKafkaError(BalancewatchError):
     """The embedded Kafka does not run. The message names its log."""
 

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,11 +125,15 @@ def set_aside_damaged(table: Path) -> None:
     """Set the damaged commits aside that are the newest of the log. Processes that open the table do so in turn."""
     if not (table / LOG).is_dir():
         return
-    with _locked(table / LOG):
+    log = os.open(table / LOG, os.O_RDONLY)
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX)
         for commit, is_intact in _checked(table):
             if is_intact:
                 return
             commit.rename(commit.with_name(commit.name + DAMAGED))
+    finally:
+        os.close(log)
 
 
 def _checked(table: Path) -> Iterator[tuple[Path, bool]]:
@@ -155,13 +159,3 @@ def _checked(table: Path) -> Iterator[tuple[Path, bool]]:
 
 def _size(path: Path) -> int | None:
     return path.stat().st_size if path.exists() else None
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
