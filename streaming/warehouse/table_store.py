@@ -35,10 +35,6 @@ _CREDENTIALS = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN 
 
 _KINDS = (
     (
-        r"NoSuchBucket",
-        "bucket {bucket} does not exist at {endpoint}; create it, or check AWS_ENDPOINT_URL and AWS_REGION",
-    ),
-    (
         r"/latest/api/token|/latest/meta-data|169\.254\.170\.2|[Mm]issing ?[Cc]redentials"
         r"|CredentialsError|MissingSecretAccessKey|MissingAccessKeyId"
         r"|Missing (Secret)?AccessKey",
@@ -57,7 +53,10 @@ _KINDS = (
         r"|PermissionDenied|UnauthenticatedError",
         f"{{endpoint}} denies access to bucket {{bucket}}; check {_CREDENTIALS}, and their permissions",
     ),
-    (r"404 ", "bucket {bucket} does not exist at {endpoint}; check AWS_ENDPOINT_URL and AWS_REGION"),
+    (
+        r"NoSuchBucket|404 ",
+        "bucket {bucket} does not exist at {endpoint}; create it, or check AWS_ENDPOINT_URL and AWS_REGION",
+    ),
 )
 
 
