@@ -5,7 +5,7 @@ balancewatch.toml has every key and its default; the classes here only give each
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -45,9 +45,19 @@ class Quality(Section):
     alert_validations: Annotated[int, Field(ge=1, le=1_000)]
 
 
-_DEFAULT_KEYS = read_toml(DEFAULTS)
-
-TableName: TypeAlias = Literal[*_DEFAULT_KEYS["maintain"]["retention_days"]]  # type: ignore[valid-type]  # the default names all
+TableName = Literal[
+    "alerts",
+    "assignments",
+    "memberships",
+    "fault_items",
+    "broker_health",
+    "quarantine",
+    "alert_deliveries",
+    "silences",
+    "acknowledgements",
+    "quality",
+    "repairs",
+]
 """The Delta tables; tests/conf/test_sections.py holds them against schemas.tables.TABLES."""
 
 Hours = Annotated[int, Field(ge=1, le=87_600)]
@@ -107,7 +117,7 @@ class Paths(Section):
 
 __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
 
-Topic: TypeAlias = Literal[*_DEFAULT_KEYS["kafka"]["partitions"]]  # type: ignore[valid-type]  # likewise
+Topic = Literal["rocketmq.send_latencies", "rocketmq.pulls", "rocketmq.heartbeats", "rocketmq.routes", "rocketmq.clock"]
 """The topics of events; tests/conf/test_bounds.py holds it against schemas.events.EVENTS."""
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
@@ -247,7 +257,7 @@ class Settings(Section):
         sources = read_sources(flags)
         for name in sources.keys.keys() - {"paths", "oncall", "mutes", "canary", "board", "log"}:
             del sources.keys[name]
-        sources.keys = _DEFAULT_KEYS | sources.keys
+        sources.keys = read_toml(DEFAULTS) | sources.keys
         return cls._of(sources)
 
     @classmethod
