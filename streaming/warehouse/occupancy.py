@@ -188,7 +188,10 @@ class BucketLock:
             log.warning("lock not released", name=self._name, reason=type(error).__name__)
 
     def _is_free(self) -> bool:
-        is_over = self._tag is None or bool(self._seen.get("free")) or _has_ended(self._seen)
+        seen = self._seen
+        is_here = seen.get("machine") not in (None, "") and seen["machine"] == machine()
+        has_ended = is_here and _began(seen.get("pid")) != seen.get("began")
+        is_over = self._tag is None or bool(seen.get("free")) or has_ended
         return is_over or time.monotonic() - self._since >= LEASE_SECONDS
 
     def _keep(self) -> None:
@@ -245,12 +248,6 @@ def _own_words(command: str) -> Words:
         "command": command,
         "id": str(uuid.uuid4()),
     }
-
-
-def _has_ended(words: Words) -> bool:
-    """Return whether this was a process of this machine that has ended."""
-    is_here = words.get("machine") not in (None, "") and words["machine"] == machine()
-    return is_here and _began(words.get("pid")) != words.get("began")
 
 
 def _began(pid: Any) -> str:

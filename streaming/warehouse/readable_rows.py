@@ -64,12 +64,22 @@ def read_table(
 
     newest    only the newest row of each key
     columns   default: all; must include the table's time and batch_id
-    read      converts a row, instead of `whole`, and keeps its time comparable
+    read      converts a row, and keeps its time comparable
 
     Raises NotWrittenError if the table does not exist.
     """
     found = read_files(table, open_written(warehouse, table), columns, where)
-    rows = read_rows(table.name, found, read or whole(table))
+    required = [one.name for one in table.columns if one.is_required and one.name in found.column_names]
+    times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
+
+    def checked(row: Row) -> Row:
+        if missing := next((name for name in required if row[name] is None), None):
+            raise ValueError(f"{missing} is null")
+        if odd := next((name for name in times if isinstance(row.get(name), str)), None):
+            raise ValueError(f"{odd} is {row[odd]}")
+        return row if read is None else read(row)
+
+    rows = read_rows(table.name, found, checked)
     rows.sort(key=lambda row: (row[table.time], row["batch_id"]))
     return list({tuple(row[name] for name in table.key): row for row in rows}.values()) if newest else rows
 
@@ -103,23 +113,6 @@ def read_files(
 def _is_damaged(error: Exception) -> bool:
     """Whether Arrow cannot decode the file; a missing or forbidden one raises an error of the system."""
     return isinstance(error, pa.ArrowInvalid) or (isinstance(error, OSError) and error.errno is None)
-
-
-def whole(table: Table) -> Callable[[Row], Row]:
-    """Return a function that raises ValueError for a row that breaks the contract in the columns it has."""
-    required = [one.name for one in table.columns if one.is_required]
-    times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
-
-    def read(row: Row) -> Row:
-        for name in required:
-            if name in row and row[name] is None:
-                raise ValueError(f"{name} is null")
-        for name in times:
-            if isinstance(row.get(name), str):
-                raise ValueError(f"{name} is {row[name]}")
-        return row
-
-    return read
 
 
 def say_left_out(table: str, row: Row, error: Exception) -> None:
