@@ -96,8 +96,6 @@ Answer = TypeVar("Answer")
 OPENERS = 4
 BATCH_ROWS = 10_000
 
-ONE_SELECT = "only one SELECT at a time: the tables are read, never written"
-
 _SETTINGS = {
     "TimeZone": "UTC",
     "parquet_metadata_cache": True,  # of thousands of small files each footer is read once
@@ -302,4 +300,4 @@ def _check_one_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise WarehouseError("the SQL is not valid UTF-8") from None
     kinds = [statement.type for statement in cursor.extract_statements(sql)]
     if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN]):
-        raise WarehouseError(ONE_SELECT)
+        raise WarehouseError("only one SELECT at a time: the tables are read, never written")
