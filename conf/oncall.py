@@ -12,14 +12,17 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, must_match, not_below, zero_or
+from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, not_below, require
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
 Name = Annotated[
     str,
     Field(min_length=1, max_length=100),
-    must_match(r"[^\W_][\w.\-]*", "give letters, digits, . _ - and no spaces, beginning with a letter or a digit"),
+    require(
+        re.compile(r"[^\W_][\w.\-]*").fullmatch,
+        "give letters, digits, . _ - and no spaces, beginning with a letter or a digit",
+    ),
 ]
 
 CANARY = "canary"
@@ -78,7 +81,9 @@ class Canary(Section):
     """The simulated twin that tests the path from Kafka to a receiver. `interval_seconds` 0 injects none."""
 
     interval_seconds: Annotated[
-        float, Field(ge=0, le=86_400), zero_or(1, "give 0 to inject none, or a number from 1 to 86400")
+        float,
+        Field(ge=0, le=86_400),
+        require(lambda number: not 0 < number < 1, "give 0 to inject none, or a number from 1 to 86400"),
     ]
     slo_seconds: Seconds
 
@@ -108,11 +113,6 @@ class OnCall(Section):
             what, more = _BASE_URLS[str(field.field_name)]
             raise invalid(f"give {what} as http(s)://host[:port][/path], without user, query or fragment{more}")
         return url.rstrip("/")
-
-    @property
-    def runbooks_url(self) -> str:
-        """Return the base URL of the runbooks: the setting, else the board's pages; empty without either."""
-        return self.runbook_base_url or (f"{self.board_url}/runbooks" if self.board_url else "")
 
     @property
     def has_receivers(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Milliseconds, Pattern, Section, invalid
+from conf.section import Milliseconds, Pattern, Section, below, invalid
 
 Hold = Annotated[int, Field(ge=0, le=604_800_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -76,13 +76,7 @@ class Thresholds(Section):
     no_data_page_ms: Milliseconds
     flap_slot_ms: Milliseconds
     flap_high: Share
-    flap_low: Share
-
-    @field_validator("flap_low")
-    @classmethod
-    def _is_below_flap_high(cls, flap_low: float, known: ValidationInfo) -> float:
-        _check_flap(flap_low, known.data.get("flap_high"))
-        return flap_low
+    flap_low: Annotated[Share, below("flap_high")]
 
 
 class Scope(Section):
@@ -96,16 +90,9 @@ class Scope(Section):
     @classmethod
     def _goes_with_flap_high(cls, flap_low: float | None, known: ValidationInfo) -> float | None:
         """Require both: of several overrides for one group, only a pair set together stays in order."""
-        flap_high = known.data.get("flap_high")
-        if (flap_low is None) != (flap_high is None) and "flap_high" in known.data:
+        if "flap_high" in known.data and (flap_low is None) != (known.data["flap_high"] is None):
             raise invalid("give flap_high and flap_low together")
-        _check_flap(flap_low, flap_high)
         return flap_low
-
-
-def _check_flap(flap_low: float | None, flap_high: float | None) -> None:
-    if flap_low is not None and flap_high is not None and flap_low >= flap_high:
-        raise invalid(f"must be below flap_high = {flap_high}")
 
 
 def _optional(of: type[BaseModel]) -> dict[str, Any]:

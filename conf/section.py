@@ -1,6 +1,8 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
+import operator
 import re
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Annotated, Any, get_args
 
@@ -48,43 +50,40 @@ NO_BOOL = BeforeValidator(_is_no_bool)
 """For the numbers in a table; `Section` checks its own."""
 
 
-def must_match(pattern: str, allowed: str) -> AfterValidator:
-    """Return a validator of text; its error says `allowed` instead of the pattern."""
+def require(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
+    """Return a validator; its error is `allowed`."""
 
-    def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):
+    def check(value: Any) -> Any:
+        if not holds(value):
             raise invalid(allowed)
-        return text
+        return value
 
     return AfterValidator(check)
 
 
-def zero_or(least: float, allowed: str) -> AfterValidator:
-    """Return a validator of a number that is 0, or at least `least`."""
+def _compared(key: str, holds: Callable[[float, float], bool], words: str) -> AfterValidator:
+    """Return a validator of a number and an earlier key of the section, which may be missing."""
 
-    def check(number: float) -> float:
-        if 0 < number < least:
-            raise invalid(allowed)
+    def check(number: float, known: ValidationInfo) -> float:
+        if (other := known.data.get(key)) is not None and not holds(number, other):
+            raise invalid(words.format(f"{key} = {other:g}"))
         return number
 
     return AfterValidator(check)
 
 
 def not_below(key: str, why: str = "") -> AfterValidator:
-    """Return a validator of a number that is at least the one of an earlier key of the section."""
+    return _compared(key, operator.ge, f"must not be below {{}}{why}")
 
-    def check(number: float, known: ValidationInfo) -> float:
-        if number < (least := known.data.get(key, number)):
-            raise invalid(f"must not be below {key} = {least:g}{why}")
-        return number
 
-    return AfterValidator(check)
+def below(key: str) -> AfterValidator:
+    return _compared(key, operator.lt, "must be below {}")
 
 
 _VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE_HAS = "give the name of an environment variable: letters, digits and _, not beginning with a digit"
-Variable = Annotated[str, must_match(_VARIABLE, _VARIABLE_HAS)]
-VariableOrNone = Annotated[str, must_match(f"({_VARIABLE})?", f"{_VARIABLE_HAS}; or nothing")]
+Variable = Annotated[str, require(re.compile(_VARIABLE).fullmatch, _VARIABLE_HAS)]
+VariableOrNone = Annotated[str, require(re.compile(f"({_VARIABLE})?").fullmatch, f"{_VARIABLE_HAS}; or nothing")]
 
 
 class SettingsError(ValueError):

@@ -31,7 +31,7 @@ from conf.section import (
     VariableOrNone,
     invalid,
     not_below,
-    zero_or,
+    require,
 )
 from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, read_toml, sentences, settings_files
 
@@ -70,7 +70,7 @@ class Maintain(Section):
     retention_days: dict[TableName, Annotated[Days, NO_BOOL]]
     target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
-    beside_seconds: Annotated[float, Field(ge=0, le=86_400), NO_BOOL]
+    beside_seconds: Annotated[float, Field(ge=0, le=86_400)]
     reader_hours: Hours
     vacuum_hours: Annotated[Hours, not_below("reader_hours", ", for which readers need the files")]
 
@@ -129,13 +129,10 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 def _is_memory_of(least: str, most: str) -> AfterValidator:
     """A JVM's memory, such as "512m"."""
-
-    def check(value: str) -> str:
-        if not re.fullmatch(r"\d{1,12}[kmgKMG]", value) or not _bytes(least) <= _bytes(value) <= _bytes(most):
-            raise invalid(f"give a number and its unit, k, m or g, from {least} to {most}")
-        return value
-
-    return AfterValidator(check)
+    return require(
+        lambda text: re.fullmatch(r"\d{1,12}[kmgKMG]", text) and _bytes(least) <= _bytes(text) <= _bytes(most),
+        f"give a number and its unit, k, m or g, from {least} to {most}",
+    )
 
 
 def _bytes(memory: str) -> int:
@@ -182,7 +179,9 @@ class Collector(Section):
     probe_topic: RocketMQName
     timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
     requests_per_second: Annotated[int, Field(ge=10, le=1_000_000)]
-    lease_seconds: Annotated[float, Field(ge=0, le=600), zero_or(2, "must be 0, or 2 and more")]
+    lease_seconds: Annotated[
+        float, Field(ge=0, le=600), require(lambda number: not 0 < number < 2, "must be 0, or 2 and more")
+    ]
     jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr
     acl_secret_key: SecretStr
@@ -271,7 +270,7 @@ class Settings(Section):
     @property
     def runbooks_url(self) -> str:
         """Return the base URL of the runbooks: the one of [oncall], else the board's pages."""
-        return self.oncall.runbooks_url or f"{self.board.own_url}/runbooks"
+        return self.oncall.runbook_base_url or f"{self.oncall.board_url or self.board.own_url}/runbooks"
 
     def origin_of(self, key: str) -> str:
         """Return where `section.key` was set: a file, a variable, "flag", or "default"."""

@@ -161,9 +161,6 @@ def read_rules_file(path: Path) -> dict[str, Any]:
 _HIDDEN = re.compile(r"secret|access_key|password|options|url|_env|oncall\.(receivers|routes)(\[\d+\])?$")
 """Keys whose values may be a secret: no message shows them."""
 
-MOST_SHOWN = 200
-"""Characters of a value in a message."""
-
 _WITHOUT_VALUE = ("address", "missing", "model_type", "model_attributes_type")
 _NUMBER = re.compile(r"number|finite_number|(int|float)_.+|(greater|less)_than(_equal)?")
 _DURATIONS = ', or a duration such as "45s", "2m" or "1h"'
@@ -183,7 +180,7 @@ def sentences(error: ValidationError, schema: Schema, sources: Sources) -> str:
 
 def _invalid(path: KeyPath, error: Mapping[str, Any], schema: Schema, sources: Sources) -> str:
     key, said = _key(path), str(error["msg"])
-    value = "" if _HIDDEN.search(key) or error["type"] in _WITHOUT_VALUE else f" = {_shown(error['input'])}"
+    value = "" if _HIDDEN.search(key) or error["type"] in _WITHOUT_VALUE else f" = {error['input']!r:.200}"
     if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(schema_at(schema, path))):
         said = f"{allowed}{_DURATIONS}" if key.endswith("_ms") else allowed
     if error["type"] == "literal_error":
@@ -247,14 +244,6 @@ def _allowed(number: Schema) -> str:
 def _key(path: KeyPath) -> str:
     """Return the key as `section.key[0]`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # a hexadecimal number of thousands of digits
-        return "(too long to show)"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _is_variable(place: str) -> bool:

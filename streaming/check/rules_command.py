@@ -20,7 +20,7 @@ from streaming.relay.receivers import make_routes, names_of
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.silences import Mute, make_mutes
 from streaming.relay.tables import RelayTables
-from streaming.store.alerts import Filter, UnknownIncidentError, find_incident, read_alerts
+from streaming.store.alerts import UnknownIncidentError, find_incident, read_current_alerts
 from streaming.store.store import History
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse
@@ -78,7 +78,7 @@ class World:
         self.now_ms = wall_ms()
         self.incidents: Sequence[Mapping[str, Any]] = []
         with suppress(WarehouseError):
-            self.incidents = read_alerts(warehouse, Filter(), current=True)
+            self.incidents = read_current_alerts(warehouse)
 
 
 def rules(

@@ -12,10 +12,8 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from conf.location import Location
-from streaming.terminal.choices import choose
-from streaming.terminal.command import fail, load
-from streaming.text.time_text import parse_moment
-from streaming.text.times import both_times, wall_ms
+from streaming.terminal.command import choose, fail, load
+from streaming.text.times import both_times, parse_moment, wall_ms
 
 Format = Literal["table", "json", "csv", "parquet"]
 FORMATS: tuple[Format, ...] = ("table", "json", "csv", "parquet")

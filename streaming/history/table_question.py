@@ -14,8 +14,7 @@ from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, Table
 from streaming.history.query_options import At, Current, FormatName, Limit, QueryOptions, Since, Until, parse_options
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.store.store import History
-from streaming.terminal.choices import choose
-from streaming.terminal.command import fail
+from streaming.terminal.command import choose, fail
 from streaming.terminal.printing import Records, print_answer
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import note

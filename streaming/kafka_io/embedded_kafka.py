@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from streaming.spark.jars import class_path, java
+from streaming.spark.jars import LOG4J, class_path, java
 from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_private
 
@@ -18,15 +18,6 @@ STOP_SECONDS = 20.0
 
 _JVM_OPTIONS = ("-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """C1 alone starts in half the time; no drain waits for the broker."""
-
-_LOG4J = """\
-rootLogger.level = WARN
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
-"""
 
 
 class EmbeddedKafkaError(BalancewatchError):
@@ -56,9 +47,8 @@ class EmbeddedKafka:
         if _answers(self.port):
             raise EmbeddedKafkaError(f"port {self.port} is in use; choose another with --port")
         make_private(self.data_dir)
-        log4j = self.data_dir / "log4j2.properties"
-        log4j.write_text(_LOG4J)
-        command = [java(), "-cp", class_path("kafka", jars), *_JVM_OPTIONS, f"-Dlog4j2.configurationFile={log4j}"]
+        logs = f"-Dlog4j2.configurationFile={LOG4J}", "-Dbalancewatch.level=warn"
+        command = [java(), "-cp", class_path("kafka", jars), *_JVM_OPTIONS, *logs]
         properties = self._write_properties()
         self._format(command, properties)
         with self.log.open("ab") as log:

@@ -19,12 +19,6 @@ from conf.settings import Kafka
 from schemas.events import EVENTS
 from streaming.system.known_error import BalancewatchError
 
-_PYTHON_NAMES = {
-    "ssl.ca.location": "ssl_cafile",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-}
-
 
 class KafkaUnreachableError(BalancewatchError):
     """No broker of `kafka.bootstrap_servers` answers."""
@@ -36,7 +30,7 @@ def client_options(options: Mapping[str, str]) -> dict[str, Any]:
     `security.protocol` becomes `security_protocol`; a JAAS line gives user name and password; a PEM trust store
     becomes `ssl_cafile`. Options that only Java knows are skipped.
     """
-    named = {_PYTHON_NAMES.get(key, key.replace(".", "_")): value for key, value in options.items()}
+    named = {key.replace(".", "_"): value for key, value in options.items()}
     found: dict[str, Any] = {name: value for name, value in named.items() if name in KafkaProducer.DEFAULT_CONFIG}
     if jaas := options.get("sasl.jaas.config"):
         credentials = re.findall(r'\b(username|password)="([^"]*)"', jaas)

@@ -34,7 +34,7 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts, read_open
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows, arrow_table
-from streaming.warehouse.writer import Writer
+from streaming.warehouse.writer import DeltalakeWriter
 from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS, OWN_CLUSTER
 
 _ADVICE = {
@@ -210,7 +210,9 @@ class ReadProgress:
 class Inspector:
     """A BatchListener with a thread: `start` and `stop` it. A failure costs a look, never the query."""
 
-    def __init__(self, settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None, past_ms: int = 0) -> None:
+    def __init__(
+        self, settings: Settings, writer: DeltalakeWriter, on_alerts: OnAlerts | None = None, past_ms: int = 0
+    ) -> None:
         """`on_alerts` receives the rows of `alerts` that it writes; `past_ms` is as in Inspection."""
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
         self._checkpoint = checkpoint_of(balance.NAME, settings)
@@ -309,7 +311,7 @@ class Inspector:
             log.warning("data quality alert changed", state=row["state"], topic=row["topic"], summary=row["summary"])
 
 
-def end_open(settings: Settings, writer: Writer, on_alerts: OnAlerts | None = None) -> None:
+def end_open(settings: Settings, writer: DeltalakeWriter, on_alerts: OnAlerts | None = None) -> None:
     """Resolve the alerts that an earlier `run` left open, because this one validates nothing."""
     now_ms = wall_ms()
     rows = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse)).end_all(now_ms)

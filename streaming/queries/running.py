@@ -27,7 +27,7 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_checkpoints
 from streaming.warehouse.rows import Rows, unpack_rows
-from streaming.warehouse.writer import Writer, append_rows
+from streaming.warehouse.writer import DeltalakeWriter, append_rows
 
 BUSY = 100.0
 """Events a second from which on there is no rest."""
@@ -186,7 +186,7 @@ class Sink:
         self,
         name: str,
         checkpoint: Path,
-        writer: Writer,
+        writer: DeltalakeWriter,
         on_batch: OnBatch | None,
         limits: Limits = ((0, 0),),
         *,
@@ -277,7 +277,7 @@ def start_query(
     name: str,
     output: DataFrame,
     settings: Settings,
-    writer: Writer,
+    writer: DeltalakeWriter,
     *,
     available_now: bool = False,
     on_batch: OnBatch | None = None,

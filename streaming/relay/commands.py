@@ -15,15 +15,13 @@ from streaming.relay.canary import lost_after_ms, read_canaries
 from streaming.relay.notice import Acknowledgement
 from streaming.relay.silences import make_mutes
 from streaming.relay.tables import RelayTables
-from streaming.store.alerts import Filter, UnknownIncidentError, find_incident, read_alerts
+from streaming.store.alerts import UnknownIncidentError, find_incident, read_current_alerts
 from streaming.store.store import History
-from streaming.terminal.choices import choose
-from streaming.terminal.command import fail, load
+from streaming.terminal.command import choose, fail, load
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
-from streaming.text.time_text import parse_moment
-from streaming.text.times import iso, wall_ms
+from streaming.text.times import iso, parse_moment, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
@@ -217,7 +215,7 @@ def canary(
 def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
     """Return the firing incidents that the silence covers; none without an alerts table."""
     try:
-        rows = read_alerts(warehouse, Filter(state="FIRING"), current=True)
+        rows = read_current_alerts(warehouse, "FIRING")
     except WarehouseError:
         return []
     columns = ("incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
 
-from streaming.text.json_text import parse_object
+from streaming.text.result import parse_object
 from streaming.text.times import to_ms
 from streaming.text.visible_text import visible_name
 from udfs.alerts.pattern import LABELS

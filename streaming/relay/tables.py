@@ -30,10 +30,11 @@ from streaming.relay.notice import (
 )
 from streaming.relay.silences import read_silences
 from streaming.system.known_error import BalancewatchError
+from streaming.text.result import records_of
 from streaming.text.times import to_ms, to_time
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import access_error, read_commit
-from streaming.warehouse.readable_rows import Row, each_of, open_written, read_files, read_rows, say_nameless
+from streaming.warehouse.readable_rows import Row, open_written, read_files, read_rows, say_nameless
 from streaming.warehouse.rows import arrow_schema, arrow_table
 from streaming.warehouse.tables import catch_up, open_table, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError
@@ -137,7 +138,7 @@ class RelayTables:
         rows = self._silences.read_changed("changed_at")
         if rows is None:
             return None
-        silences, self.unreadable = read_silences(each_of(rows))
+        silences, self.unreadable = read_silences(records_of(rows))
         return silences
 
     def read_acknowledgements(self) -> list[Acknowledgement] | None:

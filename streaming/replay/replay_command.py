@@ -41,7 +41,7 @@ from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import note, say, write_csv, write_json
 from streaming.text.times import iso, time_text, to_ms, wall_ms
-from streaming.warehouse.readable_rows import open_written, read_files, read_table, whole
+from streaming.warehouse.readable_rows import open_written, read_files, read_table
 from streaming.warehouse.warehouse_error import NotWrittenError, WarehouseError
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
@@ -256,10 +256,9 @@ def read_pages(warehouse: Location, asked: Asked) -> list[Page]:
     The relay's alerts about its receivers are no pages, and neither is an incident that the log has as not notified
     (silence, limit, no route). Damaged files are skipped, which DuckDB cannot.
     """
-    keep_contract = whole(ALERTS)
 
     def read(row: Mapping[str, Any]) -> dict[str, Any]:
-        return {**keep_contract(row), **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
+        return {**row, **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
     of_rules = pc.field("kind").isin(sorted(KIND_FACTS))
     pages = Pages()

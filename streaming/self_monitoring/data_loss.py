@@ -7,7 +7,7 @@ later one.
 
 Not detected: a recreated topic with at least as many messages as were read from the old one.
 
-A power cut can damage commits of the tables (`streaming.warehouse.power_cut`). One alert `data_loss` per table names
+A power cut can damage commits of the tables (`streaming.warehouse.delta_log`). One alert `data_loss` per table names
 them; it resolves an hour later.
 """
 
@@ -31,10 +31,10 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.self_alerts import SelfAlert, read_open
 from streaming.system.known_error import BalancewatchError
 from streaming.text.times import wall_ms
-from streaming.warehouse.power_cut import Damage, find_damage
+from streaming.warehouse.delta_log import Damage, find_damage
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import table_path
-from streaming.warehouse.writer import Writer
+from streaming.warehouse.writer import DeltalakeWriter
 from udfs.alerts.life import Reason
 from udfs.alerts.self_kinds import DATA_LOSS, LIMITS, OWN_CLUSTER
 
@@ -121,7 +121,10 @@ class DataLoss:
     """The data_loss alerts of one `run`: opened before a query starts, resolved later. A BatchListener."""
 
     def __init__(
-        self, settings: Settings, writer: Writer, on_alerts: Callable[[list[dict[str, Any]]], None] = lambda _: None
+        self,
+        settings: Settings,
+        writer: DeltalakeWriter,
+        on_alerts: Callable[[list[dict[str, Any]]], None] = lambda _: None,
     ) -> None:
         """`on_alerts` receives each row of the alerts table after it is written."""
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts

@@ -17,7 +17,7 @@ from schemas.tables import ALERTS
 from streaming.queries.rows import Row, alert_row
 from streaming.text.times import to_ms
 from streaming.warehouse.readable_rows import Row as StoredRow
-from streaming.warehouse.readable_rows import read_table, whole
+from streaming.warehouse.readable_rows import read_table
 from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.alert import Finding, Text, Transition, alert_id, opened
 from udfs.alerts.life import FIRING, RESOLVED, Reason
@@ -95,7 +95,7 @@ def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], objec
 
     def read(stored: StoredRow) -> Row:
         row = {name: to_ms(value) if isinstance(value, datetime) else value for name, value in stored.items()}
-        alert = _alert_of(whole(ALERTS)(row))
+        alert = _alert_of(row)
         check(alert)
         if not isinstance(alert.labels["cluster"], str):
             raise ValueError("labels name no cluster")

@@ -14,7 +14,7 @@ from streaming.relay.dry_run import plan_rows
 from streaming.relay.relay import Relay
 from streaming.service.settings_reload import SettingsReload
 from streaming.system.stopping import stop_on_signals
-from streaming.system.systemd_watchdog import SystemdWatchdog
+from streaming.system.systemd_watchdog import systemd_watchdog
 from streaming.terminal.command import fail, load, run_or_exit
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Checkpoints, Warehouse
@@ -76,7 +76,7 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
     with (
         occupying("relay", "relay", work_folders(settings)),
         instruments_of(settings, FOLLOWER, key="relay_port") as instruments,
-        SystemdWatchdog(instruments.reasons_not_alive if instruments is not None else tuple),
+        systemd_watchdog(instruments.reasons_not_alive if instruments is not None else tuple),
     ):
         if stop.is_set():
             return

@@ -17,7 +17,7 @@ from streaming.relay.relay import Relay
 from streaming.service.service import Service
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import stop_on_signals
-from streaming.system.systemd_watchdog import SystemdWatchdog
+from streaming.system.systemd_watchdog import systemd_watchdog
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.setting_options import BootstrapServers, Checkpoints, Warehouse
 from streaming.warehouse.occupancy import occupying, work_folders
@@ -66,7 +66,7 @@ def run(
         with (
             only_run(settings),
             instruments_of(settings, balance.NAME, is_lasting=not available_now) as instruments,
-            SystemdWatchdog(instruments.reasons_not_alive if instruments is not None else tuple),
+            systemd_watchdog(instruments.reasons_not_alive if instruments is not None else tuple),
             Service(
                 settings,
                 available_now=available_now,

@@ -22,6 +22,7 @@ from streaming.text.output import warn
 
 IVY_XML = Path(__file__).parents[2] / "conf" / "ivy.xml"
 PINS = IVY_XML.with_name("jars.sha256")
+LOG4J = IVY_XML.with_name("log4j2.properties")
 PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
 SETS = ("spark", "kafka", "rocketmq", "client-4.7.1", "client-4.9.8", "grpc-client", "proxy", "server-4.9.7")
 
@@ -33,22 +34,18 @@ class JarsError(BalancewatchError):
     """The jars are missing or wrong. The message names what to change."""
 
 
+@functools.cache
 def resolve_jars(name: str, root: Path) -> Path:
     """Return the folder with the jars of one Ivy configuration (SETS), downloaded under `root` if it is missing.
 
     The folder's name holds a hash of ivy.xml, so a changed list resolves again and an unchanged one needs no
-    network. Raises JarsError if Ivy cannot resolve, or the jars differ from conf/jars.sha256.
+    network. A set is checked once a process: a tenth of a second of a core for 70 MB. Raises JarsError if Ivy cannot
+    resolve, or the jars differ from conf/jars.sha256; the next call tries again.
     """
     folder = _resolve(name, root)
-    _check_once(name, folder)
-    return folder
-
-
-@functools.cache
-def _check_once(name: str, folder: Path) -> None:
-    """Check a set once a process: a tenth of a second of a core for 70 MB. A wrong set is checked again."""
     if wrong := find_wrong(name, folder):
         raise JarsError(f"{wrong}; delete {folder} to download them again")
+    return folder
 
 
 def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:

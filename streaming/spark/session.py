@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings, SettingsError
 from streaming.logs.jvm_lines import JvmLines
 from streaming.logs.logs import keep_stderr
-from streaming.spark.jars import spark_jars
+from streaming.spark.jars import LOG4J, spark_jars
 from streaming.system.private_folder import make_private
 from streaming.system.stopping import keep_from_sigterm
 
@@ -31,8 +31,6 @@ ROOMS = ("conf", "schemas", "streaming", "udfs")
 
 LEFT_OUT = ("__pycache__", "assets", "samples", "scenarios", "manual")
 """Folders that no executor reads."""
-
-LOG4J = ROOT / "conf" / "log4j2.properties"
 
 _SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
 

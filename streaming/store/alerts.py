@@ -1,43 +1,28 @@
-"""Rows of the alerts table: transitions, oldest first, or the newest row of each incident."""
+"""Rows of the alerts table: the newest of each incident, and incidents by the beginning of their id."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.store.store import History
-from streaming.text.json_text import parse_object
+from streaming.text.result import parse_object
 from streaming.text.suggestions import MOST_NAMED, suggest
 from streaming.text.times import iso
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
-@dataclass(frozen=True)
-class Filter:
-    """Values that columns must have; None means any."""
+def read_current_alerts(warehouse: Location, state: str | None = None) -> list[dict[str, Any]]:
+    """Return the newest row of each incident, or of those in `state`, by changed_at, without canaries.
 
-    kind: str | None = None
-    state: str | None = None
-    cluster: str | None = None
-    consumer_group: str | None = None
-    topic: str | None = None
-
-
-def read_alerts(warehouse: Location, asked: Filter, *, current: bool = False) -> list[dict[str, Any]]:
-    """Return rows of the alerts table by changed_at; with `current` the newest of each incident.
-
-    Canary alerts are omitted unless the filter names their cluster. Raises WarehouseError without an alerts table.
+    Raises WarehouseError without an alerts table.
     """
-    conditions = [f"{column} = ${column}" for column, value in asked.__dict__.items() if value is not None]
-    params = {column: value for column, value in asked.__dict__.items() if value is not None}
-    if asked.cluster is None:
-        conditions.append("cluster <> $canary")
-        params["canary"] = CANARY_CLUSTER
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    history = History(warehouse, [ALERTS])
-    rows = f"SELECT * FROM {'alerts_now' if current else 'alerts'}{where} ORDER BY changed_at, batch_id, incident_id"
-    return [present_alert(row) for row in history.rows(rows, params)]
+    rows = History(warehouse, [ALERTS]).rows(
+        "FROM alerts_now WHERE cluster <> $canary AND state = coalesce($state, state) "
+        "ORDER BY changed_at, batch_id, incident_id",
+        {"canary": CANARY_CLUSTER, "state": state},
+    )
+    return [present_alert(row) for row in rows]
 
 
 class UnknownIncidentError(ValueError):

@@ -5,10 +5,8 @@ from pathlib import Path
 
 MOST_BYTES = 2 << 30
 
-CGROUPS = Path("/sys/fs/cgroup")
 
-
-def memory_bytes(cgroups: Path = CGROUPS, own: Path = Path("/proc/self/cgroup")) -> int:
+def memory_bytes(cgroups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
     """Return the limit of a query: 2 GiB, or half of the limit of a container or a systemd unit if that is less."""
     name = own.read_text().rpartition("::")[2].strip().lstrip("/") if own.exists() else ""
     limits = [MOST_BYTES]

@@ -23,16 +23,9 @@ from conf.location import Location, is_store
 from schemas.tables import TABLES, ColumnType, Table
 from schemas.views import VIEWS
 from streaming.store.limits import MEMORY_LIMIT, too_much
-from streaming.store.table_files import (
-    TableFiles,
-    newest_of,
-    no_pattern,
-    rows_of,
-    span_name,
-    with_spans,
-)
+from streaming.store.table_files import TableFiles, newest_of, no_pattern, rows_of
 from streaming.text.result import records_of, unique_names
-from streaming.warehouse.file_copies import local_folder
+from streaming.warehouse.file_copies import copies_folder
 from streaming.warehouse.rows import arrow_schema
 from streaming.warehouse.warehouse_error import FilesGoneError, NotWrittenError, WarehouseError
 
@@ -82,7 +75,7 @@ FIRST, LAST = "TIMESTAMPTZ '0001-01-02 00:00:00+00'", "TIMESTAMPTZ '9999-12-30 0
 
 def leave_out_unreadable(engine: duckdb.DuckDBPyConnection, files: TableFiles) -> None:
     """Check new files for rows that break the contract; set `files.readable` to the condition of the others."""
-    new = [path for path in files.paths() if path not in files.looked_at]
+    new = [path for path in files.paths if path not in files.looked_at]
     if not new:
         return
     files.looked_at.update(new)
@@ -102,8 +95,6 @@ Answer = TypeVar("Answer")
 
 OPENERS = 4
 BATCH_ROWS = 10_000
-
-ONE_SELECT = "only one SELECT at a time: the tables are read, never written"
 
 _SETTINGS = {
     "TimeZone": "UTC",
@@ -156,7 +147,7 @@ class History:
         for name, value in _SETTINGS.items():
             engine.execute(f"SET GLOBAL {name} = {value!r}")
         if not self._is_closed:
-            folder = str(local_folder(self.warehouse))
+            folder = str(copies_folder(str(self.warehouse)) if is_store(self.warehouse) else self.warehouse)
             engine.execute("SET allowed_directories = ?", [[folder, no_pattern(folder)]])
             engine.execute(_LOCKED)
         for table in TABLES.values():
@@ -180,7 +171,7 @@ class History:
 
     @property
     def file_counts(self) -> Mapping[str, int]:
-        return {name: len(files.paths()) for name, files in self._files.items() if files.version is not None}
+        return {name: len(files.paths) for name, files in self._files.items() if files.version is not None}
 
     def refresh(self) -> bool:
         """See what has been committed since. False when nothing has."""
@@ -210,19 +201,20 @@ class History:
 
     def rows(self, sql: str, params: Params = ()) -> list[dict[str, Any]]:
         """The answer as dicts; times are aware datetimes, UTC."""
-        return [row for batch in self.query(sql, params).to_batches() for row in records_of(batch)]
+        return list(records_of(self.query(sql, params)))
 
     def between(self, table: Table, since_ms: int | None = None, until_ms: int | None = None) -> str:
-        """SQL of the table's rows with times in [since, until], which reads only the files that may have some."""
-        if table.name not in self._files or (since_ms is None and until_ms is None):
-            return table.name
-        return span_name(table, since_ms, until_ms)
+        """SQL of the table's rows with times in [since, until]; None is no bound."""
+        conditions = [
+            f"{table.time} {sign} {_time_sql(at_ms)}"
+            for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
+            if at_ms is not None
+        ]
+        return f"(SELECT * FROM {table.name} WHERE {' AND '.join(conditions)})" if conditions else table.name
 
     def newest(self, table: Table, until_ms: int | None = None) -> str:
         """SQL of the newest row of each key, by the table's time; with `until_ms`, of the rows up to then."""
-        if until_ms is None:
-            return f"{table.name}_now"
-        return f"({newest_of(table, self.between(table, None, until_ms))})"
+        return f"{table.name}_now" if until_ms is None else f"{table.name}_at({_time_sql(until_ms)})"
 
     def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str) -> Answer:
         """Ask DuckDB. If compaction and vacuum deleted a file after its log was read, read the logs again."""
@@ -233,15 +225,14 @@ class History:
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 return ask(cursor, sql)
             try:
-                return ask(*self._now(sql))
+                return ask(self._cursor(), sql)
             except duckdb.IOException:
                 self._look(again=True)
-                return ask(*self._now(sql))
+                return ask(self._cursor(), sql)
 
-    def _now(self, sql: str) -> tuple[duckdb.DuckDBPyConnection, str]:
-        """Return a cursor, and the SQL with the current files in place of each span."""
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
-            return self._engine.cursor(), with_spans(sql, self._files)
+            return self._engine.cursor()
 
     @contextmanager
     def _deleted_files_named(self) -> Iterator[None]:
@@ -249,7 +240,7 @@ class History:
         try:
             yield
         except (duckdb.Error, OSError):
-            paths = (path for files in self._files.values() for path in files.paths())
+            paths = (path for files in self._files.values() for path in files.paths)
             if not self._is_closed or all(map(os.path.exists, paths)):
                 raise
             raise FilesGoneError("files of the tables were replaced during the query; run it again") from None
@@ -286,7 +277,7 @@ class History:
             self._show(self._read_logs(again=True), again=False)
 
     def _show_one(self, files: TableFiles) -> None:
-        name, paths = files.table.name, files.paths()
+        name, paths = files.table.name, files.paths
         if not self._is_closed or not paths:
             view = rows_of(files.table, paths, files.readable)
             self._engine.execute(f"CREATE OR REPLACE VIEW {name} AS {view}")
@@ -297,6 +288,10 @@ class History:
         rows.filter(files.readable or "true").create_view(name, replace=True)
 
 
+def _time_sql(at_ms: int) -> str:
+    return f"make_timestamptz({at_ms}::BIGINT * 1000)"
+
+
 def _check_one_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Raise WarehouseError for other statements, and duckdb.Error for invalid SQL."""
     try:
@@ -305,4 +300,4 @@ def _check_one_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise WarehouseError("the SQL is not valid UTF-8") from None
     kinds = [statement.type for statement in cursor.extract_statements(sql)]
     if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.EXPLAIN]):
-        raise WarehouseError(ONE_SELECT)
+        raise WarehouseError("only one SELECT at a time: the tables are read, never written")

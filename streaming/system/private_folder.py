@@ -8,14 +8,12 @@ from pathlib import Path
 
 from conf.settings import Settings
 
-PRIVATE = 0o700
-
 
 def make_private(folder: Path) -> Path:
     """Create the folder and its missing parents, each for its owner alone; return it."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
-        path.mkdir(mode=PRIVATE, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 

@@ -1,7 +1,8 @@
 """Start and end of a command: load settings, report an error in one sentence, exit with 0, 1 or 2."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fnmatch import filter as matching
 from typing import Any, NoReturn
 
 import structlog
@@ -13,6 +14,7 @@ from streaming.logs.logs import say_failure, set_up_logs
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import is_end_asked
 from streaming.terminal.command_line import given_log_flags
+from streaming.text.suggestions import closest
 from streaming.warehouse.table_store import StoreUnreachableError, reach
 
 
@@ -52,6 +54,22 @@ def fail(reason: str, code: int = 1) -> NoReturn:
     """Print one sentence to stderr and leave with `code`."""
     say_failure(reason)
     raise typer.Exit(code)
+
+
+def choose(flag: str, text: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the values that comma-separated names and globs select. Leaves with 2 for one that selects none."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        fail(f"{flag} {text!r}: choose one of {', '.join(values)}", code=2)
+    chosen: list[str] = []
+    for name in names:
+        found = matching(values, name)
+        if not found:
+            near = closest(name, values, 0.6)
+            hint = f"nearest: {', '.join(near)}; " if near else ""
+            fail(f"{flag} {name[:50]!r}: {hint}choose one of {', '.join(values)}", code=2)
+        chosen += found
+    return tuple(dict.fromkeys(chosen))
 
 
 def needs_kafka(settings: Settings) -> None:

@@ -5,7 +5,6 @@ JSON, CSV and Parquet are streamed: a long history needs no memory.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from math import isfinite
@@ -18,7 +17,7 @@ from rich.text import Text
 from streaming.text.console import VisibleConsole
 from streaming.text.output import bytes_out, say, write_csv, write_json_text
 from streaming.text.result import records_of
-from streaming.text.times import iso, to_ms, to_time
+from streaming.text.times import iso, time_text, to_ms
 
 STATE_STYLES = {
     "FIRING": "bold red",
@@ -37,6 +36,9 @@ STATE_STYLES = {
 
 Row = Mapping[str, Any]
 Records = Sequence[Row]
+LOCAL = ", local"
+"""End of the heading of a column of local times."""
+
 Layout = Mapping[str, Callable[[Row], str | Text]]
 """A table for people: heading to the function that makes a row's cell."""
 
@@ -90,7 +92,7 @@ def print_table(rows: Records, layout: Layout) -> None:
     layout = {
         heading: cell
         for heading, cell in layout.items()
-        if not isinstance(cell, LocalTime) or any(cell(row) for row in rows)
+        if not heading.endswith(LOCAL) or any(cell(row) for row in rows)
     }
     table = Table()
     for heading in layout:
@@ -110,23 +112,12 @@ def styled_state(state: str) -> Text:
 
 
 def time_columns(column: str, name: str | None = None) -> dict[str, Callable[[Row], str | Text]]:
-    """Return the columns of a time: in UTC, and in the local zone where it differs."""
+    """Return the columns of a time: in UTC, and with its zone, which daylight saving changes, where it differs."""
     heading = name or column.replace("_", " ")
-    return {f"{heading}, UTC": lambda row: _clock(row[column]), f"{heading}, local": LocalTime(column)}
-
-
-@dataclass(frozen=True)
-class LocalTime:
-    """A cell: the local time with its zone (daylight saving changes both); "" where UTC is the local time."""
-
-    column: str
-
-    def __call__(self, row: Row) -> str:
-        return "".join(_local(row[self.column])) if row[self.column] else ""
-
-
-def _clock(time: datetime | None) -> str:
-    return "" if time is None else to_time(to_ms(time)).strftime("%Y-%m-%d %H:%M:%S")
+    return {
+        f"{heading}, UTC": lambda row: time_text(to_ms(row[column])).removesuffix(" UTC") if row[column] else "",
+        f"{heading}{LOCAL}": lambda row: "".join(_local(row[column])) if row[column] else "",
+    }
 
 
 def plain(row: Row) -> dict[str, Any]:

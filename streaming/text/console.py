@@ -12,14 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
 from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
-from rich.text import Span, Text
+from rich.text import Text
 
 from streaming.text.visible_text import visible
 
@@ -52,7 +51,7 @@ class VisibleConsole(Console):
             super().print(*objects, **options)
 
     def _print_table(self, table: Table) -> None:
-        columns = [[_prepared(cell) for cell in (column.header, *column.cells)] for column in table.columns]
+        columns = [[self._prepared(cell) for cell in (column.header, *column.cells)] for column in table.columns]
         needs = [max(map(_longest_word, column)) for column in columns]
         lines = [[line for cell in column for line in cell.plain.split("\n")] for column in columns]
         wishes = [
@@ -104,10 +103,22 @@ class VisibleConsole(Console):
             for line in lines:
                 super().print(Text(" " * indent).append_text(line))
 
+    def _prepared(self, cell: object) -> Text:
+        """Return the text escaped, with its styles in place and without blanks in its times."""
+        text = cell.copy() if isinstance(cell, Text) else Text(str(cell))
+        if visible(text.plain) != text.plain:
+            escaped = text.blank_copy()
+            for part in text.render(self):
+                escaped.append(visible(part.text), part.style)
+            text = escaped
+        text.expand_tabs(8)
+        text.plain = _TIME.sub(lambda time: time[0].replace(" ", _JOINED), text.plain)
+        return text
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as Rich does, which calls this for every cell and line."""
         if isinstance(renderable, Text):
-            renderable = _prepared(renderable)
+            renderable = self._prepared(renderable)
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else visible(segment.text).replace(_JOINED, " ")
             yield Segment(text, segment.style, segment.control)
@@ -132,21 +143,3 @@ def _share(needs: Sequence[int], wishes: Sequence[int], room: int) -> list[int]:
         width, number = min((width, number) for number, width in enumerate(widths) if width < wishes[number])
         widths[number] = width + 1
     return widths
-
-
-def _prepared(cell: object) -> Text:
-    """Return the text escaped, with its styles in place and without blanks in its times."""
-    text = cell.copy() if isinstance(cell, Text) else Text(str(cell))
-    shown = visible(text.plain)
-    if shown != text.plain:
-        places = list(accumulate((len(visible(character)) for character in text.plain), initial=0))
-        spans = [
-            Span(places[span.start], places[min(span.end, len(places) - 1)], span.style)
-            for span in text.spans
-            if span.start < len(places)
-        ]
-        text = text.blank_copy(shown)
-        text.spans = spans
-    text.expand_tabs(8)
-    text.plain = _TIME.sub(lambda time: time[0].replace(" ", _JOINED), text.plain)
-    return text

@@ -1,5 +1,6 @@
-"""Rows of a query, up to a limit, as Arrow and as Python values."""
+"""Rows of a query, up to a limit, as Arrow and as Python values; objects in text columns."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,14 +28,14 @@ def first_rows(reader: pa.RecordBatchReader, limit: int | None) -> Found:
     return Found(table.to_reader(), is_cut)
 
 
-def records_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield the rows as dicts; times are aware datetimes, UTC.
+def records_of(rows: pa.Table | pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield the rows as dicts; times are aware datetimes, UTC, or text where Python has no value for them.
 
     `to_pylist` of times would import pandas, which takes longer than most queries.
     """
-    names = batch.schema.names
-    for values in zip(*map(values_of, batch.columns), strict=True):
-        yield dict(zip(names, values, strict=True))
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+        for values in zip(*map(values_of, batch.columns), strict=True):
+            yield dict(zip(batch.schema.names, values, strict=True))
 
 
 def values_of(column: pa.Array) -> list[Any]:
@@ -49,6 +50,15 @@ def values_of(column: pa.Array) -> list[Any]:
         if len(column) == 1:
             return [_text_of(column)]
         return [value for number in range(len(column)) for value in values_of(column.slice(number, 1))]
+
+
+def parse_object(text: str | None) -> dict[str, Any]:
+    """Return the object, or {} for any other text: an unreadable row must not hide the others."""
+    try:
+        value = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def unique_names(schema: pa.Schema) -> pa.Schema:

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import BytesIO
@@ -285,7 +286,10 @@ class Appender:
                     break  # ours: its answer was lost, and it was sent again
                 lost += 1
             except BaseError:
-                if not self._is_there(commit_id):
+                is_there = False  # the store said nothing clear
+                with suppress(FileNotFoundError):
+                    is_there = self._take_in(commit_id)
+                if not is_there:
                     raise
                 break
             if lost % FAR_BEHIND == 0:
@@ -298,13 +302,6 @@ class Appender:
         if transaction is not None:
             self._done[transaction.app_id] = transaction.version
         return True
-
-    def _is_there(self, commit_id: str) -> bool:
-        """Whether the next commit is the one that is being written, of which a store said nothing clear."""
-        try:
-            return self._take_in(commit_id)
-        except FileNotFoundError:
-            return False
 
     def _take_in(self, commit_id: str) -> bool:
         """Read the next commit, which is another's; True where it is the one that is being written."""

@@ -1,11 +1,21 @@
-"""One commit of a Delta table: the files with rows that it added, and whether it removed rows.
+"""The log of a Delta table: which files with rows a commit added, and commits that a power cut damaged.
 
 Compaction rewrites existing rows. Only the log shows that (dataChange false), not the list of files.
+
+Rows that balancewatch appends are synced to the disk before the next step. Commits by delta-rs (compaction, retention)
+and by other writers are not: a power cut can leave their file or their data file empty or truncated. A damaged newest
+commit is renamed to `NAME.damaged`: the table is then as it was before, and an append takes the version. A damaged
+commit below an intact one stays, because a log must have no gap.
 """
 
+import fcntl
 import json
+import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,20 +35,13 @@ DAMAGE_SEARCHED = 200
 
 @dataclass(frozen=True)
 class Commit:
-    """One version. `new_files` are the paths, in the table's folder, of files with rows that it added.
+    """One version. `appended` are the paths, in the table's folder, of files whose rows were not in the table before.
 
-    `removes_rows` is true for a delete, an update or an overwrite, whose new files hold the remaining old rows.
+    A delete, an update or an overwrite has none: its new files hold the remaining old rows.
     """
 
-    version: int
     at_ms: int
-    new_files: tuple[str, ...]
-    removes_rows: bool
-
-    @property
-    def appended(self) -> tuple[str, ...]:
-        """Files whose rows were not in the table before."""
-        return () if self.removes_rows else self.new_files
+    appended: tuple[str, ...]
 
 
 def in_one_line(error: BaseException) -> str:
@@ -70,17 +73,12 @@ def read_commit(table: Location, version: int) -> Commit | None:
         content, at = read_file(table, log_name(version))
     except FileNotFoundError:
         return None
-    at_ms = to_ms(at)
-    new_files: list[str] = []
-    removes_rows = False
-    for action in actions_in(content):
-        if "add" in action and action["add"]["dataChange"]:
-            new_files.append(unquote(action["add"]["path"]))
-        elif "remove" in action:
-            removes_rows |= bool(action["remove"]["dataChange"])
-        elif "commitInfo" in action:
-            at_ms = action["commitInfo"].get("timestamp", at_ms)
-    return Commit(version, at_ms, tuple(new_files), removes_rows)
+    actions = actions_in(content)
+    stated_ms = [action["commitInfo"].get("timestamp") for action in actions if "commitInfo" in action]
+    removes_rows = any(action["remove"]["dataChange"] for action in actions if "remove" in action)
+    adds = [] if removes_rows else [action["add"] for action in actions if "add" in action]
+    appended = tuple(unquote(add["path"]) for add in adds if add["dataChange"])
+    return Commit(next(filter(None, stated_ms), to_ms(at)), appended)
 
 
 def access_error(table: str, error: Exception) -> TableAccessError:
@@ -88,12 +86,76 @@ def access_error(table: str, error: Exception) -> TableAccessError:
     if isinstance(error, TableAccessError):
         return error
     file = None
-    try:
-        commits = [found.path for found in list_folder(table, LOG) if found.path.endswith(".json")]
-        for commit in commits[-DAMAGE_SEARCHED:]:
-            if not _is_intact(read_file(table, commit)[0]):
-                file = f"{table}/{commit}"
-                break
-    except (DeltaError, BaseError, OSError):
-        file = None
+    with suppress(DeltaError, BaseError, OSError):
+        commits = [found.path for found in list_folder(table, LOG) if found.path.endswith(".json")][-DAMAGE_SEARCHED:]
+        damaged = (commit for commit in commits if not _is_intact(read_file(table, commit)[0]))
+        file = next((f"{table}/{commit}" for commit in damaged), None)
     return TableAccessError(table.rstrip("/").rpartition("/")[2], file, in_one_line(error))
+
+
+CHECKED = 20
+"""Newest commits that are checked: a disk writes back what is not synced within a minute."""
+
+DAMAGED = ".damaged"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged commit by its file in the table's log, written at `written_ms`, in epoch ms.
+
+    `is_set_aside`: the table is read without it.
+    """
+
+    file: str
+    written_ms: int
+    is_set_aside: bool
+
+
+def find_damage(table: Path) -> list[Damage]:
+    """Return the damaged commits among the newest, and those that were set aside and not yet cleaned up."""
+    aside = sorted((table / LOG).glob(f"*{DAMAGED}"))
+    damaged = [commit for commit, is_intact in _checked(table) if not is_intact]
+    return [
+        Damage(path.name.removesuffix(DAMAGED), int(path.stat().st_mtime * 1000), path.name.endswith(DAMAGED))
+        for path in [*aside, *damaged]
+    ]
+
+
+def set_aside_damaged(table: Path) -> None:
+    """Set the damaged commits aside that are the newest of the log. Processes that open the table do so in turn."""
+    if not (table / LOG).is_dir():
+        return
+    log = os.open(table / LOG, os.O_RDONLY)
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        for commit, is_intact in _checked(table):
+            if is_intact:
+                return
+            commit.rename(commit.with_name(commit.name + DAMAGED))
+    finally:
+        os.close(log)
+
+
+def _checked(table: Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the newest commits, the newest first, and whether each is intact.
+
+    An intact commit has actions, each a JSON object, and its data files have the size that it names, unless a newer
+    commit removed them. A log's first commit makes the table and is not checked.
+    """
+    names = (entry.name for entry in os.scandir(table / LOG))
+    commits = sorted((name for name in names if len(name) == 25 and name.endswith(".json")), reverse=True)
+    removed: set[str] = set()
+    for commit in (table / LOG / name for name in commits[:CHECKED] if int(name[:20]) > 0):
+        try:
+            actions = actions_in(commit.read_bytes())
+            removed |= {action["remove"]["path"] for action in actions if "remove" in action}
+            adds = [action["add"] for action in actions if "add" in action and action["add"]["path"] not in removed]
+            yield commit, bool(actions) and all(_size(table / unquote(add["path"])) == add["size"] for add in adds)
+        except FileNotFoundError:
+            continue  # cleaned up meanwhile
+        except (ValueError, TypeError, KeyError):
+            yield commit, False
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.exists() else None

@@ -29,7 +29,7 @@ from conf.settings import Settings
 from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_checkpoints, make_private
 from streaming.text.times import iso, wall_ms
-from streaming.warehouse.table_store import impatient_store
+from streaming.warehouse.table_store import store_of
 
 log = structlog.get_logger()
 
@@ -37,16 +37,12 @@ Part = Literal["run", "relay", "demo"]
 Words = dict[str, Any]
 """A holder's record in its lock."""
 
-NOTE_SECONDS = 0.2
-"""Time within which a new holder writes its record into the lock file."""
-
 RENEW_SECONDS = 5.0
 LEASE_SECONDS = 30.0
 """Time without a rewrite after which another machine takes over a bucket's lock."""
 
 LOOK_SECONDS = 0.5
 PATIENCE = timedelta(seconds=10)
-MOST_BYTES = 4_000
 
 _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 _REFUSED = (AlreadyExistsError, PreconditionError, FileNotFoundError)
@@ -81,25 +77,30 @@ def occupying(parts: Part | tuple[Part, ...], command: str, folders: Mapping[str
     processes gets all. All locks in buckets are read first, so those of a dead process expire together. A process that
     was suspended and lost a lock gets SIGTERM.
     """
-    locks: dict[tuple[Part, str], tuple[str, FileLock | BucketLock]] = {}
+    keys: dict[tuple[Part, str], str] = {}
     for part in parts if isinstance(parts, tuple) else (parts,):
         for key, folder in folders.items():
-            place = str(folder) if is_store(folder) else str(Path(folder).expanduser().resolve())
-            kind = BucketLock if is_store(place) else FileLock
-            locks.setdefault((part, place), (key, kind(place, f"{part}.lock", command)))
+            keys.setdefault((part, str(folder if is_store(folder) else Path(folder).expanduser().resolve())), key)
+    buckets: dict[tuple[Part, str], BucketLock] = {}
     with contextlib.ExitStack() as held:
-        for (part, place), (key, lock) in locks.items():
-            held.callback(lock.release)
-            with _named(key, place, part):
-                lock.look()
-        for (part, place), (key, lock) in locks.items():
-            with _named(key, place, part):
+        try:
+            for part, place in keys:
+                if is_store(place):
+                    buckets[part, place] = lock = BucketLock(place, f"{part}.lock", command)
+                    lock.look()
+                else:
+                    held.callback(os.close, lock_file(Path(place) / f"{part}.lock", command))
+            for (part, place), lock in buckets.items():  # noqa: B007  # a refusal names them
+                held.callback(lock.release)
                 lock.take()
+        except HeldError as holder:
+            raise OccupiedError(f"{keys[part, place]} = {place!r}: in use by {holder}; {ADVICE[part]}") from None
         yield
-    for (_, place), (key, lock) in locks.items():
+    for (part, place), lock in buckets.items():
         if lock.lost_to:
             raise OccupiedError(
-                f"{key} = {place!r}: in use by {lock.lost_to}, which took over while this process was cut off"
+                f"{keys[part, place]} = {place!r}: in use by {lock.lost_to}, which took over while this process was "
+                "cut off"
             )
 
 
@@ -107,53 +108,26 @@ class HeldError(Exception):
     """A live process holds the lock; the message names it."""
 
 
-@contextlib.contextmanager
-def _named(key: str, place: str, part: Part) -> Iterator[None]:
+def lock_file(path: Path, command: str) -> int:
+    """Return the descriptor of the locked file: closing it releases the kernel's lock. Raises HeldError.
+
+    A lock file of another user is only read.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        yield
-    except HeldError as holder:
-        raise OccupiedError(f"{key} = {place!r}: in use by {holder}; {ADVICE[part]}") from None
-
-
-class FileLock:
-    """A kernel lock on a file in a folder. A lock file of another user is only read."""
-
-    lost_to = ""
-
-    def __init__(self, place: str, name: str, command: str) -> None:
-        self._path, self._words = Path(place) / name, _own_words(command)
-        self._number: int | None = None
-
-    def look(self) -> None:
-        """Take the lock: the kernel knows at once whether it is free. Raises HeldError."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._number = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        except PermissionError:
-            self._number = os.open(self._path, os.O_RDONLY)
-        try:
-            fcntl.flock(self._number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in _HELD:
-                raise HeldError(self._holder()) from None
-            log.warning("file locks unsupported, continuing without", folder=str(self._path.parent))
-
-    def take(self) -> None:
-        assert self._number is not None  # noqa: S101  # look() has opened it
-        with contextlib.suppress(OSError):  # another user's file
-            os.ftruncate(self._number, os.pwrite(self._number, json.dumps(self._words).encode(), 0))
-
-    def release(self) -> None:
-        if self._number is not None:
-            os.close(self._number)
-
-    def _holder(self) -> str:
-        until = time.monotonic() + NOTE_SECONDS
-        while True:
-            words = _read_words(self._path.read_bytes()[:MOST_BYTES])
-            if "pid" in words or time.monotonic() > until:
-                return described(words)
-            time.sleep(NOTE_SECONDS / 10)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except PermissionError:
+        descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD:
+            os.close(descriptor)
+            raise HeldError(described(_read_words(path.read_bytes()))) from None
+        log.warning("file locks unsupported, continuing without", folder=str(path.parent))
+    with contextlib.suppress(OSError):  # another user's file
+        os.ftruncate(descriptor, os.pwrite(descriptor, json.dumps(_own_words(command)).encode(), 0))
+    return descriptor
 
 
 class BucketLock:
@@ -176,9 +150,17 @@ class BucketLock:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lock-{name}", daemon=True)
 
-    def look(self) -> None:
-        self._read()
-        self._since = time.monotonic()
+    def look(self) -> bool:
+        """Read the object; return whether it has changed since the last read or write."""
+        before = self._tag
+        try:
+            found = obstore.get(store_of(self._address, PATIENCE), self._name)
+            self._seen, self._tag = _read_words(bytes(found.bytes())), found.meta["e_tag"]
+        except FileNotFoundError:
+            self._seen, self._tag = {}, None
+        if self._tag != before:
+            self._since = time.monotonic()
+        return self._tag != before
 
     def take(self) -> None:
         """Wait until the lock is free, or raise HeldError as soon as its holder rewrites it."""
@@ -186,12 +168,9 @@ class BucketLock:
             log.info("lock held, waiting for its expiry", holder=described(self._seen), name=self._name)
         while not (self._is_free() and self._write(self._words)):
             time.sleep(LOOK_SECONDS)
-            before = self._tag
-            self._read()
-            if self._seen.get("id") == self._words["id"]:
-                break  # the answer to a write was lost
-            if self._tag != before:
-                self._since = time.monotonic()
+            if self.look():
+                if self._seen.get("id") == self._words["id"]:
+                    break  # the answer to a write was lost
                 if not self._is_free():
                     raise HeldError(described(self._seen))
         self._thread.start()
@@ -209,7 +188,10 @@ class BucketLock:
             log.warning("lock not released", name=self._name, reason=type(error).__name__)
 
     def _is_free(self) -> bool:
-        is_over = self._tag is None or bool(self._seen.get("free")) or _has_ended(self._seen)
+        seen = self._seen
+        is_here = seen.get("machine") not in (None, "") and seen["machine"] == machine()
+        has_ended = is_here and _began(seen.get("pid")) != seen.get("began")
+        is_over = self._tag is None or bool(seen.get("free")) or has_ended
         return is_over or time.monotonic() - self._since >= LEASE_SECONDS
 
     def _keep(self) -> None:
@@ -217,7 +199,7 @@ class BucketLock:
             try:
                 if self._write(self._words):
                     continue
-                self._read()
+                self.look()
             except (BaseError, OSError) as error:
                 log.warning("lock not renewed", name=self._name, reason=type(error).__name__)
                 continue
@@ -227,20 +209,13 @@ class BucketLock:
                 self._on_lost()
                 return
 
-    def _read(self) -> None:
-        try:
-            found = obstore.get(impatient_store(self._address, PATIENCE), self._name)
-            self._seen, self._tag = _read_words(bytes(found.bytes())), found.meta["e_tag"]
-        except FileNotFoundError:
-            self._seen, self._tag = {}, None
-
     def _write(self, words: Words) -> bool:
         """Return False if the object changed since it was last read or written."""
         self._turn += 1  # another content has another tag
         mode: Any = "create" if self._tag is None else {"e_tag": self._tag}
         content = json.dumps({**words, "turn": self._turn}).encode()
         try:
-            self._tag = obstore.put(impatient_store(self._address, PATIENCE), self._name, content, mode=mode)["e_tag"]
+            self._tag = obstore.put(store_of(self._address, PATIENCE), self._name, content, mode=mode)["e_tag"]
         except _REFUSED:
             return False
         return True
@@ -273,12 +248,6 @@ def _own_words(command: str) -> Words:
         "command": command,
         "id": str(uuid.uuid4()),
     }
-
-
-def _has_ended(words: Words) -> bool:
-    """Return whether this was a process of this machine that has ended."""
-    is_here = words.get("machine") not in (None, "") and words["machine"] == machine()
-    return is_here and _began(words.get("pid")) != words.get("began")
 
 
 def _began(pid: Any) -> str:

@@ -4,7 +4,7 @@
 skips the same rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ _said: dict[tuple[str, str], None] = {}
 def read_rows(table: str, rows: pa.Table | pa.RecordBatch, read: Callable[[Row], Read]) -> list[Read]:
     """Return the results of `read`; unreadable rows are skipped and logged."""
     results = []
-    for row in each_of(rows):
+    for row in records_of(rows):
         try:
             results.append(read(row))
         except UNREADABLE as error:
@@ -64,12 +64,22 @@ def read_table(
 
     newest    only the newest row of each key
     columns   default: all; must include the table's time and batch_id
-    read      converts a row, instead of `whole`, and keeps its time comparable
+    read      converts a row, and keeps its time comparable
 
     Raises NotWrittenError if the table does not exist.
     """
     found = read_files(table, open_written(warehouse, table), columns, where)
-    rows = read_rows(table.name, found, read or whole(table))
+    required = [one.name for one in table.columns if one.is_required and one.name in found.column_names]
+    times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
+
+    def checked(row: Row) -> Row:
+        if missing := next((name for name in required if row[name] is None), None):
+            raise ValueError(f"{missing} is null")
+        if odd := next((name for name in times if isinstance(row.get(name), str)), None):
+            raise ValueError(f"{odd} is {row[odd]}")
+        return row if read is None else read(row)
+
+    rows = read_rows(table.name, found, checked)
     rows.sort(key=lambda row: (row[table.time], row["batch_id"]))
     return list({tuple(row[name] for name in table.key): row for row in rows}.values()) if newest else rows
 
@@ -81,61 +91,28 @@ def read_files(
 
     Columns of the contract that an older release's table lacks are null.
     """
-    schema = arrow_schema(contract)
-    named = list(columns) or schema.names
-    present = {field.name for field in table.schema().fields}
-    rows = _read_present(contract.name, table, [name for name in named if name in present], where)
-    for name in named:
-        if name not in present:
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.field(name).type))
-    return rows
-
-
-def _read_present(name: str, table: DeltaTable, columns: list[str], wanted: pc.Expression | None) -> pa.Table:
-    dataset = table.to_pyarrow_dataset()
+    dataset = table.to_pyarrow_dataset().replace_schema(arrow_schema(contract))
+    names = list(columns) or dataset.schema.names
     try:
-        return dataset.to_table(columns, filter=wanted)
+        return dataset.to_table(names, filter=where)
     except (pa.ArrowInvalid, OSError) as error:
         if not _is_damaged(error):
             raise
-        found = [dataset.schema.empty_table().select(columns)]
+    found = [dataset.schema.empty_table().select(names)]
     for fragment in dataset.get_fragments():
         try:
-            found.append(fragment.to_table(dataset.schema, columns, filter=wanted))
+            found.append(fragment.to_table(dataset.schema, names, filter=where))
         except (pa.ArrowInvalid, OSError) as error:
             if not _is_damaged(error):
                 raise
-            if _is_new(name, fragment.path):
-                log.error("unreadable file skipped", table=name, file=fragment.path, reason=why(error))
+            if _is_new(contract.name, fragment.path):
+                log.error("unreadable file skipped", table=contract.name, file=fragment.path, reason=why(error))
     return pa.concat_tables(found)
 
 
 def _is_damaged(error: Exception) -> bool:
     """Whether Arrow cannot decode the file; a missing or forbidden one raises an error of the system."""
     return isinstance(error, pa.ArrowInvalid) or (isinstance(error, OSError) and error.errno is None)
-
-
-def whole(table: Table) -> Callable[[Row], Row]:
-    """Return a function that raises ValueError for a row that breaks the contract in the columns it has."""
-    required = [one.name for one in table.columns if one.is_required]
-    times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
-
-    def read(row: Row) -> Row:
-        for name in required:
-            if name in row and row[name] is None:
-                raise ValueError(f"{name} is null")
-        for name in times:
-            if isinstance(row.get(name), str):
-                raise ValueError(f"{name} is {row[name]}")
-        return row
-
-    return read
-
-
-def each_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Row]:
-    """Yield the rows as dicts; a time outside Python's range is text, so only its row is unreadable."""
-    for batch in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
-        yield from records_of(batch)
 
 
 def say_left_out(table: str, row: Row, error: Exception) -> None:

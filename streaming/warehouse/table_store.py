@@ -35,10 +35,6 @@ _CREDENTIALS = "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN 
 
 _KINDS = (
     (
-        r"NoSuchBucket",
-        "bucket {bucket} does not exist at {endpoint}; create it, or check AWS_ENDPOINT_URL and AWS_REGION",
-    ),
-    (
         r"/latest/api/token|/latest/meta-data|169\.254\.170\.2|[Mm]issing ?[Cc]redentials"
         r"|CredentialsError|MissingSecretAccessKey|MissingAccessKeyId"
         r"|Missing (Secret)?AccessKey",
@@ -57,7 +53,10 @@ _KINDS = (
         r"|PermissionDenied|UnauthenticatedError",
         f"{{endpoint}} denies access to bucket {{bucket}}; check {_CREDENTIALS}, and their permissions",
     ),
-    (r"404 ", "bucket {bucket} does not exist at {endpoint}; check AWS_ENDPOINT_URL and AWS_REGION"),
+    (
+        r"NoSuchBucket|404 ",
+        "bucket {bucket} does not exist at {endpoint}; create it, or check AWS_ENDPOINT_URL and AWS_REGION",
+    ),
 )
 
 
@@ -75,7 +74,7 @@ def reach(warehouse: Location) -> None:
             f"paths.warehouse = {str(warehouse)!r}: AWS_ENDPOINT_URL must begin with http:// or https://"
         )
     try:
-        next(iter(obstore.list(impatient_store(warehouse, REACH_PATIENCE), chunk_size=1)), None)
+        next(iter(obstore.list(store_of(warehouse, REACH_PATIENCE), chunk_size=1)), None)
     except (BaseError, OSError, ValueError) as error:
         raise StoreUnreachableError(why_not(warehouse, f"{type(error).__name__} {error}")) from None
 
@@ -114,13 +113,10 @@ class Found:
     at: float
 
 
-def store_of(location: Location) -> ObjectStore:
-    """Return the store whose root is that existing folder, or that address."""
-    return impatient_store(location, PATIENCE) if is_store(str(location)) else LocalStore(Path(location))
-
-
-def impatient_store(location: Location, patience: timedelta) -> ObjectStore:
-    """Return the store of an address, with calls that fail after `patience`."""
+def store_of(location: Location, patience: timedelta = PATIENCE) -> ObjectStore:
+    """Return the store whose root is that existing folder, or that address, whose calls fail after `patience`."""
+    if not is_store(location):
+        return LocalStore(Path(location))
     environment = ((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
     return _remote(str(location), patience, tuple(sorted(environment)))
 

@@ -11,12 +11,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from conf.location import Location, is_store
 from schemas.tables import PROPERTIES, Table
 from streaming.system.private_folder import make_private
-from streaming.warehouse.power_cut import set_aside_damaged
+from streaming.warehouse.delta_log import set_aside_damaged
 from streaming.warehouse.rows import arrow_schema
 from streaming.warehouse.warehouse_error import WarehouseError
-
-GAP = "found gap"
-"""delta-kernel's words for a log whose listing lacks a commit."""
 
 TIMES, PAUSE_SECONDS = 20, 0.05
 
@@ -49,7 +46,8 @@ def whole(act: Callable[[], Result]) -> Result:
 
 
 def is_gap(error: DeltaError) -> bool:
-    return GAP in str(error)
+    """Return whether delta-kernel reports a log whose listing lacks a commit."""
+    return "found gap" in str(error)
 
 
 def table_path(warehouse: Location, name: str) -> str:

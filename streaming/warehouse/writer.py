@@ -4,8 +4,6 @@ A batch appends to each table under a Delta transaction (app id, batch id); a ba
 finds its transaction there and is skipped, table by table.
 """
 
-from typing import Protocol
-
 import pyarrow as pa
 import structlog
 from deltalake import Transaction
@@ -22,13 +20,6 @@ OF_OTHERS = (ALERT_DELIVERIES, SILENCES, ACKNOWLEDGEMENTS)
 """Tables that only the relay and the commands write."""
 
 log = structlog.get_logger()
-
-
-class Writer(Protocol):
-    """Appends one batch's rows to one table, once."""
-
-    def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> int | None:
-        """Return the version with exactly these rows; None if the batch was in already, or the version is unknown."""
 
 
 class DeltalakeWriter:
@@ -55,10 +46,11 @@ class DeltalakeWriter:
         return max((appender.newest(app_id) for appender in self._appenders.values()), default=-1)
 
     def append(self, table: Table, rows: pa.Table, app_id: str, batch_id: int) -> int | None:
+        """Return the version with exactly these rows; None if the batch was in already, or the version is unknown."""
         return self._appenders[table.name].append(rows, Transaction(app_id, batch_id))
 
 
-def append_rows(writer: Writer, rows: Rows, app_id: str, batch_id: int) -> None:
+def append_rows(writer: DeltalakeWriter, rows: Rows, app_id: str, batch_id: int) -> None:
     """Append a batch's rows to their tables. Rows of no table are for `run`."""
     for name in sorted(rows.keys() & TABLES.keys()):
         table = TABLES[name]

@@ -30,14 +30,6 @@ def test_every_number_has_a_least_and_a_most() -> None:
     assert_none(key for key, schema in found if not all(bound & schema.keys() for bound in bounds))
 
 
-def refuses(section: str, key: str, value: Any) -> bool:
-    try:
-        Settings.load(**{section: {key: value}})
-    except SettingsError as error:
-        return str(error).startswith(f"{section}.{key} = ") and "give " in str(error)
-    return False
-
-
 @pytest.mark.parametrize(
     "value", [float("inf"), float("-inf"), float("nan"), "inf", "NaN", 1e300, "1e300", 10**30, -1, True, "x"], ids=str
 )
@@ -53,36 +45,5 @@ def test_no_number_takes_what_is_not_finite_or_beyond_all_use_or_a_bool(value: A
     assert_none(key for key in keys if not any(one.startswith(f"{key} = ") and "give " in one for one in reported))
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "value"),
-    [
-        ("spark", "driver_memory", "999999999999g"),
-        ("spark", "driver_memory", "1m"),
-        ("spark", "driver_memory", "1g\n"),
-        ("collector", "jvm_memory", "1k"),
-        ("oncall", "resend_seconds", 1e-7),
-        ("oncall", "poll_seconds", 1e-9),
-        ("canary", "interval_seconds", 1e-9),
-        ("clock", "interval_seconds", 1e-9),
-        ("kafka", "retention_hours", 10**9),
-    ],
-)
-def test_what_would_stop_a_part_of_it_is_refused(section: str, key: str, value: Any) -> None:
-    assert refuses(section, key, value)
-
-
-def test_a_bool_is_no_number_in_a_table_either() -> None:
-    with pytest.raises(SettingsError, match=r"kafka\.partitions\.rocketmq\.pulls = True: give an integer"):
-        Settings.load(kafka={"partitions": {"rocketmq.pulls": True}})
-    with pytest.raises(SettingsError, match=r"maintain\.retention_days\.alerts = False: give an integer"):
-        Settings.load(maintain={"retention_days": {"alerts": False}})
-
-
 def test_the_topics_that_may_have_partitions_are_those_of_events() -> None:
     assert set(get_args(Topic)) == set(EVENTS)
-
-
-@pytest.mark.parametrize("key", ["warehouse", "checkpoints", "jars"])
-def test_an_empty_path_is_not_the_folder_one_stands_in(key: str) -> None:
-    with pytest.raises(SettingsError, match=rf"paths\.{key} = '': is empty; give a folder"):
-        Settings.load(paths={key: ""})

@@ -63,43 +63,6 @@ def test_an_override_may_set_every_key_of_the_rules() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "sentence"),
-    [
-        (
-            {"max_evaluation_gap_ms": 0},
-            "rules.max_evaluation_gap_ms = 0: give an integer above 0, at most 604800000",
-        ),
-        ({"no_data_ms": -1}, "rules.no_data_ms = -1: "),
-        ({"no_data_page_ms": "soon"}, "rules.no_data_page_ms = 'soon': "),
-        ({"settle_ms": 10**12}, "rules.settle_ms = 1000000000000: give an integer above 0, at most 604800000"),
-        ({"completeness_min": 0}, "rules.completeness_min = 0: "),
-        ({"completeness_min": 1.5}, "rules.completeness_min = 1.5: "),
-        ({"flap_low": 0.4}, "rules.flap_low = 0.4: must be below flap_high = 0.25"),
-        ({"flap_high": 0.1}, "rules.flap_low = 0.1: must be below flap_high = 0.1"),
-        ({"kinds": {"starved_queue": {"severity": "loud"}}}, "rules.kinds.starved_queue.severity = 'loud': "),
-        ({"kinds": {"starved_queue": {"pending_ms": -1}}}, "rules.kinds.starved_queue.pending_ms = -1: "),
-        (
-            {"kinds": {"starved_queue": {"pending_evaluations": 0}}},
-            "rules.kinds.starved_queue.pending_evaluations = 0: ",
-        ),
-        ({"kinds": {"starved_queue": {"holds": 1}}}, "rules.kinds.starved_queue.holds is not a setting"),
-        ({"overrides": [{}, {"settle_ms": 0}]}, "rules.overrides[1].settle_ms = 0: "),
-        ({"overrides": [{"settle": 0}]}, "rules.overrides[0].settle is not a setting"),
-        ({"overrides": [{"file": "x"}]}, "rules.overrides[0].file is not a setting"),
-        ({"overrides": [{"consumer_group": ""}]}, "rules.overrides[0].consumer_group = '': "),
-        ({"overrides": [{"consumer_group": "g" * 256}]}, "rules.overrides[0].consumer_group = "),
-        ({"overrides": [{"flap_low": 0.2}]}, "rules.overrides[0].flap_low = 0.2: give flap_high and flap_low together"),
-        ({"overrides": [{"flap_high": 0.2}]}, "give flap_high and flap_low together"),
-        ({"overrides": [{"flap_high": 0.2, "flap_low": 0.3}]}, "rules.overrides[0].flap_low = 0.3: must be below"),
-        ({"overrides": [{}] * 501}, "rules.overrides = "),
-    ],
-    ids=str,
-)
-def test_an_invalid_key_or_value_is_reported(keys: dict[str, Any], sentence: str) -> None:
-    assert sentence in error_of(**keys)
-
-
-@pytest.mark.parametrize(
     ("text", "ms"), [("500ms", 500), ("45s", 45_000), ("2m", 120_000), ("2 m", 120_000), ("1h", 3_600_000), ("7", 7)]
 )
 def test_a_duration_may_have_a_unit(text: str, ms: int) -> None:
@@ -121,13 +84,6 @@ def test_every_setting_in_ms_takes_a_duration() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["2min", "-2m", "1.5m", "m", "2m30s", "900h"])
-def test_a_wrong_duration_is_refused_with_what_is_allowed(text: str) -> None:
-    assert error_of(settle_ms=text).endswith(
-        'give an integer above 0, at most 604800000, or a duration such as "45s", "2m" or "1h"'
-    )
-
-
 def test_an_unknown_kind_is_reported_with_all_kinds() -> None:
     error = error_of(kinds={"starved": {"pending_ms": 1}})
     assert error.startswith("rules.kinds.starved = 'starved': ")
@@ -137,7 +93,9 @@ def test_an_unknown_kind_is_reported_with_all_kinds() -> None:
 
 
 def test_an_error_stays_short_whatever_the_value() -> None:
-    assert len(error_of(overrides=[{}] * 501)) < 500
+    error = error_of(overrides=[{}] * 501)
+    assert error.startswith("rules.overrides = ")
+    assert len(error) < 500
 
 
 def test_a_kind_keeps_what_a_line_for_it_does_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from streaming.logs import jvm_lines
 from streaming.logs.jvm_lines import JvmLines, read_events, say_lines
-from streaming.spark.session import LOG4J
+from streaming.spark.jars import LOG4J
 
 CHATTER = """
 WARNING: Using incubator modules: jdk.incubator.vector

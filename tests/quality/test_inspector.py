@@ -18,10 +18,10 @@ from streaming.quality.inspection import Inspected, Outcome, Sample
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
-from streaming.store.alerts import Filter, read_alerts
 from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.quality.sampled import START_MS, message
+from tests.support.row_writer import read_alerts
 
 MINUTE = 60_000
 PAUSE_SECONDS = 0.02
@@ -180,7 +180,7 @@ def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
     look_each_minute(place, inspector, range(4, 7))
     place.fake.bad = 0
     look_each_minute(place, inspector, range(7, 10))
-    rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
+    rows = read_alerts(place.settings.paths.warehouse, kind="data_quality")
     assert [(row["state"], row["changed_at"]) for row in rows] == [
         ("FIRING", "2025-06-15T15:09:40.000Z"),
         ("RESOLVED", "2025-06-15T15:15:40.000Z"),
@@ -301,7 +301,7 @@ def test_a_run_that_validates_nothing_resolves_open_alerts(place: Place) -> None
     look_each_minute(place, inspector, range(1, 4))
     for _ in range(2):
         end_open(place.settings, DeltalakeWriter(place.settings.paths.warehouse), place.reported.extend)
-    rows = read_alerts(place.settings.paths.warehouse, Filter(kind="data_quality"))
+    rows = read_alerts(place.settings.paths.warehouse, kind="data_quality")
     assert [row["state"] for row in rows] == ["FIRING", "RESOLVED"]
     assert [row["state"] for row in place.reported] == ["FIRING", "RESOLVED"]
 

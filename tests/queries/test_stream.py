@@ -29,11 +29,11 @@ from streaming.queries.checkpoint import STATE_FILE, checkpoint_of, frozen_tasks
 from streaming.queries.running import Rest
 from streaming.queries.state import ShardIndex
 from streaming.service.service import Service
-from streaming.store.alerts import Filter, read_alerts
 from streaming.store.store import History
 from tests.conftest import settings_for
 from tests.metrics.scraping import Scraper
 from tests.support.idle import wait_until_idle
+from tests.support.row_writer import read_alerts
 from tests.support.tiers import in_proof
 from tests.support.twins_log import Log, Story, publish, story_in
 
@@ -68,7 +68,7 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(drained: Settings, 
         ["PENDING", "FIRING", "RECOVERING", "RESOLVED"],
         ["PENDING", "FIRING", "RECOVERING", "RESOLVED"],
     ]
-    kinds = {row["kind"] for row in read_alerts(drained.paths.warehouse, Filter())}
+    kinds = {row["kind"] for row in read_alerts(drained.paths.warehouse)}
     assert kinds == {"duplicate_client_id", "starved_queue", "double_consumed_queue", "broker_isolated"}
     assert story_in(drained) == reported
 
@@ -151,7 +151,7 @@ def test_a_run_continues_after_a_power_cut(
     run_all_available(settings, spark)
     cut_power(settings, lost)
     run_all_available(settings, spark)
-    rows = read_alerts(settings.paths.warehouse, Filter())
+    rows = read_alerts(settings.paths.warehouse)
     assert len({(row["incident_id"], row["state"], row["changed_at"]) for row in rows}) == len(rows)
     losses = {row["incident_id"] for row in rows if row["kind"] == "data_loss"}
     assert bool(losses) == bool(lost)

@@ -16,11 +16,10 @@ from streaming.cli import app
 from streaming.relay.canary import CanaryReceiver, end_event, read_canaries, twin_events
 from streaming.relay.notice import Now, Record, read_transition
 from streaming.relay.own_alerts import RelayAlerts
-from streaming.store.alerts import Filter, read_alerts
 from streaming.warehouse.writer import append_rows
 from tests.relay.stage import BAD_KEY, START_MS, Scripted, Stage, alert_row
 from tests.support.engine import Stream
-from tests.support.row_writer import RowWriter
+from tests.support.row_writer import RowWriter, read_alerts
 from udfs.alerts.routing import Route
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.silence import Silence
@@ -156,8 +155,8 @@ def test_the_command_fails_when_none_comes(tmp_path: Path, is_written: bool) -> 
 
 def test_its_alerts_are_listed_only_where_its_cluster_is_asked_for(tmp_path: Path) -> None:
     append_rows(RowWriter(tmp_path), {"alerts": [*sung(1), alert_row("real", "FIRING", START_MS)]}, "app", 0)
-    assert {row["cluster"] for row in read_alerts(tmp_path, Filter())} == {"prod"}
-    assert len(read_alerts(tmp_path, Filter(cluster=CANARY_CLUSTER))) == 2
+    assert {row["cluster"] for row in read_alerts(tmp_path)} == {"prod"}
+    assert len(read_alerts(tmp_path, cluster=CANARY_CLUSTER)) == 2
 
 
 def test_no_silence_covers_it() -> None:

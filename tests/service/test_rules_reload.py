@@ -17,10 +17,10 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.queries.rulebook import rulebook
 from streaming.replay.stream import Enveloper, Stream
 from streaming.service.service import Service
-from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
 from tests.simulator.modelled import MINUTE, START, Events, run
 from tests.support.idle import wait_until_idle
+from tests.support.row_writer import read_alerts
 from tests.support.twins_log import publish
 
 pytestmark = [pytest.mark.spark, pytest.mark.real]
@@ -71,7 +71,7 @@ def reported_by(first: Settings, then: Settings, halves: tuple[Events, Events]) 
 
 
 def reported_in(settings: Settings) -> list[tuple[Any, ...]]:
-    rows = read_alerts(settings.paths.warehouse, Filter(cluster="modelled"))
+    rows = read_alerts(settings.paths.warehouse, cluster="modelled")
     return story([{**row, "changed_at": epoch_ms(row["changed_at"])} for row in rows])
 
 

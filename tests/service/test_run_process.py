@@ -16,8 +16,8 @@ from conf.settings import Settings
 from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.service.service import Service
-from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
+from tests.support.row_writer import read_alerts
 from tests.support.service_process import ServiceProcess
 from tests.support.twins_log import SECONDS, Story, story_in
 
@@ -73,7 +73,7 @@ def test_a_run_killed_in_the_middle_is_ended_by_another_elsewhere_without_losing
     assert story_in(settings) != reported
     balancewatch(settings, "run", "--available-now", SPARK__MASTER="local-cluster[1,2,1024]")
     assert story_in(settings) == reported
-    rows = read_alerts(settings.paths.warehouse, Filter())
+    rows = read_alerts(settings.paths.warehouse)
     keys = [(row["incident_id"], row["state"], row["changed_at"]) for row in rows]
     assert len(keys) == len(set(keys))
 

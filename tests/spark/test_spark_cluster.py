@@ -15,9 +15,9 @@ import pytest
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.store.alerts import Filter, read_alerts
 from tests.conftest import settings_for
 from tests.service.test_run_process import environment_for
+from tests.support.row_writer import read_alerts
 from tests.support.spark_cluster import Cluster, spark_cluster
 from tests.support.twins_log import Story, story_in
 
@@ -124,6 +124,6 @@ def test_two_workers_give_the_same_incidents_though_one_executor_dies_in_mid_bat
         assert all("Running task" in one for one in said), "partitions are spread over both"
         assert len(list(cluster.work[0].glob("app-*/*"))) + len(list(cluster.work[1].glob("app-*/*"))) > 2
     assert story_in(settings) == reported
-    rows = read_alerts(settings.paths.warehouse, Filter())
+    rows = read_alerts(settings.paths.warehouse)
     keys = [(row["incident_id"], row["state"], row["changed_at"]) for row in rows]
     assert len(keys) == len(set(keys))

@@ -19,7 +19,7 @@ from streaming.quality.inspector import QualityAlerts, read_open_topics
 from streaming.replay.replay_command import Asked, read_pages
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import read_open
-from streaming.store.alerts import Filter, read_alerts
+from streaming.store.alerts import read_current_alerts
 from streaming.store.store import History
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -42,14 +42,14 @@ def warehouse(tmp_path: Path) -> Path:
 def test_a_null_where_the_contract_has_none(warehouse: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
     blank(warehouse, ALERTS, ALERT, name)
     with caplog.at_level(logging.WARNING):
-        assert [row["alert_id"] for row in read_alerts(warehouse, Filter(), current=True)] == ["m"]
+        assert [row["alert_id"] for row in read_current_alerts(warehouse)] == ["m"]
     assert caplog.messages == [SAID]
 
 
 @pytest.mark.parametrize("name", ["changed_at", "fired_at"])
 def test_a_time_that_python_has_no_value_for(warehouse: Path, name: str) -> None:
     add(warehouse, ALERTS, ALERT | {name: ENDLESS_MS})
-    assert [row["alert_id"] for row in read_alerts(warehouse, Filter(), current=True)] == ["m"]
+    assert [row["alert_id"] for row in read_current_alerts(warehouse)] == ["m"]
 
 
 def test_a_row_of_nulls_in_any_table_is_in_no_view_of_it(warehouse: Path) -> None:
@@ -133,7 +133,7 @@ def test_what_run_reports_of_itself_ends_though_a_row_of_it_says_something_else(
     settings, writer = Settings.load(paths={"warehouse": warehouse}), DeltalakeWriter(warehouse)
     assert QualityAlerts(settings.quality, read_open_topics(warehouse)).end_all(START_MS) == []
     data_loss.DataLoss(settings, writer).progress("assignments", START_MS + 10**10)
-    assert {row["state"] for row in read_alerts(warehouse, Filter(), current=True)} == {"FIRING"}
+    assert {row["state"] for row in read_current_alerts(warehouse)} == {"FIRING"}
 
 
 @pytest.mark.parametrize("matchers", BAD_MATCHERS)

@@ -1,12 +1,13 @@
 """Keep-alive messages to systemd: only from a healthy process, and only with a watchdog."""
 
 import socket
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from streaming.system.systemd_watchdog import SystemdWatchdog
+from streaming.system.systemd_watchdog import systemd_watchdog
 
 
 def test_a_healthy_process_reports_and_a_hung_one_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +17,7 @@ def test_a_healthy_process_reports_and_a_hung_one_does_not(tmp_path: Path, monke
         systemd.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "40000")
-        with SystemdWatchdog(lambda: reasons):
+        with systemd_watchdog(lambda: reasons):
             assert [systemd.recv(64) for _ in range(3)] == [b"WATCHDOG=1"] * 3
             reasons.append("the query balance has shown no progress for 400 s")
             time.sleep(0.1)  # longer than an interval: a message that was sent before is there
@@ -33,5 +34,5 @@ def test_a_healthy_process_reports_and_a_hung_one_does_not(tmp_path: Path, monke
 
 def test_without_a_watchdog_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WATCHDOG_USEC", raising=False)
-    with SystemdWatchdog(list) as watchdog:
-        assert not watchdog._thread.is_alive()
+    with systemd_watchdog(list):
+        assert "systemd-watchdog" not in {thread.name for thread in threading.enumerate()}

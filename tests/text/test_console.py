@@ -1,17 +1,114 @@
-"""Rich's tables of hostile text: what is written out fits its column, and each style stays on its part."""
+"""Tables as there is room for them, unbroken words in a table, else a block a record; and tables of hostile text."""
 
 import io
+import re
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from streaming.text.console import VisibleConsole
 
+MEMBER = "10.20.0.13@4688#81203344121455 at 10.20.0.13:42986"
+NAME = "10.20.0.13@4688#81203344121455-canary_blue.eu-central-1"
+ROWS = (("2026-09-10 00:32:42", "INHIBITED", MEMBER), ("2026-09-10 00:32:43", "JOINED", "a@1 at b:2"))
+HEADS = ("delivered at, UTC", "outcome", "member")
 
-def printed(what: object, **options: object) -> str:
+
+def table_of(rows: tuple[tuple[str, ...], ...] = ROWS, **options: object) -> Table:
+    table = Table(*HEADS[: len(rows[0])], **options)  # type: ignore[arg-type]  # what a case is about
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def printed(what: object, width: int | None, **options: object) -> str:
     file = io.StringIO()
-    VisibleConsole(file=file, width=40, **options).print(what)
+    VisibleConsole(file=file, width=width, **options).print(what)
     return file.getvalue()
+
+
+IN_COLOURS = {"force_terminal": True, "color_system": "standard"}
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[^\s│┃:]+", text))
+
+
+def test_a_table_has_the_width_that_its_texts_take() -> None:
+    reported = printed(table_of(), 200)
+    assert f"│ 2026-09-10 00:32:42 │ INHIBITED │ {MEMBER} │\n" in reported
+    assert len(reported.splitlines()) == 6
+
+
+def test_a_table_may_break_between_words_but_never_within_a_time() -> None:
+    reported = printed(table_of(), 72)
+    assert "│ 2026-09-10 00:32:42 │ INHIBITED │ 10.20.0.13@4688#81203344121455 at " in reported
+    assert "│                     │           │ 10.20.0.13:42986 " in reported
+
+
+def test_what_has_no_room_is_a_block_a_record() -> None:
+    assert printed(table_of(), 60) == (
+        "delivered at, UTC: 2026-09-10 00:32:42\n"
+        "outcome:           INHIBITED\n"
+        "member:            10.20.0.13@4688#81203344121455 at\n"
+        "                   10.20.0.13:42986\n"
+        "\n"
+        "delivered at, UTC: 2026-09-10 00:32:43\n"
+        "outcome:           JOINED\n"
+        "member:            a@1 at b:2\n"
+    )
+
+
+def test_a_word_that_has_no_room_beside_its_label_stands_below() -> None:
+    reported = printed(table_of(), 45).splitlines()
+    assert reported[:5] == [
+        "delivered at, UTC: 2026-09-10 00:32:42",
+        "outcome:           INHIBITED",
+        "member:",
+        "  10.20.0.13@4688#81203344121455 at",
+        "  10.20.0.13:42986",
+    ]
+
+
+def test_a_name_longer_than_a_line_breaks_behind_its_signs() -> None:
+    reported = printed(table_of((("2026-09-10 00:32:42", "JOINED", NAME),)), 34).splitlines()
+    assert reported[-3:] == ["member:", "  10.20.0.13@4688#81203344121455-", "  canary_blue.eu-central-1"]
+
+
+def test_rows_without_headings_are_labelled_by_their_first_cell() -> None:
+    rows = (("fires", "after 90 s"), ("reaches", "10.20.0.13@4688#81203344121455"))
+    reported = printed(table_of(rows, show_header=False, show_lines=True), 40)
+    assert reported == "fires:   after 90 s\nreaches: 10.20.0.13@4688#81203344121455\n"
+
+
+def test_a_file_gets_the_table_at_its_full_width_and_prose_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert f"│ 2026-09-10 00:32:42 │ INHIBITED │ {MEMBER * 4} │" in re.sub(
+        r"\x1b\[[0-9;]*m", "", printed(table_of(((*ROWS[0][:2], MEMBER * 4),)), None)
+    )
+    monkeypatch.delenv("FORCE_COLOR")
+    prose = printed(table_of((("why", "so it is " * 40),), show_lines=True), None)
+    assert 10 < max(map(len, prose.splitlines())) <= 80
+
+
+def test_a_terminal_that_the_environment_reports_of_has_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert printed(table_of(), None) == printed(table_of(), 60)
+
+
+def test_a_caption_comes_below_blocks() -> None:
+    assert printed(table_of(caption="Nothing was changed."), 60).endswith("b:2\n\nNothing was changed.\n")
+
+
+def test_a_style_stays_on_its_words() -> None:
+    table = Table("state", "who")
+    table.add_row(Text("FIRING", style="red"), MEMBER)
+    assert "\x1b[31mFIRING\x1b[0m" in printed(table, 40, **IN_COLOURS)
 
 
 def test_columns_keep_their_widths() -> None:
@@ -20,15 +117,31 @@ def test_columns_keep_their_widths() -> None:
     table.add_column("what", overflow="fold")
     for name in ("\x1b]0;t\x07" * 2, "plain", Text("\u202e" * 4)):
         table.add_row(name, "x")
-    lines = printed(table).splitlines()
+    lines = printed(table, 40).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert "\\x1b[2J" in "".join(line.strip("┃ ") for line in lines)
 
 
 def test_a_style_stays_on_its_part() -> None:
     text = Text("\u202e").append("RED", style="red").append("\x9b")
-    assert printed(text, force_terminal=True, color_system="standard") == "\\u202e\x1b[31mRED\x1b[0m\\x9b\n"
+    assert printed(text, 40, **IN_COLOURS) == "\\u202e\x1b[31mRED\x1b[0m\\x9b\n"
 
 
 def test_markup_and_emoji_codes_are_text() -> None:
-    assert printed("[red]a[/red] [link=http://e]b[/link] :bomb:") == "[red]a[/red] [link=http://e]b[/link] \n:bomb:\n"
+    assert (
+        printed("[red]a[/red] [link=http://e]b[/link] :bomb:", 40) == "[red]a[/red] [link=http://e]b[/link] \n:bomb:\n"
+    )
+
+
+CELLS = st.text(st.sampled_from("ab-@. 漢\n"), max_size=60)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=3), st.integers(20, 120))
+def test_no_line_is_wider_than_the_terminal_and_no_word_that_fits_is_broken(
+    rows: list[tuple[str, str, str]], width: int
+) -> None:
+    reported = printed(table_of(tuple(rows)), width)
+    assert max(map(cell_len, reported.splitlines()), default=0) <= width
+    short = {word for row in rows for cell in row for word in cell.split() if cell_len(word) <= width - 2}
+    shown = set(re.sub(r"[│┃]", " ", reported).split())
+    assert short <= shown

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Transaction
 
 from schemas.tables import ALERTS
 from streaming.warehouse.appender import Appender
-from streaming.warehouse.power_cut import find_damage, set_aside_damaged
+from streaming.warehouse.delta_log import find_damage, set_aside_damaged
 from streaming.warehouse.tables import open_table
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.maintenance.rows import NOW_MS, row_of, write

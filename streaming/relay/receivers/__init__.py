@@ -24,7 +24,7 @@ def make_receivers(settings: OnCall, runbooks_url: str = "") -> dict[str, Receiv
 
     `runbooks_url` comes from all settings, which know the board's address. Raises SettingsError with the key.
     """
-    links = Links(settings.board_url, runbooks_url or settings.runbooks_url)
+    links = Links(settings.board_url, runbooks_url)
     receivers: dict[str, Receiver] = {}
     for number, given in enumerate(settings.receivers):
         key = f"oncall.receivers[{number}]"

@@ -14,7 +14,7 @@ import pytest
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.store.alerts import Filter, read_alerts
+from streaming.store.alerts import read_current_alerts
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.conftest import settings_for
 from tests.support.rocketmq import SCALED, RocketMQ
@@ -66,10 +66,10 @@ def test_twins_of_a_real_cluster_page_with_both_addresses_and_the_starved_queues
         run.check()
         collector.check()
         try:
-            rows = read_alerts(settings.paths.warehouse, Filter(kind, state, consumer_group=GROUP), current=True)
+            rows = read_current_alerts(settings.paths.warehouse, state)
         except WarehouseError:
             return None
-        return rows[-1] if rows else None
+        return next((row for row in reversed(rows) if (row["kind"], row["consumer_group"]) == (kind, GROUP)), None)
 
     def wait_for_alert(kind: str, state: str) -> dict[str, Any]:
         return wait_for(f"{kind} is {state}", lambda: newest(kind, state), ALERT_SECONDS, every_seconds=0.5)

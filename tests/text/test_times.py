@@ -6,8 +6,19 @@ from datetime import UTC, datetime
 import pytest
 
 from conf.section import duration_ms
-from streaming.text.time_text import parse_moment
-from streaming.text.times import DAY, HOUR, MINUTE, ago, both_times, clock, iso, span, span_text, time_text
+from streaming.text.times import (
+    DAY,
+    HOUR,
+    MINUTE,
+    ago,
+    both_times,
+    clock,
+    iso,
+    parse_moment,
+    span,
+    span_text,
+    time_text,
+)
 
 NOW_MS = 1_750_000_000_000
 """2025-06-15T15:06:40Z, 17:06:40 in Berlin"""
