@@ -6,7 +6,7 @@ The tables are the memory. Kept here are the newest answers and each cluster's c
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -26,7 +26,7 @@ from streaming.metrics.names import (
     QUEUES,
     TABLE_AGE,
     UNAVAILABLE_PRODUCERS,
-    Gauge,
+    Metric,
 )
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import NotWrittenError
@@ -37,10 +37,10 @@ Row = Mapping[str, Any]
 Subject = tuple[str, str]
 """A cluster and a name in it."""
 
-Figures = Mapping[tuple[Gauge, tuple[str, ...]], int]
+Figures = Mapping[tuple[Metric, tuple[str, ...]], int]
 """A subject's values by gauge and by the labels that do not name the subject."""
 
-Sample = tuple[Gauge, tuple[str, ...], float]
+Sample = tuple[Metric, tuple[str, ...], float]
 
 CACHE_SECONDS = 5.0
 """Interval between two reads of the tables, however many scrapes ask."""
@@ -159,10 +159,6 @@ class TableMetrics(Collector):
         if self._reading is not None:
             self._reading.join(WAIT_SECONDS)
 
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return the families without samples, so that registering reads no table."""
-        return [_family(gauge) for gauge in GAUGES]
-
     def collect(self) -> Iterator[GaugeMetricFamily]:
         families = {gauge: _family(gauge) for gauge in GAUGES}
         with self._lock:
@@ -252,7 +248,7 @@ def _is_starved(group: Figures) -> bool:
 
 def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Collection[Subject]) -> Iterator[Sample]:
     """Yield the figures of the chosen subjects, and the sums of the others by cluster."""
-    sums: Counter[tuple[Gauge, tuple[str, ...]]] = Counter()
+    sums: Counter[tuple[Metric, tuple[str, ...]]] = Counter()
     for (cluster, name), values in figures.items():
         labels = cluster if cluster in named else OTHER, name if (cluster, name) in chosen else OTHER
         for (gauge, more), value in values.items():
@@ -272,5 +268,5 @@ def _incidents(rows: Sequence[Row], named: Collection[str]) -> Iterator[Sample]:
     yield from ((INCIDENTS, labels, count) for labels, count in counts.items())
 
 
-def _family(gauge: Gauge) -> GaugeMetricFamily:
+def _family(gauge: Metric) -> GaugeMetricFamily:
     return GaugeMetricFamily(gauge.name, gauge.says, labels=gauge.labels)

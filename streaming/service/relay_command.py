@@ -83,12 +83,12 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
 
         def on_read() -> None:
             if instruments is not None:
-                instruments.liveness.idled(FOLLOWER)
+                instruments.liveness.idled()
 
         listener = None if instruments is None else instruments.deliveries
         thread = Relay(settings, expects_canary=True, listener=listener, on_read=on_read)
         if instruments is not None:
-            instruments.liveness.started(FOLLOWER)
+            instruments.liveness.started()
             instruments.begin(None, notifies=True)
             instruments.liveness.watch("relay", thread.is_alive)
         thread.start()

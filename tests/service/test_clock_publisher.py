@@ -14,6 +14,7 @@ from schemas.decode import decode
 from schemas.events import CLOCKS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
+from streaming.kafka_io.tail import Tail
 from streaming.queries.events import RUN
 from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED
 from streaming.service.clock_publisher import (
@@ -21,9 +22,9 @@ from streaming.service.clock_publisher import (
     LIVE_MS,
     PATIENCE_SECONDS,
     ClockPublisher,
-    ClockTail,
     CollectorClocks,
     clock_event,
+    read_clocks,
 )
 from tests.conftest import settings_for
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -210,7 +211,7 @@ def test_silence_counts_from_our_start_and_ends_with_the_day() -> None:
 
 def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     keeper = ClockPublisher(Settings.load(clock={"interval_seconds": 0.1}))
-    monkeypatch.setattr(ClockTail, "read", lambda *_: [])
+    monkeypatch.setattr(Tail, "read", lambda *_: [])
     tried, again = [0], threading.Event()
 
     def ticks(*_: Any) -> list[Any]:
@@ -235,17 +236,17 @@ def test_a_collector_that_died_while_run_was_down_is_noticed(kafka: EmbeddedKafk
     """The last day of the clock topic, whole: more than one fetch, other clusters and bad messages in between."""
     settings = settings_for(kafka, tmp_path)
     now_ms = time.time_ns() // 1_000_000
-    tail = ClockTail(settings.kafka)
-    before = len(tail.read(now_ms))
+    tail = Tail(settings.kafka, CLOCKS)
+    before = len(read_clocks(tail, now_ms))
     with Publisher(settings.kafka) as publisher:
         for number in range(1_000):
             event = clock_event(f"tail-{number % 2}", ["broker-a"], now_ms + number, answered=["broker-a"])
             publisher.publish(CLOCKS, event | {"source": "collector"})
         publisher.publish_raw(CLOCKS, b"tail-0", b"not a clock event")
-    fresh = ClockTail(settings.kafka)
-    assert len(fresh.read(now_ms)) == before + 1_000
-    assert fresh.read(now_ms) == []
-    assert [(seen.cluster, seen.event_time_ms) for seen in tail.read(now_ms)] == [
+    fresh = Tail(settings.kafka, CLOCKS)
+    assert len(read_clocks(fresh, now_ms)) == before + 1_000
+    assert fresh.read() == []
+    assert [(seen.cluster, seen.event_time_ms) for seen in read_clocks(tail, now_ms)] == [
         (f"tail-{number % 2}", now_ms + number) for number in range(1_000)
     ]
     tail.close()
