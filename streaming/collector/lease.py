@@ -20,10 +20,13 @@ import structlog
 from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.admin import MemberToRemove, NewTopic
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from kafka.coordinator.base import MemberState
 from kafka.errors import (
     ClusterAuthorizationFailedError,
+    CoordinatorNotAvailableError,
     GroupAuthorizationFailedError,
     KafkaError,
+    KafkaTimeoutError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
 )
@@ -35,9 +38,14 @@ from streaming.kafka_io.topics import client_options
 LEASES = "balancewatch.collectors"
 """An empty topic of one partition, and the prefix of the consumer groups: one for each part of a cluster."""
 
+JOIN_SECONDS = 60.0
+"""Longest wait for the group, which a member joins when the leader's round is over. kafka-python joins anew, and makes
+all others join anew, if the answer comes between two polls, so a member polls without a pause until it has joined."""
+
 POLL_MS = 200
 HEARTBEAT_MS = 1_000
 ANSWER_MS = 5_000
+LEAVE_MS = 2_000
 
 HANGING_SECONDS = 300.0
 """A leader whose round takes longer hangs, and leaves the group."""
@@ -115,10 +123,11 @@ class Turn:
         self._leader = self._failure = ""
         self._not_before = self._blind_at = float("-inf")
         self.is_ours = not self._has_lease
+        self._is_closed = False
 
     def take(self) -> bool:
         """Set `is_ours`. Return whether another process led meanwhile, so that the memory may be outdated."""
-        if not self._has_lease or time.monotonic() < self._not_before:
+        if not self._has_lease or self._is_closed or time.monotonic() < self._not_before:
             return False
         with self._lock:
             try:
@@ -139,16 +148,22 @@ class Turn:
                 return False
             except KafkaError as error:
                 if not self._failure:
-                    log.warning("lease access failed, retrying", error=str(error))
-                self._failure = str(error)
-                self._leave()
+                    log.warning("lease access failed, retrying", error=str(error) or type(error).__name__)
+                self._failure, self.is_ours = type(error).__name__, False
+                if not isinstance(error, KafkaTimeoutError):
+                    self._leave()
                 return False
             self._failure = ""
             return is_new
 
     def _take(self) -> bool:
         consumer = self._consumer = self._consumer or self._join()
+        self.is_ours, deadline = False, time.monotonic() + JOIN_SECONDS
         consumer.poll(timeout_ms=POLL_MS)
+        while consumer.group_metadata().state is not MemberState.STABLE:
+            if self._is_closed or time.monotonic() > deadline:
+                return False
+            consumer.poll(timeout_ms=POLL_MS)
         committed = consumer.committed(_PLACE, metadata=True, timeout_ms=ANSWER_MS)
         holder, _, leader = committed.metadata.partition(" ") if committed else ("", "", "")
         self.is_ours = bool(consumer.assignment())
@@ -158,8 +173,6 @@ class Turn:
             except LeaseLostError:
                 return False
             leader = self._name.text
-        elif consumer.group_metadata().generation_id < 0:
-            return False  # it has not joined yet
         if leader and leader != self._leader:
             self._leader = leader
             log.info("leadership acquired" if self.is_ours else "standby entered", leader=leader)
@@ -197,8 +210,8 @@ class Turn:
             self.offer()
 
     def close(self) -> None:
+        self._is_closed = True
         with self._lock:
-            self._not_before = float("inf")
             self._leave()
 
     def _join(self) -> KafkaConsumer:
@@ -207,7 +220,10 @@ class Turn:
             if LEASES not in admin.list_topics():
                 with contextlib.suppress(TopicAlreadyExistsError):
                     admin.create_topics([NewTopic(LEASES, 1, self._kafka.replication_factor)])
-            members = self._find_members(admin)
+            try:
+                members = self._find_members(admin)
+            except CoordinatorNotAvailableError:  # of a Kafka that never had a group
+                members = []
             dead = [member["member_id"] for member in members if member["client_id"] == self._name.holder]
             if dead:
                 admin.remove_group_members(self._group, [MemberToRemove(member_id=each) for each in dead])
@@ -227,7 +243,7 @@ class Turn:
         self.is_ours = False
         if self._consumer is not None:
             with contextlib.suppress(KafkaError):
-                self._consumer.close(timeout_ms=ANSWER_MS)
+                self._consumer.close(timeout_ms=LEAVE_MS)
         self._consumer = None
 
     def _open_admin(self) -> KafkaAdminClient:

@@ -246,7 +246,7 @@ class RocketMQAdmin:
         return (acl.AclClientRPCHook(acl.SessionCredentials(access_key, secret_key)),)
 
     def _ask(self, server: str, parse: Callable[[Any], Parsed], method: Any, *arguments: Any) -> Parsed:
-        """Return the parsed answer. Raises RocketMQError if it is lost, or cannot be parsed: only this request fails."""
+        """Return the parsed answer. Raises RocketMQError if it is lost or cannot be parsed: only this request fails."""
         self.rate.wait(server)
         answer = self.jvm.to_json(self._call(method, *arguments))
         try:

@@ -33,8 +33,8 @@ class Tail:
         if not spans:
             raise UnknownTopicOrPartitionError(self._topic)
         consumer.assign(list(spans))
-        first = {} if since_ms is None else consumer.offsets_for_times(dict.fromkeys(spans, since_ms))
-        left = {}
+        first: dict[Any, Any] = {} if since_ms is None else consumer.offsets_for_times(dict.fromkeys(spans, since_ms))
+        left: dict[TopicPartition, int] = {}
         for place, span in spans.items():
             found = first.get(place)
             since = self._next.get(place, found.offset if found else span.end)
@@ -43,7 +43,8 @@ class Tail:
             if begin < span.end:
                 left[place] = span.end
             self._next[place] = span.end
-        records, deadline = [], time.monotonic() + READ_SECONDS
+        records: list[Any] = []
+        deadline = time.monotonic() + READ_SECONDS
         while left and time.monotonic() < deadline:
             for place, polled in consumer.poll(timeout_ms=500).items():
                 records += polled

@@ -160,7 +160,7 @@ class TableMetrics(Collector):
             self._reading.join(WAIT_SECONDS)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        families = {gauge: _family(gauge) for gauge in GAUGES}
+        families = {gauge: GaugeMetricFamily(gauge.name, gauge.says, labels=gauge.labels) for gauge in GAUGES}
         with self._lock:
             self._read()
             for gauge, labels, value in self._samples():
@@ -191,7 +191,12 @@ class TableMetrics(Collector):
         full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
         empty = {row["cluster"] for table in ("assignments", "alerts") for row in rows[table]} - full
         named = {*[*sorted(full), *sorted(empty)][:MOST_CLUSTERS]}
-        urgent_first = sorted(groups, key=lambda subject: (not _is_starved(groups[subject]), subject))
+        starved = {
+            subject
+            for subject, figures in groups.items()
+            if any(figures[QUEUES, (verdict,)] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))
+        }
+        urgent_first = [*sorted(starved), *sorted(groups.keys() - starved)]
         folded = {"clusters": len(full - named)}
         for kind, figures, subjects in (("groups", groups, urgent_first), ("brokers", brokers, sorted(brokers))):
             wanted = [subject for subject in subjects if subject[0] in named]
@@ -242,10 +247,6 @@ def _brokers(rows: Sequence[Row]) -> dict[Subject, Figures]:
     }
 
 
-def _is_starved(group: Figures) -> bool:
-    return any(group[QUEUES, (verdict,)] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))
-
-
 def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Collection[Subject]) -> Iterator[Sample]:
     """Yield the figures of the chosen subjects, and the sums of the others by cluster."""
     sums: Counter[tuple[Metric, tuple[str, ...]]] = Counter()
@@ -266,7 +267,3 @@ def _incidents(rows: Sequence[Row], named: Collection[str]) -> Iterator[Sample]:
             is_inhibited = "true" if row["is_inhibited"] else "false"
             counts[cluster, row["kind"], row["severity"], row["state"], is_inhibited] += row["incidents"]
     yield from ((INCIDENTS, labels, count) for labels, count in counts.items())
-
-
-def _family(gauge: Metric) -> GaugeMetricFamily:
-    return GaugeMetricFamily(gauge.name, gauge.says, labels=gauge.labels)

@@ -187,9 +187,7 @@ def read_clocks(tail: Tail, now_ms: int) -> list[ClockSeen]:
             continue
         if event.source == FORGET and all(part.kind != CLUSTER for part in event.forgotten or ()):
             continue  # the time of the cluster, of which a part is forgotten, continues
-        seen.append(
-            ClockSeen(event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked)
-        )
+        seen.append(ClockSeen(event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked))
     return seen
 
 

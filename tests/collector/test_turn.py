@@ -1,11 +1,13 @@
 """Turns of a collector, with a fake consumer group."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kafka import OffsetAndMetadata
+from kafka.coordinator.base import MemberState
 from kafka.errors import CommitFailedError, GroupAuthorizationFailedError, KafkaConnectionError
 from structlog.testing import capture_logs
 
@@ -44,7 +46,7 @@ class FakeGroup:
     def group_metadata(self) -> "FakeGroup":
         return self
 
-    generation_id = 1
+    state = MemberState.STABLE
 
     def commit(self, offsets: dict[Any, OffsetAndMetadata], **_: object) -> None:
         if not self.is_owner:
@@ -173,6 +175,26 @@ def test_a_kafka_that_does_not_answer_is_asked_again(turn: Turn, group: FakeGrou
         group.error = None
         assert turn.take()
     assert turn.is_ours
+
+
+def test_a_standby_polls_until_it_has_joined_after_the_leaders_round(
+    turn: Turn, group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka answers a member's join after the leader's next poll, and its other requests after that."""
+    states = iter([*[MemberState.REBALANCING] * 5, MemberState.STABLE])
+    monkeypatch.setattr(FakeGroup, "state", property(lambda _: next(states)))
+    group.is_owner = True
+    assert turn.take()
+    assert next(states, None) is None
+
+
+def test_a_standby_that_ends_while_it_joins_waits_no_longer(turn: Turn, group: FakeGroup) -> None:
+    group.state = MemberState.REBALANCING
+    waiting = threading.Thread(target=turn.take)
+    waiting.start()
+    turn.close()
+    waiting.join(10)
+    assert (waiting.is_alive(), turn.is_ours) == (False, False)
 
 
 def test_without_a_lease_every_turn_is_ours(group: FakeGroup) -> None:

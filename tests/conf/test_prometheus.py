@@ -41,9 +41,7 @@ OF_SCRAPES = {"job", "instance", "le"}
 SERIES = {
     name
     for one in METRICS
-    for name in (
-        [f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name]
-    )
+    for name in ([f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name])
 }
 LABELS = {label for one in METRICS for label in one.labels} | OF_SCRAPES
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
@@ -62,9 +60,7 @@ VALUES: dict[str, set[str]] = {
 OF_SERIES = {
     name: {*one.labels, "job", "instance", *(["le"] if name.endswith("_bucket") else [])}
     for one in METRICS
-    for name in (
-        [f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name]
-    )
+    for name in ([f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name])
 }
 
 

@@ -45,9 +45,7 @@ def test_the_age_of_a_hanging_query_grows() -> None:
     assert age_in(exporter) == 90
 
 
-@pytest.mark.parametrize(
-    "report", [lambda liveness: liveness.progressed(SAMPLE), lambda liveness: liveness.idled()]
-)
+@pytest.mark.parametrize("report", [lambda liveness: liveness.progressed(SAMPLE), lambda liveness: liveness.idled()])
 def test_a_batch_and_an_idle_query_are_signs_of_life(report: Any) -> None:
     exporter, liveness, clock = started()
     assert reasons(liveness) == ["the query balance has not finished its first batch"]
