@@ -1,9 +1,10 @@
 """Leadership of collectors: of those with the same cluster, NameServers, groups and topics one leads.
 
 The others are standbys. One takes over when the leader ends, dies, hangs, cannot complete a round, or reaches no
-broker. The leader is the owner of the one partition of the Kafka topic LEASES in a consumer group; a commit to this
-group fails in any other process, so a process that was suspended finds its lease lost before it publishes. The commit's
-metadata names the leader. The sticky assignor leaves the partition with its owner when others join.
+broker. The leader is the owner of the one partition of the Kafka topic LEASES in a consumer group. Kafka refuses a
+commit once another process owns the partition, so a process that was suspended finds its lease lost before it
+publishes. The commit's metadata names the leader. The sticky assignor leaves the partition with its owner when others
+join.
 """
 
 import contextlib

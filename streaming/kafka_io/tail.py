@@ -42,7 +42,6 @@ class Tail:
             consumer.seek(place, begin)
             if begin < span.end:
                 left[place] = span.end
-            self._next[place] = span.end
         records: list[Any] = []
         deadline = time.monotonic() + READ_SECONDS
         while left and time.monotonic() < deadline:
@@ -50,6 +49,7 @@ class Tail:
                 records += polled
                 if place in left and consumer.position(place) >= left[place]:
                     del left[place]
+        self._next |= {place: consumer.position(place) if place in left else span.end for place, span in spans.items()}
         return records
 
     def close(self) -> None:
