@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 from kafka.errors import KafkaError
@@ -168,29 +168,6 @@ class Asking:
         return _noticed(min((lag for _, lag in self.lags), default=0))
 
 
-class ClockSeen(NamedTuple):
-    """One clock event. `at_ms` is its Kafka record's timestamp, `brokers` those it asked."""
-
-    cluster: str
-    source: str
-    event_time_ms: int
-    at_ms: int
-    brokers: list[str]
-
-
-def read_clocks(tail: Tail, now_ms: int) -> list[ClockSeen]:
-    """Return the new valid clock events, first those of the last day. Raises KafkaError if Kafka does not answer."""
-    seen = []
-    for record in tail.read(now_ms - DAY):
-        event, reasons = decode(CLOCKS, record.value, record.timestamp)
-        if reasons:
-            continue
-        if event.source == FORGET and all(part.kind != CLUSTER for part in event.forgotten or ()):
-            continue  # the time of the cluster, of which a part is forgotten, continues
-        seen.append(ClockSeen(event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked))
-    return seen
-
-
 PATIENCE_SECONDS = 15.0
 """Time for which a cluster must lack clock events before `run` publishes them."""
 
@@ -248,6 +225,16 @@ class ClockPublisher:
             self._asking.pop(cluster, None)
         else:
             self._asking.setdefault(cluster, Asking()).note(time.monotonic(), row["newest_ms"], self.now_ms())
+
+    def read_ahead(self) -> None:
+        """Take in Kafka's new clock events, first those of the last day, ahead of the query. Raises KafkaError."""
+        for record in self._tail.read(self.now_ms() - DAY):
+            event, reasons = decode(CLOCKS, record.value, record.timestamp)
+            if reasons or (event.source == FORGET and all(part.kind != CLUSTER for part in event.forgotten or ())):
+                continue  # the time of a cluster, of which a part is forgotten, continues
+            with self._lock:
+                clock = event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
+                self._note_clock(*clock)
 
     def _note_clock(
         self, cluster: str, source: str, event_time_ms: int, at_ms: int, brokers: Sequence[str] = ()
@@ -317,10 +304,7 @@ class ClockPublisher:
         while not self._stop.wait(self._settings.clock.interval_seconds):
             try:
                 if not has_read or self.unheard(self.now_ms()):
-                    seen = read_clocks(self._tail, self.now_ms())
-                    with self._lock:
-                        for clock in seen:
-                            self._note_clock(*clock)
+                    self.read_ahead()
                     has_read = True
                 ticks = self.ticks(time.monotonic(), self.now_ms())
                 if ticks:
