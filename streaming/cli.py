@@ -126,21 +126,13 @@ class LazyCommands(Mapping[str, Any]):
         if name not in self._known:
             place = self.places[name]
             found = getattr(import_module(f"streaming.{place.module}"), name)
-            if place.below:
-                command, found = (
-                    found,
-                    typer.Typer(
-                        cls=Commands,
-                        invoke_without_command=True,
-                        subcommand_metavar="[COMMAND [ARGS]...]",
-                        add_completion=False,
-                        rich_markup_mode=None,
-                    ),
-                )
-                found.callback()(command)
-            elif not isinstance(found, typer.Typer):
-                command, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
-                found.command()(command)
+            if not isinstance(found, typer.Typer):
+                options: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None}
+                if place.below:
+                    options |= {"cls": Commands, "invoke_without_command": True}
+                    options["subcommand_metavar"] = "[COMMAND [ARGS]...]"
+                command, found = found, typer.Typer(**options)
+                (found.callback if place.below else found.command)()(command)
             made: Any = get_command(found)
             if place.below:
                 made.commands = LazyCommands(place.below)

@@ -10,15 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 import structlog
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError
 
 from conf.settings import Kafka
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS
 from streaming.collector.rocketmq_answers import Broker, TopicRoute
 from streaming.collector.rocketmq_jvm import RocketMQError
-from streaming.kafka_io.consumer import open_consumer
+from streaming.kafka_io.tail import Tail
 from streaming.system.known_error import BalancewatchError
 
 UNROUTED_SECONDS = 60.0
@@ -111,56 +110,30 @@ def pick_cluster(clusters: Mapping[str, tuple[Broker, ...]], wanted: str) -> tup
     raise CollectorError(f"collector.cluster = {wanted!r}: the NameServer has several clusters; choose one of {names}")
 
 
-MOST_A_ROUND = 5_000
 AGAIN_SECONDS = 60.0
-POSITION_MS = 2_000
 
 
 class Forgotten:
     """Reader of forget decisions on the clock topic, from now on. It retries AGAIN_SECONDS after an error."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self._kafka = kafka
-        self._consumer: KafkaConsumer | None = None
-        self._not_before = 0.0
+        self._tail = Tail(kafka, CLOCKS)
+        self._not_before = float("-inf")
 
     def read_brokers(self, cluster: str, known: Collection[str]) -> list[str]:
         """Return the cluster's `known` brokers that were forgotten since the last call."""
+        if time.monotonic() < self._not_before:
+            return []
         try:
-            if self._consumer is None:
-                if time.monotonic() < self._not_before:
-                    return []
-                self._not_before = time.monotonic() + AGAIN_SECONDS
-                self._consumer = self._open()
-            polled = self._consumer.poll(timeout_ms=0, max_records=MOST_A_ROUND)
+            records = self._tail.read()
         except KafkaError as error:
             log.debug("forget decisions not read", error=type(error).__name__)
+            self._not_before = time.monotonic() + AGAIN_SECONDS
             return []
-        return [
-            name
-            for records in polled.values()
-            for record in records
-            for name in find_brokers(record.value, cluster, known)
-        ]
+        return [name for record in records for name in find_brokers(record.value, cluster, known)]
 
     def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-
-    def _open(self) -> KafkaConsumer:
-        consumer = open_consumer(self._kafka)
-        try:
-            partitions = consumer.partitions_for_topic(CLOCKS)
-            if not partitions:
-                raise UnknownTopicOrPartitionError(CLOCKS)
-            consumer.assign([TopicPartition(CLOCKS, each) for each in partitions])
-            consumer.seek_to_end()
-            for place in consumer.assignment():
-                consumer.position(place, timeout_ms=POSITION_MS)  # resolves the end now
-        except BaseException:
-            consumer.close()
-            raise
-        return consumer
+        self._tail.close()
 
 
 def find_brokers(value: bytes | None, cluster: str, known: Collection[str]) -> list[str]:

@@ -4,13 +4,13 @@ The official client brings ACL, TLS and every release's wire format. Answers are
 broker answers requests in the threads that serve its clients, so the request rate is limited per server.
 """
 
-import functools
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ from streaming.collector.rocketmq_answers import (
     parse_version,
 )
 from streaming.collector.rocketmq_jvm import UNREADABLE, RocketMQError, RocketMQJvm
+
+Parsed = TypeVar("Parsed")
 
 BURST_SECONDS = 0.1
 """Size of a burst to an idle server, as the time in which it would be allowed."""
@@ -83,22 +85,6 @@ KEEP_CHANNEL = "-Dcom.rocketmq.remoting.client.closeSocketIfTimeout=false"
 """A consumer's timeout must not fail other requests on the one channel to its broker."""
 
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _answered(method: Method) -> Method:
-    """Raise RocketMQError for an answer that cannot be parsed, so that only this request fails."""
-
-    @functools.wraps(method)
-    def read(*arguments: Any) -> Any:
-        try:
-            return method(*arguments)
-        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
-            raise RocketMQError(f"{method.__name__}: the answer could not be read: {error!r}", UNREADABLE) from error
-
-    return cast(Method, read)
-
-
 PROXY_TOPIC = "DefaultHeartBeatSyncerTopic"
 """The topic by which 5.x proxies exchange their clients (ProxyConfig.heartbeatSyncerTopicName). RocketMQ's own checks
 of system names know neither it nor the group that broadcasts it."""
@@ -131,9 +117,8 @@ class RocketMQAdmin:
             self.jvm.close()
             raise
 
-    @_answered
     def read_clusters(self) -> dict[str, tuple[Broker, ...]]:
-        return parse_clusters(self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo))
+        return self._ask(NAME_SERVER, parse_clusters, self._ext.examineBrokerClusterInfo)
 
     def ask_name_server(self, name_server: str) -> None:
         """Ask this NameServer, without the client's failover. Raises RocketMQError without an answer."""
@@ -142,67 +127,65 @@ class RocketMQAdmin:
         self.rate.wait(name_server)
         self._call(self._api.getRemotingClient().invokeSync, name_server, request, self._timeout_ms)
 
-    @_answered
     def read_topics(self) -> list[str]:
         """Return the topics, without system, retry, dead letter and light topics."""
-        names = self._ask(NAME_SERVER, self._ext.fetchAllTopicList)["topicList"]
-        clusters = self._ask(NAME_SERVER, self._ext.examineBrokerClusterInfo)
+        names = self._ask(NAME_SERVER, lambda answer: answer["topicList"], self._ext.fetchAllTopicList)
+        clusters = self._ask(NAME_SERVER, dict, self._ext.examineBrokerClusterInfo)
         own = {*clusters.get("brokerAddrTable", {}), *clusters.get("clusterAddrTable", {})}
         own |= {f"{cluster}_REPLY_TOPIC" for cluster in clusters.get("clusterAddrTable", {})}
         return sorted(name for name in names if name not in own and not self._is_system_topic(name))
 
-    @_answered
     def read_route(self, topic: str) -> TopicRoute | None:
         """Return a topic's route; None if it does not exist."""
         try:
-            return parse_route(topic, self._ask(NAME_SERVER, self._ext.examineTopicRouteInfo, topic))
+            return self._ask(NAME_SERVER, partial(parse_route, topic), self._ext.examineTopicRouteInfo, topic)
         except RocketMQError as error:
             if error.response_code == TOPIC_NOT_EXIST:
                 return None
             raise
 
-    @_answered
     def read_groups(self, broker: Broker) -> dict[str, bool]:
         """Return consumeEnable of each consumer group at a broker, without system groups."""
-        wrapper = self._ask(broker.address, self._ext.getAllSubscriptionGroup, broker.address, self._timeout_ms)
-        configs = sorted(wrapper.get("subscriptionGroupTable", {}).items())
-        return {name: config["consumeEnable"] for name, config in configs if not self._is_system_group(name)}
 
-    @_answered
+        def parse(wrapper: Any) -> dict[str, bool]:
+            configs = sorted(wrapper.get("subscriptionGroupTable", {}).items())
+            return {name: config["consumeEnable"] for name, config in configs if not self._is_system_group(name)}
+
+        ask = self._ext.getAllSubscriptionGroup
+        return self._ask(broker.address, parse, ask, broker.address, self._timeout_ms)
+
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
         """Return the group as *this* broker sees it; None if no consumer of it is connected there."""
         try:
-            answer = self._ask(broker.address, self._ext.examineConsumerConnectionInfo, group, broker.address)
+            parse = partial(parse_consumer_connection, group, versions=self.read_version)
+            ask = self._ext.examineConsumerConnectionInfo
+            return self._ask(broker.address, parse, ask, group, broker.address)
         except RocketMQError as error:
             if error.response_code == CONSUMER_NOT_ONLINE:
                 return None
             raise
-        return parse_consumer_connection(group, answer, self.read_version)
 
-    @_answered
     def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
         """Return each producer group's channels with their last heartbeats; None from a broker without code 328."""
         try:
-            answer = self._ask(broker.address, self._ext.getAllProducerInfo, broker.address)
+            parse = partial(parse_producers, versions=self.read_version)
+            return self._ask(broker.address, parse, self._ext.getAllProducerInfo, broker.address)
         except RocketMQError as error:
             if error.response_code == REQUEST_CODE_NOT_SUPPORTED:
                 return None
             raise
-        return parse_producers(answer, self.read_version)
 
-    @_answered
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
         """Return a client's running info through this broker, which asks its first channel of that ClientId."""
         address, ask = broker.address, self._api.getConsumerRunningInfo
-        return parse_running_info(self._ask(address, ask, address, group, client_id, False, self._timeout_ms))
+        return self._ask(address, parse_running_info, ask, address, group, client_id, False, self._timeout_ms)
 
-    @_answered
     def read_offsets(self, broker: Broker, group: str) -> dict[tuple[str, str, int], OffsetWrapper]:
         """Return the group's offsets at this broker by (topic, broker_name, queue_id)."""
         ask = self._ext.examineConsumeStats
-        return parse_offsets(self._ask(broker.address, ask, broker.address, group, None, self._timeout_ms))
+        return self._ask(broker.address, parse_offsets, ask, broker.address, group, None, self._timeout_ms)
 
-    @functools.lru_cache(maxsize=1024)  # noqa: B019  # an admin lives as long as its collector
+    @lru_cache(maxsize=1024)  # noqa: B019  # an admin lives as long as its collector
     def read_version(self, version: int) -> str:
         """Return the release of an MQVersion ordinal."""
         return parse_version(str(self.jvm.call(self._rocketmq.common.MQVersion.getVersionDesc, version)))
@@ -262,9 +245,14 @@ class RocketMQAdmin:
         acl = self._rocketmq.acl.common
         return (acl.AclClientRPCHook(acl.SessionCredentials(access_key, secret_key)),)
 
-    def _ask(self, server: str, method: Any, *arguments: Any) -> Any:
+    def _ask(self, server: str, parse: Callable[[Any], Parsed], method: Any, *arguments: Any) -> Parsed:
+        """Return the parsed answer. Raises RocketMQError if it is lost or cannot be parsed: only this request fails."""
         self.rate.wait(server)
-        return msgspec.json.decode(self.jvm.to_json(self._call(method, *arguments)))
+        answer = self.jvm.to_json(self._call(method, *arguments))
+        try:
+            return parse(msgspec.json.decode(answer))
+        except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RocketMQError(f"the answer of {server} could not be read: {error!r}", UNREADABLE) from error
 
     def _call(self, method: Any, *arguments: Any) -> Any:
         try:
@@ -273,14 +261,14 @@ class RocketMQAdmin:
             message = without_keys(self._settings, str(error))
             raise RocketMQError(message, error.response_code, is_timeout=error.is_timeout) from None
 
-    @functools.lru_cache(maxsize=65_536)  # noqa: B019  # as above
+    @lru_cache(maxsize=65_536)  # noqa: B019  # as above
     def _is_system_group(self, name: str) -> bool:
         if name == f"CID_{PROXY_TOPIC}":
             return True
         mix_all = self._rocketmq.common.MixAll
         return bool(self.jvm.call(mix_all.isSysConsumerGroup, name) or self.jvm.call(mix_all.isPredefinedGroup, name))
 
-    @functools.lru_cache(maxsize=65_536)  # noqa: B019  # as above
+    @lru_cache(maxsize=65_536)  # noqa: B019  # as above
     def _is_system_topic(self, name: str) -> bool:
         if name == PROXY_TOPIC or name.startswith(("%RETRY%", "%DLQ%", "%LMQ%")):
             return True

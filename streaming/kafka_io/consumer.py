@@ -1,7 +1,7 @@
-"""A Kafka consumer without a group, for offsets and the newest messages of a topic."""
+"""Kafka consumers, and the offsets of topics."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
@@ -16,15 +16,12 @@ class Span(NamedTuple):
     end: int
 
 
-def open_consumer(kafka: Kafka) -> KafkaConsumer:
-    """Return a consumer, to be closed by the caller. Raises KafkaError if no broker answers."""
+def open_consumer(kafka: Kafka, **more: Any) -> KafkaConsumer:
+    """Return a consumer, without a group unless `more` names one. Raises KafkaError if no broker answers."""
     options = client_options(kafka.options)
-    return KafkaConsumer(
-        bootstrap_servers=kafka.bootstrap_servers.split(","),
-        group_id=None,
-        enable_auto_commit=False,
-        **{key: value for key, value in options.items() if key in KafkaConsumer.DEFAULT_CONFIG},
-    )
+    known = {key: value for key, value in options.items() if key in KafkaConsumer.DEFAULT_CONFIG}
+    fixed = {"bootstrap_servers": kafka.bootstrap_servers.split(","), "group_id": None, "enable_auto_commit": False}
+    return KafkaConsumer(**known | fixed | more)
 
 
 def read_spans(consumer: KafkaConsumer, topics: Iterable[str]) -> dict[tuple[str, int], Span]:

@@ -32,7 +32,7 @@ from streaming.maintenance.files import (
 )
 from streaming.store.table_files import files_as_rows
 from streaming.system.known_error import BalancewatchError
-from streaming.text.times import to_time
+from streaming.text.times import DAY, to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
 from streaming.warehouse.table_store import sync_table
@@ -187,14 +187,8 @@ def _iso(at_ms: int) -> str:
     return to_time(at_ms).strftime("%Y-%m-%dT%H:%M:%S.%f")
 
 
-DAY_MS = 86_400_000
-
-OnStep = Callable[[str], None]
-"""Called with a table's name and a step, as it begins."""
-
-
 class MaintainError(BalancewatchError):
-    """It cannot be done so. The message names the setting or the flag."""
+    """The warehouse has none of the tables. The message names the setting."""
 
 
 @dataclass(frozen=True)
@@ -226,10 +220,12 @@ class Report:
     failed: str = ""
 
 
-def maintain(settings: Settings, plan: Plan, now_ms: int, on_step: OnStep = lambda *_: None) -> Iterator[Report]:
-    """A report a table that is there, as it is done. One that fails says so in its report, and the others go on.
+def maintain(
+    settings: Settings, plan: Plan, now_ms: int, on_step: Callable[[str], None] = lambda _: None
+) -> Iterator[Report]:
+    """Yield the report of each existing table. A failure is in its table's report and stops no other table.
 
-    Raises MaintainError when none of the tables is there.
+    `on_step` is called with table and step as each step begins. Raises MaintainError if none of the tables exists.
     """
     warehouse = settings.paths.warehouse
     present = [name for name in plan.tables if _is_there(table_path(warehouse, name))]
@@ -260,7 +256,9 @@ def _is_there(path: str) -> bool:
 class _Upkeep:
     """The upkeep of one table."""
 
-    def __init__(self, settings: Settings, plan: Plan, now_ms: int, table: Table, on_step: OnStep) -> None:
+    def __init__(
+        self, settings: Settings, plan: Plan, now_ms: int, table: Table, on_step: Callable[[str], None]
+    ) -> None:
         self._settings, self._plan, self._now_ms, self._table, self._on_step = settings, plan, now_ms, table, on_step
         self._path = table_path(settings.paths.warehouse, table.name)
         self.report = Report(table.name, plan.dry_run, retention_days=self._days(table))
@@ -307,7 +305,7 @@ class _Upkeep:
     def _cutoff_ms(self, table: Table) -> int:
         """Return the cutoff; 0 for a table that keeps all rows."""
         days = self._days(table)
-        return self._now_ms - days * DAY_MS if days else 0
+        return self._now_ms - days * DAY if days else 0
 
     def _days(self, table: Table) -> int:
         return next((days for name, days in self._settings.maintain.retention_days.items() if name == table.name), 0)

@@ -7,11 +7,13 @@ from typing import Any
 import prometheus_client as client
 from prometheus_client.exposition import generate_latest
 
-from streaming.metrics.names import BUILD_INFO, METRICS, Counter, Histogram, Metric
+from streaming.metrics.names import BUILD_INFO, METRICS, Metric
 from streaming.metrics.tables import GAUGES, TableMetrics
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 """Content type of `text`."""
+
+_KINDS: dict[str, Any] = {"gauge": client.Gauge, "counter": client.Counter, "histogram": client.Histogram}
 
 
 class Exporter:
@@ -44,12 +46,10 @@ class Exporter:
         return bytes(generate_latest(self._registry))
 
     def _make(self, metric: Metric) -> Any:
-        declared = metric.name, metric.says, metric.labels
-        if isinstance(metric, Counter):
-            return client.Counter(*declared, registry=self._registry)
-        if isinstance(metric, Histogram):
-            return client.Histogram(*declared, registry=self._registry, buckets=metric.buckets)
-        gauge = client.Gauge(*declared, registry=self._registry)
-        if not metric.labels:
-            gauge.set(math.nan)
-        return gauge
+        options: dict[str, Any] = {"registry": self._registry}
+        if metric.buckets:
+            options["buckets"] = metric.buckets
+        family = _KINDS[metric.kind](metric.name, metric.says, metric.labels, **options)
+        if metric.kind == "gauge" and not metric.labels:
+            family.set(math.nan)
+        return family

@@ -55,7 +55,7 @@ class Instruments:
         self.tables = TableMetrics(settings.metrics.max_groups)
         self.exporter = Exporter(self.tables)
         self.deliveries = Deliveries(self.exporter)
-        self.liveness = Liveness(self.exporter, [query])
+        self.liveness = Liveness(self.exporter, query)
         self.exporter.series(CANARY_INTERVAL).set(settings.canary.interval_seconds)
         for level in ("warning", "error"):
             self.exporter.series(LOG_LINES, level=level)

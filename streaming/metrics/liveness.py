@@ -1,4 +1,4 @@
-"""Signs of life of one process: its queries, its JVM and its threads, and the rules of /healthz and /readyz.
+"""Signs of life of one process: its query, its JVM and its threads, and the rules of /healthz and /readyz.
 
 Ages are computed at each request, so that they grow while a query or the JVM hangs. Spark's listener bus reports
 progress (StreamingQueryProgress, as JSON) once per batch, outside the query's thread.
@@ -7,9 +7,8 @@ progress (StreamingQueryProgress, as JSON) once per batch, outside the query's t
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
@@ -46,24 +45,15 @@ MOST_PAUSES = 100
 log = structlog.get_logger()
 
 
-@dataclass
-class _Query:
-    """`progressed_at` is in the future during a pause; `has_worked`: a batch ended, or the query was idle."""
-
-    progressed_at: float
-    is_running: bool = True
-    has_worked: bool = False
-
-
 class Liveness:
-    """The signs of life, reported by Spark's listener bus and the service. `expected` are the names of the queries."""
+    """The signs of life of a query, reported by Spark's listener bus and the service; of its JVM, and of threads."""
 
-    def __init__(
-        self, exporter: Exporter, expected: Sequence[str], monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._exporter, self._expected, self._monotonic = exporter, expected, monotonic
-        self._queries: dict[str, _Query] = {}
-        self._pauses: dict[tuple[str, int], float] = {}
+    def __init__(self, exporter: Exporter, query: str, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.query = query
+        self._exporter, self._monotonic = exporter, monotonic
+        self._progressed_at: float | None = None  # in the future during a pause
+        self._is_running = self._has_worked = False  # has worked: a batch ended, or the query was idle
+        self._pauses: dict[int, float] = {}
         self._parts: dict[str, Callable[[], bool]] = {}
         self._jvm_at: float | None = None
         self.has_jvm = True
@@ -78,22 +68,19 @@ class Liveness:
                 yield f"the thread {part} is dead"
         if self._jvm_at is not None and self._jvm_age() > after_seconds:
             yield f"the JVM has not answered for {self._jvm_age():.0f} s"
-        for name in self._expected:
-            if name in self._queries and self._age(name) > after_seconds:
-                yield f"the query {name} has shown no progress for {self._age(name):.0f} s"
+        if self._age() > after_seconds:
+            yield f"the query {self.query} has shown no progress for {self._age():.0f} s"
 
     def reasons_not_ready(self, after_seconds: float) -> Iterator[str]:
         """Yield the reasons why data may be old or incomplete, including those of `reasons_not_alive`."""
         if self._jvm_at is None and self.has_jvm:
             yield "Spark is starting"
-        for name in self._expected:
-            query = self._queries.get(name)
-            if query is None:
-                yield f"the query {name} has not started"
-            elif not query.is_running:
-                yield f"the query {name} has stopped"
-            elif not query.has_worked:
-                yield f"the query {name} has not finished its first batch"
+        if self._progressed_at is None:
+            yield f"the query {self.query} has not started"
+        elif not self._is_running:
+            yield f"the query {self.query} has stopped"
+        elif not self._has_worked:
+            yield f"the query {self.query} has not finished its first batch"
         yield from self.reasons_not_alive(after_seconds)
 
     def ask_jvm(self, spark: SparkSession) -> None:
@@ -109,38 +96,32 @@ class Liveness:
         self._parts[part] = is_alive
         self._exporter.series(PART_ALIVE, part=part).set_function(lambda: float(is_alive()))
 
-    def started(self, name: str) -> None:
-        known = self._queries.get(name)
-        self._queries[name] = _Query(self._monotonic(), has_worked=known is not None and known.has_worked)
-        self._exporter.series(PROGRESS_AGE, query=name).set_function(lambda: self._age(name))
-        self._exporter.series(QUERY_STARTS, query=name).inc()
+    def started(self) -> None:
+        self._progressed_at, self._is_running = self._monotonic(), True
+        self._exporter.series(PROGRESS_AGE, query=self.query).set_function(self._age)
+        self._exporter.series(QUERY_STARTS, query=self.query).inc()
 
     def progressed(self, progress: dict[str, Any]) -> None:
-        name = progress["name"]
-        self.idled(name)
-        paused = self._pauses.pop((name, progress["batchId"]), 0.0) if has_run(progress) else 0.0
+        self.idled()
+        paused = self._pauses.pop(progress["batchId"], 0.0) if has_run(progress) else 0.0
         export_progress(self._exporter, progress, paused)
 
-    def rests(self, name: str, seconds: float) -> None:
+    def rests(self, seconds: float) -> None:
         """Expect no progress for up to this duration."""
-        if name in self._queries:
-            self._queries[name].progressed_at = self._monotonic() + seconds
+        self._progressed_at = self._monotonic() + seconds
 
-    def rested(self, name: str, batch_id: int, seconds: float) -> None:
+    def rested(self, batch_id: int, seconds: float) -> None:
         """End the pause after this batch, before Spark reports the batch."""
-        self._pauses[name, batch_id] = seconds
+        self._pauses[batch_id] = seconds
         if len(self._pauses) > MOST_PAUSES:
             del self._pauses[next(iter(self._pauses))]
-        if name in self._queries:
-            self._queries[name].progressed_at = self._monotonic()
+        self._progressed_at = self._monotonic()
 
-    def idled(self, name: str) -> None:
-        query = self._queries.get(name)
-        if query is not None:
-            query.progressed_at, query.has_worked = self._monotonic(), True
+    def idled(self) -> None:
+        self._progressed_at, self._has_worked = self._monotonic(), True
 
-    def ended(self, name: str) -> None:
-        self._queries[name].is_running = False
+    def ended(self) -> None:
+        self._is_running = False
 
     def stop(self) -> None:
         """Expect no thread to be alive any more."""
@@ -160,8 +141,8 @@ class Liveness:
     def _jvm_age(self) -> float:
         return self._monotonic() - self._jvm_at if self._jvm_at is not None else 0.0
 
-    def _age(self, name: str) -> float:
-        return max(0.0, self._monotonic() - self._queries[name].progressed_at)
+    def _age(self) -> float:
+        return max(0.0, self._monotonic() - self._progressed_at) if self._progressed_at is not None else 0.0
 
 
 class Listener:
@@ -173,40 +154,40 @@ class Listener:
 
     def __init__(self, liveness: Liveness) -> None:
         self._liveness = liveness
-        self._names: dict[str, str] = {}
+        self._run = ""
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._guard(self._start, event)
+        with _logged():
+            if event.name() == self._liveness.query:
+                self._run = event.runId().toString()
+                self._liveness.started()
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._guard(lambda batch: self._liveness.progressed(json.loads(batch.progress().json())), event)
+        with _logged():
+            progress = json.loads(event.progress().json())
+            if progress["name"] == self._liveness.query:
+                self._liveness.progressed(progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._guard(lambda run: self._report(self._liveness.idled, run), event)
+        with _logged():
+            if event.runId().toString() == self._run:
+                self._liveness.idled()
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._guard(lambda run: self._report(self._liveness.ended, run), event)
-
-    def _start(self, event: Any) -> None:
-        name = event.name()
-        if name is not None:
-            others = {run: known for run, known in self._names.items() if known != name}
-            self._names = others | {event.runId().toString(): name}
-            self._liveness.started(name)
-
-    def _report(self, report: Callable[[str], None], event: Any) -> None:
-        name = self._names.get(event.runId().toString())
-        if name is not None:
-            report(name)
-
-    def _guard(self, work: Callable[[Any], None], event: Any) -> None:
-        try:
-            work(event)
-        except Exception as error:
-            log.warning("query progress not exported", error=str(error)[:300])
+        with _logged():
+            if event.runId().toString() == self._run:
+                self._liveness.ended()
 
     class Java:
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]  # noqa: RUF012  # py4j's form
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        log.warning("query progress not exported", error=str(error)[:300])
 
 
 def listen(spark: SparkSession, liveness: Liveness) -> None:

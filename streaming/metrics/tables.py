@@ -6,7 +6,7 @@ The tables are the memory. Kept here are the newest answers and each cluster's c
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -26,7 +26,7 @@ from streaming.metrics.names import (
     QUEUES,
     TABLE_AGE,
     UNAVAILABLE_PRODUCERS,
-    Gauge,
+    Metric,
 )
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import NotWrittenError
@@ -37,10 +37,10 @@ Row = Mapping[str, Any]
 Subject = tuple[str, str]
 """A cluster and a name in it."""
 
-Figures = Mapping[tuple[Gauge, tuple[str, ...]], int]
+Figures = Mapping[tuple[Metric, tuple[str, ...]], int]
 """A subject's values by gauge and by the labels that do not name the subject."""
 
-Sample = tuple[Gauge, tuple[str, ...], float]
+Sample = tuple[Metric, tuple[str, ...], float]
 
 CACHE_SECONDS = 5.0
 """Interval between two reads of the tables, however many scrapes ask."""
@@ -159,12 +159,8 @@ class TableMetrics(Collector):
         if self._reading is not None:
             self._reading.join(WAIT_SECONDS)
 
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return the families without samples, so that registering reads no table."""
-        return [_family(gauge) for gauge in GAUGES]
-
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        families = {gauge: _family(gauge) for gauge in GAUGES}
+        families = {gauge: GaugeMetricFamily(gauge.name, gauge.says, labels=gauge.labels) for gauge in GAUGES}
         with self._lock:
             self._read()
             for gauge, labels, value in self._samples():
@@ -195,7 +191,12 @@ class TableMetrics(Collector):
         full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
         empty = {row["cluster"] for table in ("assignments", "alerts") for row in rows[table]} - full
         named = {*[*sorted(full), *sorted(empty)][:MOST_CLUSTERS]}
-        urgent_first = sorted(groups, key=lambda subject: (not _is_starved(groups[subject]), subject))
+        starved = {
+            subject
+            for subject, figures in groups.items()
+            if any(figures[QUEUES, (verdict,)] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))
+        }
+        urgent_first = [*sorted(starved), *sorted(groups.keys() - starved)]
         folded = {"clusters": len(full - named)}
         for kind, figures, subjects in (("groups", groups, urgent_first), ("brokers", brokers, sorted(brokers))):
             wanted = [subject for subject in subjects if subject[0] in named]
@@ -246,13 +247,9 @@ def _brokers(rows: Sequence[Row]) -> dict[Subject, Figures]:
     }
 
 
-def _is_starved(group: Figures) -> bool:
-    return any(group[QUEUES, (verdict,)] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))
-
-
 def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Collection[Subject]) -> Iterator[Sample]:
     """Yield the figures of the chosen subjects, and the sums of the others by cluster."""
-    sums: Counter[tuple[Gauge, tuple[str, ...]]] = Counter()
+    sums: Counter[tuple[Metric, tuple[str, ...]]] = Counter()
     for (cluster, name), values in figures.items():
         labels = cluster if cluster in named else OTHER, name if (cluster, name) in chosen else OTHER
         for (gauge, more), value in values.items():
@@ -270,7 +267,3 @@ def _incidents(rows: Sequence[Row], named: Collection[str]) -> Iterator[Sample]:
             is_inhibited = "true" if row["is_inhibited"] else "false"
             counts[cluster, row["kind"], row["severity"], row["state"], is_inhibited] += row["incidents"]
     yield from ((INCIDENTS, labels, count) for labels, count in counts.items())
-
-
-def _family(gauge: Gauge) -> GaugeMetricFamily:
-    return GaugeMetricFamily(gauge.name, gauge.says, labels=gauge.labels)

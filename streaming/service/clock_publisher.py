@@ -16,17 +16,16 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
-from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from conf.settings import Kafka, Settings
+from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS
-from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.publisher import Publisher, PublishError
+from streaming.kafka_io.tail import Tail
 from streaming.queries.events import CLUSTER, FORGET, RUN
 from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED
 from streaming.queries.written_batch import WrittenBatch
@@ -169,72 +168,6 @@ class Asking:
         return _noticed(min((lag for _, lag in self.lags), default=0))
 
 
-AT_MOST = 50_000
-"""Messages of a partition that one call reads; older ones are skipped."""
-
-READ_SECONDS = 30.0
-
-
-class ClockSeen(NamedTuple):
-    """One clock event. `at_ms` is its Kafka record's timestamp, `brokers` those it asked."""
-
-    cluster: str
-    source: str
-    event_time_ms: int
-    at_ms: int
-    brokers: list[str]
-
-
-class ClockTail:
-    """Reads the newest clock events of Kafka, ahead of the query: first those of the last day, then those since."""
-
-    def __init__(self, kafka: Kafka) -> None:
-        self._kafka = kafka
-        self._consumer: KafkaConsumer | None = None
-        self._next: dict[tuple[str, int], int] = {}
-
-    def read(self, now_ms: int) -> list[ClockSeen]:
-        """Return the valid clock events, in order by cluster. Raises KafkaError if Kafka does not answer."""
-        consumer = self._consumer = self._consumer or open_consumer(self._kafka)
-        spans = read_spans(consumer, [CLOCKS])
-        if not spans:
-            return []
-        places = {place: TopicPartition(*place) for place in spans}
-        consumer.assign(list(places.values()))
-        day = consumer.offsets_for_times(dict.fromkeys(places.values(), now_ms - DAY))
-        left = {}
-        for place, span in spans.items():
-            found = day.get(places[place])
-            since = self._next.get(place, found.offset if found else span.end)
-            begin = min(max(span.beginning, span.end - AT_MOST, since), span.end)
-            consumer.seek(places[place], begin)
-            if begin < span.end:
-                left[place] = span.end
-            self._next[place] = span.end
-        return self._read_until(consumer, left)
-
-    def _read_until(self, consumer: KafkaConsumer, left: dict[tuple[str, int], int]) -> list[ClockSeen]:
-        seen, deadline = [], time.monotonic() + READ_SECONDS
-        while left and time.monotonic() < deadline:
-            for place, records in consumer.poll(timeout_ms=500).items():
-                for record in records:
-                    event, reasons = decode(CLOCKS, record.value, record.timestamp)
-                    if reasons:
-                        continue
-                    if event.source == FORGET and all(part.kind != CLUSTER for part in event.forgotten or ()):
-                        continue  # the time of the cluster, of which a part is forgotten, continues
-                    cells = event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
-                    seen.append(ClockSeen(*cells))
-                end = left.get((place.topic, place.partition))
-                if end is not None and consumer.position(place) >= end:
-                    del left[place.topic, place.partition]
-        return seen
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-
-
 PATIENCE_SECONDS = 15.0
 """Time for which a cluster must lack clock events before `run` publishes them."""
 
@@ -254,7 +187,7 @@ class ClockPublisher:
         self._looked_ms = wall_ms(), _pace_ms()
         self._looking = threading.Lock()
         self._own = CollectorClocks(wall_ms())
-        self._tail = ClockTail(settings.kafka)
+        self._tail = Tail(settings.kafka, CLOCKS)
         self._brokers: dict[str, set[str]] = {}
         self._forgotten_ms: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -292,6 +225,16 @@ class ClockPublisher:
             self._asking.pop(cluster, None)
         else:
             self._asking.setdefault(cluster, Asking()).note(time.monotonic(), row["newest_ms"], self.now_ms())
+
+    def read_ahead(self) -> None:
+        """Take in Kafka's new clock events, first those of the last day, ahead of the query. Raises KafkaError."""
+        for record in self._tail.read(self.now_ms() - DAY):
+            event, reasons = decode(CLOCKS, record.value, record.timestamp)
+            if reasons or (event.source == FORGET and all(part.kind != CLUSTER for part in event.forgotten or ())):
+                continue  # the time of a cluster, of which a part is forgotten, continues
+            with self._lock:
+                clock = event.cluster, event.source, event.event_time_ms, record.timestamp, event.brokers_asked
+                self._note_clock(*clock)
 
     def _note_clock(
         self, cluster: str, source: str, event_time_ms: int, at_ms: int, brokers: Sequence[str] = ()
@@ -361,10 +304,7 @@ class ClockPublisher:
         while not self._stop.wait(self._settings.clock.interval_seconds):
             try:
                 if not has_read or self.unheard(self.now_ms()):
-                    seen = self._tail.read(self.now_ms())
-                    with self._lock:
-                        for clock in seen:
-                            self._note_clock(*clock)
+                    self.read_ahead()
                     has_read = True
                 ticks = self.ticks(time.monotonic(), self.now_ms())
                 if ticks:

@@ -81,14 +81,12 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
         if stop.is_set():
             return
 
-        def on_read() -> None:
-            if instruments is not None:
-                instruments.liveness.idled(FOLLOWER)
-
-        listener = None if instruments is None else instruments.deliveries
-        thread = Relay(settings, expects_canary=True, listener=listener, on_read=on_read)
-        if instruments is not None:
-            instruments.liveness.started(FOLLOWER)
+        if instruments is None:
+            thread = Relay(settings, expects_canary=True)
+        else:
+            idled, deliveries = instruments.liveness.idled, instruments.deliveries
+            thread = Relay(settings, expects_canary=True, listener=deliveries, on_read=idled)
+            instruments.liveness.started()
             instruments.begin(None, notifies=True)
             instruments.liveness.watch("relay", thread.is_alive)
         thread.start()

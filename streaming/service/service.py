@@ -311,13 +311,13 @@ class Service:
         """Note a rest that begins, with its longest duration: a resting query does not hang."""
         self._progressed_at = time.monotonic() + seconds
         if self._instruments is not None:
-            self._instruments.liveness.rests(name, seconds)
+            self._instruments.liveness.rests(seconds)
 
     def rested(self, name: str, batch_id: int, seconds: float) -> None:
         """Note the end and the duration of the rest after this batch."""
         self._progressed_at = time.monotonic()
         if self._instruments is not None:
-            self._instruments.liveness.rested(name, batch_id, seconds)
+            self._instruments.liveness.rested(batch_id, seconds)
 
     def wait(self, stop: threading.Event, seconds: float | None = None) -> None:
         """Return when `stop` is set, `seconds` have passed, or the query is done; changed rules are reloaded meanwhile.

@@ -12,7 +12,7 @@ from schemas.events import HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.collector.collector import run_collector
 from streaming.collector.known_brokers import CollectorError
 from streaming.collector.reading import CLIENT_INNER_PRODUCER, BrokerReading, Latency
-from streaming.collector.rocketmq_admin import RocketMQAdmin
+from streaming.collector.rocketmq_admin import RequestRate, RocketMQAdmin
 from streaming.collector.rocketmq_answers import (
     Broker,
     Connection,
@@ -345,10 +345,12 @@ def test_versions_and_strategies_are_read_as_rocketmq_writes_them() -> None:
 def test_an_answer_that_cannot_be_read_is_an_error_of_its_question_only(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = object.__new__(RocketMQAdmin)
     monkeypatch.setattr(admin, "_ext", SimpleNamespace(getAllProducerInfo=None, getAllSubscriptionGroup=None), False)
-    monkeypatch.setattr(admin, "_timeout_ms", 1, raising=False)
-    for answer in ({"data": {"g": [{"clientId": "x"}]}, "subscriptionGroupTable": {"g": None}}, [7]):
-        monkeypatch.setattr(admin, "_ask", lambda *_, answer=answer: answer)
-        monkeypatch.setattr(admin, "_is_system_group", lambda _: False)
+    for name, value in (("_timeout_ms", 1), ("rate", RequestRate(1_000_000))):
+        monkeypatch.setattr(admin, name, value, raising=False)
+    monkeypatch.setattr(admin, "_call", lambda *_: None)
+    monkeypatch.setattr(admin, "_is_system_group", lambda _: False)
+    for answer in ('{"data": {"g": [{"clientId": "x"}]}, "subscriptionGroupTable": {"g": null}}', "[7]", "no JSON"):
+        monkeypatch.setattr(admin, "jvm", SimpleNamespace(to_json=lambda _, answer=answer: answer), raising=False)
         for read in (admin.read_producers, admin.read_groups):
             with pytest.raises(RocketMQError, match="could not be read") as caught:
                 read(BROKER_A)

@@ -14,11 +14,12 @@ from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.collector import collector as collector_module
-from streaming.collector import known_brokers, lease
+from streaming.collector import lease
 from streaming.collector.collector import _Collector
 from streaming.collector.known_brokers import Forgotten, find_brokers
 from streaming.collector.lease import CollectorName
 from streaming.collector.round_reader import RoundReader
+from streaming.kafka_io import tail
 from streaming.kafka_io.publisher import EventTooLargeError, PublishError
 from tests.collector.rounds import GROUP, NOW, FakeAdmin, timed_out
 
@@ -83,7 +84,7 @@ class Rounds:
         self.forgotten: list[str] = []
         monkeypatch.setattr(collector_module, "time", self.wall)
         monkeypatch.setattr(Forgotten, "read_brokers", lambda *_: self.forgotten)
-        self.collector = _Collector(Settings.load(collector={"name_server": "ns:9876", **settings}))
+        self.collector = _Collector(Settings.load(collector={"name_server": "ns:9876", "lease_seconds": 0, **settings}))
         reader = RoundReader(self.collector._settings.collector, self.admin, self.collector._brokers)
         self.collector._admin, self.collector._reader = self.admin, reader
         self.collector._publisher = self.published  # type: ignore[assignment]
@@ -241,7 +242,7 @@ def test_a_kafka_that_does_not_answer_decides_nothing(monkeypatch: pytest.Monkey
         opened.append(kafka)
         raise KafkaConnectionError
 
-    monkeypatch.setattr(known_brokers, "open_consumer", open_consumer)
+    monkeypatch.setattr(tail, "open_consumer", open_consumer)
     reader = Forgotten(Settings.load().kafka)
     for _ in range(3):
         assert reader.read_brokers("c", KNOWN) == []

@@ -35,7 +35,7 @@ def test_what_proxies_tell_each_other_is_rocketmqs_own(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         admin, "_ext", SimpleNamespace(fetchAllTopicList="topics", examineBrokerClusterInfo="clusters"), False
     )
-    monkeypatch.setattr(admin, "_ask", lambda _, question, *arguments: answers[question])
+    monkeypatch.setattr(admin, "_ask", lambda _, parse, question, *arguments: parse(answers[question]))
     assert admin.read_topics() == []
     groups = {"CID_DefaultHeartBeatSyncerTopic": {"consumeEnable": True}}
     monkeypatch.setattr(admin, "_ext", SimpleNamespace(getAllSubscriptionGroup="groups"), False)

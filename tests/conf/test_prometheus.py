@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from conf.settings import Settings
 from streaming.metrics.liveness import PHASES
-from streaming.metrics.names import METRICS, Histogram
+from streaming.metrics.names import METRICS
 from streaming.metrics.tables import VERDICTS
 from streaming.relay.notice import Outcome
 from streaming.relay.receivers.posting import Verdict
@@ -41,9 +41,7 @@ OF_SCRAPES = {"job", "instance", "le"}
 SERIES = {
     name
     for one in METRICS
-    for name in (
-        [f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if isinstance(one, Histogram) else [one.name]
-    )
+    for name in ([f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name])
 }
 LABELS = {label for one in METRICS for label in one.labels} | OF_SCRAPES
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
@@ -62,9 +60,7 @@ VALUES: dict[str, set[str]] = {
 OF_SERIES = {
     name: {*one.labels, "job", "instance", *(["le"] if name.endswith("_bucket") else [])}
     for one in METRICS
-    for name in (
-        [f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if isinstance(one, Histogram) else [one.name]
-    )
+    for name in ([f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name])
 }
 
 

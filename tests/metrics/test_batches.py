@@ -103,9 +103,9 @@ def test_a_pause_longer_than_its_batch_leaves_0() -> None:
 def test_a_pause_belongs_to_its_batch_and_the_oldest_are_forgotten() -> None:
     """Spark does not report every batch."""
     exporter = Exporter()
-    liveness = Liveness(exporter, ["balance"])
+    liveness = Liveness(exporter, "balance")
     for batch_id in range(MOST_PAUSES + 50):
-        liveness.rested("balance", batch_id, 4.2)
+        liveness.rested(batch_id, 4.2)
     for batch_id in (49, 50, 50):
         liveness.progressed(batch(batch_id))
     assert phase_seconds(exporter, "addBatch") == 4.4 + 0.2 + 4.4
@@ -113,9 +113,9 @@ def test_a_pause_belongs_to_its_batch_and_the_oldest_are_forgotten() -> None:
 
 def test_a_batch_is_exported_without_its_pause() -> None:
     exporter = Exporter()
-    liveness = Liveness(exporter, ["balance"])
-    liveness.started("balance")
-    liveness.rested("balance", 7, 4.2)
+    liveness = Liveness(exporter, "balance")
+    liveness.started()
+    liveness.rested(7, 4.2)
     liveness.progressed(batch(7) | {"durationMs": {"latestOffset": 2, "triggerExecution": 3}})  # no messages
     liveness.progressed(batch(7))
     liveness.progressed(batch(8))

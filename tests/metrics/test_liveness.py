@@ -25,9 +25,9 @@ class Clock:
 
 def started() -> tuple[Exporter, Liveness, Clock]:
     exporter, clock = Exporter(), Clock()
-    liveness = Liveness(exporter, ["balance"], clock)
+    liveness = Liveness(exporter, "balance", clock)
     liveness.has_jvm = False
-    liveness.started("balance")
+    liveness.started()
     return exporter, liveness, clock
 
 
@@ -45,9 +45,7 @@ def test_the_age_of_a_hanging_query_grows() -> None:
     assert age_in(exporter) == 90
 
 
-@pytest.mark.parametrize(
-    "report", [lambda liveness: liveness.progressed(SAMPLE), lambda liveness: liveness.idled("balance")]
-)
+@pytest.mark.parametrize("report", [lambda liveness: liveness.progressed(SAMPLE), lambda liveness: liveness.idled()])
 def test_a_batch_and_an_idle_query_are_signs_of_life(report: Any) -> None:
     exporter, liveness, clock = started()
     assert reasons(liveness) == ["the query balance has not finished its first batch"]
@@ -61,9 +59,9 @@ def test_the_age_grows_only_after_the_announced_pause_or_its_end() -> None:
     exporter, liveness, clock = started()
     ages = []
     for act, seconds in (
-        (lambda: liveness.rests("balance", 60), 59),
+        (lambda: liveness.rests(60), 59),
         (lambda: None, 31),
-        (lambda: liveness.rested("balance", 3, 1), 7),
+        (lambda: liveness.rested(3, 1), 7),
     ):
         act()
         clock.now += seconds
@@ -73,10 +71,10 @@ def test_the_age_grows_only_after_the_announced_pause_or_its_end() -> None:
 
 def test_a_query_restarted_for_changed_rules_counts_as_having_worked() -> None:
     exporter, liveness, _ = started()
-    liveness.idled("balance")
-    liveness.ended("balance")
+    liveness.idled()
+    liveness.ended()
     assert reasons(liveness) == ["the query balance has stopped"]
-    liveness.started("balance")
+    liveness.started()
     assert reasons(liveness) == []
     assert value(exporter, "balancewatch_query_starts_total", query="balance") == 2
 
@@ -99,12 +97,15 @@ def test_the_age_of_a_silent_jvm_grows_without_blocking_the_rest(monkeypatch: py
     spark = MagicMock()
     spark.sparkContext._jvm.java.lang.Runtime.getRuntime.return_value = runtime
     exporter, clock = Exporter(), Clock()
-    liveness = Liveness(exporter, [], clock)
+    liveness = Liveness(exporter, "balance", clock)
+    liveness.started()
+    liveness.idled()
     assert reasons(liveness) == ["Spark is starting"]
     liveness.ask_jvm(spark)
     assert asked.wait(30)
     assert value(exporter, "balancewatch_jvm_heap_bytes") == 6
     clock.now += 75
+    liveness.idled()
     assert reasons(liveness) == list(liveness.reasons_not_alive(LATE)) == ["the JVM has not answered for 75 s"]
     assert list(liveness.reasons_not_alive(HUNG)) == []
     assert value(exporter, "balancewatch_jvm_age_seconds") == 75
@@ -135,19 +136,19 @@ def event(name: str = "balance", progress: str = "{}", run: str = "1") -> MagicM
     return made
 
 
-def test_the_listener_reports_queries_by_the_name_of_their_start() -> None:
-    liveness = MagicMock()
+def test_the_listener_reports_its_query_and_no_other() -> None:
+    liveness = MagicMock(query="balance")
     listener = Listener(liveness)
-    listener.onQueryStarted(event())
-    listener.onQueryIdle(event())
-    listener.onQueryProgress(event(progress='{"name": "balance"}'))
-    listener.onQueryTerminated(event())
-    listener.onQueryIdle(event("never started"))
+    for name in ("balance", "another"):
+        listener.onQueryStarted(event(name))
+        listener.onQueryIdle(event(name))
+        listener.onQueryProgress(event(progress=f'{{"name": "{name}"}}'))
+        listener.onQueryTerminated(event(name))
     assert [(call[0], call.args) for call in liveness.mock_calls] == [
-        ("started", ("balance",)),
-        ("idled", ("balance",)),
+        ("started", ()),
+        ("idled", ()),
         ("progressed", ({"name": "balance"},)),
-        ("ended", ("balance",)),
+        ("ended", ()),
     ]
 
 
@@ -164,9 +165,9 @@ def test_a_late_report_of_an_earlier_runs_end_does_not_end_the_next_run() -> Non
 
 def test_failures_in_the_listener_are_contained() -> None:
     """Spark's bus would drop the listener otherwise."""
-    liveness = MagicMock()
-    liveness.progressed.side_effect = KeyError("name")
-    Listener(liveness).onQueryProgress(event(progress="{}"))
+    liveness = MagicMock(query="balance")
+    liveness.progressed.side_effect = KeyError("durationMs")
+    Listener(liveness).onQueryProgress(event(progress='{"name": "balance"}'))
     Listener(liveness).onQueryProgress(event(progress="no JSON"))
     assert liveness.progressed.call_count == 1
 
@@ -181,13 +182,13 @@ def test_failures_in_the_listener_are_contained() -> None:
 )
 def test_a_hanging_query_is_not_ready_and_later_not_alive(seconds: float, alive: list[str], ready: list[str]) -> None:
     _, liveness, clock = started()
-    liveness.idled("balance")
+    liveness.idled()
     clock.now += seconds
     assert list(liveness.reasons_not_alive(HUNG)) == alive
     assert reasons(liveness) == ready
 
 
 def test_a_starting_process_is_alive_and_not_ready() -> None:
-    liveness = Liveness(Exporter(), ["balance"])
+    liveness = Liveness(Exporter(), "balance")
     assert list(liveness.reasons_not_alive(HUNG)) == []
     assert reasons(liveness) == ["Spark is starting", "the query balance has not started"]

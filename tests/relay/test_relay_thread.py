@@ -370,8 +370,8 @@ def test_a_relay_of_its_own_is_ready_once_it_has_read_the_table(settings: Settin
     quiet = settings.model_copy(update={"metrics": settings.metrics.model_copy(update={"port": 0, "health_port": 0})})
     with Instruments(quiet, "relay") as instruments:
         instruments.begin(None, notifies=True)
-        instruments.liveness.started("relay")
+        instruments.liveness.started()
         reasons = ["the query relay has not finished its first batch"]
         assert list(instruments.liveness.reasons_not_ready(60)) == reasons
-        instruments.liveness.idled("relay")
+        instruments.liveness.idled()
         assert list(instruments.liveness.reasons_not_ready(60)) == []

@@ -3,6 +3,7 @@
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from schemas.decode import decode
 from schemas.events import CLOCKS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
+from streaming.kafka_io.tail import Tail
 from streaming.queries.events import RUN
 from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED
 from streaming.service.clock_publisher import (
@@ -21,10 +23,10 @@ from streaming.service.clock_publisher import (
     LIVE_MS,
     PATIENCE_SECONDS,
     ClockPublisher,
-    ClockTail,
     CollectorClocks,
     clock_event,
 )
+from streaming.text.times import DAY
 from tests.conftest import settings_for
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
@@ -210,7 +212,7 @@ def test_silence_counts_from_our_start_and_ends_with_the_day() -> None:
 
 def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     keeper = ClockPublisher(Settings.load(clock={"interval_seconds": 0.1}))
-    monkeypatch.setattr(ClockTail, "read", lambda *_: [])
+    monkeypatch.setattr(Tail, "read", lambda *_: [])
     tried, again = [0], threading.Event()
 
     def ticks(*_: Any) -> list[Any]:
@@ -230,23 +232,42 @@ def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monke
     assert not keeper.is_alive()
 
 
+def test_a_collector_that_died_while_run_was_down_is_noticed(
+    keeper: ClockPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's clock events are read ahead of the query. Bad messages and forgotten parts of the cluster are skipped."""
+    now_ms = time.time_ns() // 1_000_000
+    clock = {**clock_event("c", ["broker-a"], 0, answered=["broker-a"]), "source": "collector"}
+    part = {"kind": "group", "name": "g", "owner": "ada", "reason": "gone"}
+    values = [clock | {"event_time_ms": now_ms}, clock | {"event_time_ms": now_ms + ROUND_MS}, {"cluster": "c"}]
+    values.append(clock | {"event_time_ms": now_ms + ROUND_MS, "source": "forget", "forgotten": [part]})
+    stamps = [now_ms, now_ms + ROUND_MS, now_ms + ROUND_MS, now_ms + ROUND_MS]
+    records = [
+        SimpleNamespace(value=msgspec.json.encode(value), timestamp=at_ms)
+        for value, at_ms in zip(values, stamps, strict=True)
+    ]
+    monkeypatch.setattr(Tail, "read", lambda *_: records)
+    keeper.read_ahead()
+    assert keeper.unheard(now_ms + ROUND_MS + SILENT_MS) == [("c", ["broker-a"])]
+
+
 @pytest.mark.real
-def test_a_collector_that_died_while_run_was_down_is_noticed(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    """The last day of the clock topic, whole: more than one fetch, other clusters and bad messages in between."""
+def test_the_tail_of_a_topic_is_read_since_a_time_and_then_on(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """The last day of the clock topic: more than one fetch."""
     settings = settings_for(kafka, tmp_path)
     now_ms = time.time_ns() // 1_000_000
-    tail = ClockTail(settings.kafka)
-    before = len(tail.read(now_ms))
+    tail, fresh, late = (Tail(settings.kafka, CLOCKS) for _ in range(3))
+    before = len(tail.read(now_ms - DAY))
+    assert late.read() == []
     with Publisher(settings.kafka) as publisher:
         for number in range(1_000):
-            event = clock_event(f"tail-{number % 2}", ["broker-a"], now_ms + number, answered=["broker-a"])
-            publisher.publish(CLOCKS, event | {"source": "collector"})
+            publisher.publish(CLOCKS, clock_event(f"tail-{number % 2}", ["broker-a"], now_ms + number))
         publisher.publish_raw(CLOCKS, b"tail-0", b"not a clock event")
-    fresh = ClockTail(settings.kafka)
-    assert len(fresh.read(now_ms)) == before + 1_000
-    assert fresh.read(now_ms) == []
-    assert [(seen.cluster, seen.event_time_ms) for seen in tail.read(now_ms)] == [
-        (f"tail-{number % 2}", now_ms + number) for number in range(1_000)
-    ]
-    tail.close()
-    fresh.close()
+    assert len(fresh.read(now_ms - DAY)) == before + 1_001
+    assert fresh.read() == []
+    read = [record.value for record in tail.read(now_ms - DAY)]
+    assert len(read) == len(late.read()) == 1_001
+    times = [msgspec.json.decode(value)["event_time_ms"] for value in read if value != b"not a clock event"]
+    assert sorted(times) == [now_ms + number for number in range(1_000)]
+    for each in (tail, fresh, late):
+        each.close()

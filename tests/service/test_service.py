@@ -146,8 +146,8 @@ def test_the_age_of_the_query_grows_after_its_announced_rest(
         ages.append(age())
     assert ages == [0, 10, 0, 70, 0, 70]
     service.close()
-    instruments.liveness.rests.assert_called_once_with("balance", 60.0)
-    instruments.liveness.rested.assert_called_once_with("balance", 3, 70.0)
+    instruments.liveness.rests.assert_called_once_with(60.0)
+    instruments.liveness.rested.assert_called_once_with(3, 70.0)
 
 
 def test_the_inspector_knows_the_length_of_a_simulated_past(parts: dict[str, MagicMock]) -> None:
