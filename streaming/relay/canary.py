@@ -28,9 +28,6 @@ from udfs.alerts.self_kinds import LIMITS
 END_SECONDS = 30.0
 """Time from the injection to the deletion of the twin's group, which resolves its alert."""
 
-KIND = "duplicate_client_id"
-"""The alert's kind."""
-
 Event = tuple[str, dict[str, Any]]
 
 log = structlog.get_logger()
@@ -39,33 +36,29 @@ log = structlog.get_logger()
 def twin_events(now_ms: int) -> Iterator[Event]:
     """Yield two clients with one ClientId, each alive after the other appeared, and the clock event that shows it."""
     yield end_event(now_ms - 10_000)
-    queue = {"broker_name": CANARY, "read_queue_nums": 2, "write_queue_nums": 2, "perm": 6}
-    broker = {"broker_name": CANARY, "broker_ids": [0]}
-    common = {"cluster": CANARY_CLUSTER}
-    yield ROUTES, common | {"topic": CANARY, "queues": [queue], "brokers": [broker], "event_time_ms": now_ms - 5_000}
-    subscription = {"topic": CANARY, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+    common = {"cluster": CANARY_CLUSTER, "broker_name": CANARY}
+    yield (
+        ROUTES,
+        {
+            "cluster": CANARY_CLUSTER,
+            "topic": CANARY,
+            "queues": [{"broker_name": CANARY, "read_queue_nums": 2, "write_queue_nums": 2, "perm": 6}],
+            "brokers": [{"broker_name": CANARY, "broker_ids": [0]}],
+            "event_time_ms": now_ms - 5_000,
+        },
+    )
     consumer = {
         "consumer_group": CANARY,
         "consume_type": "CONSUME_PASSIVELY",
         "message_model": "CLUSTERING",
         "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-        "subscriptions": [subscription],
+        "subscriptions": [{"topic": CANARY, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}],
     }
+    client = {"client_id": f"{CANARY}@{now_ms}", "language": "JAVA", "client_version": "4.8.0"}
+    roles = {"producer_groups": [], "consumers": [consumer]}
     for number in range(4):
-        yield (
-            HEARTBEATS,
-            common
-            | {
-                "broker_name": CANARY,
-                "client_id": f"{CANARY}@{now_ms}",
-                "client_addr": f"{CANARY}-{number % 2}:1",
-                "language": "JAVA",
-                "client_version": "4.8.0",
-                "producer_groups": [],
-                "consumers": [consumer],
-                "event_time_ms": now_ms - 4_000 + 1_000 * number,
-            },
-        )
+        at = {"client_addr": f"{CANARY}-{number % 2}:1", "event_time_ms": now_ms - 4_000 + 1_000 * number}
+        yield HEARTBEATS, common | client | roles | at
     yield CLOCKS, _clock(now_ms)
 
 
@@ -75,41 +68,29 @@ def end_event(now_ms: int) -> Event:
 
 
 def _clock(event_time_ms: int) -> dict[str, Any]:
-    return {
-        "cluster": CANARY_CLUSTER,
-        "source": CANARY,
-        "brokers_asked": [CANARY],
-        "brokers_answered": [CANARY],
-        "event_time_ms": event_time_ms,
-    }
+    brokers = {"brokers_asked": [CANARY], "brokers_answered": [CANARY]}
+    return {"cluster": CANARY_CLUSTER, "source": CANARY, "event_time_ms": event_time_ms, **brokers}
 
 
-class CanaryThread:
-    """Injects canaries. `start` and `stop` it; without Kafka it skips injections."""
+class CanaryThread(threading.Thread):
+    """Injects canaries between `start` and `stop`; without Kafka it skips injections."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._inject, name=CANARY, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        super().__init__(name=CANARY, daemon=True)
+        self._settings, self._is_ending = settings, threading.Event()
 
     def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=10)
+        self._is_ending.set()
+        self.join(timeout=10)
 
-    def _inject(self) -> None:
+    def run(self) -> None:
         interval = self._settings.canary.interval_seconds
         until_end = min(END_SECONDS, interval / 2)
-        while not self._stop.is_set():
+        while not self._is_ending.is_set():
             self._publish(twin_events)
-            if not self._stop.wait(until_end):
+            if not self._is_ending.wait(until_end):
                 self._publish(lambda now_ms: [end_event(now_ms)])
-                self._stop.wait(max(0.0, interval - until_end))
+                self._is_ending.wait(max(0.0, interval - until_end))
 
     def _publish(self, events: Callable[[int], Iterable[Event]]) -> None:
         try:
@@ -149,14 +130,9 @@ class Arrival(NamedTuple):
     injected_at_ms: int
     delivered_at_ms: int
 
-    @property
-    def seconds(self) -> float:
-        return round(max(0, self.delivered_at_ms - self.injected_at_ms) / 1000, 3)
-
 
 def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
     """Return the `last` delivered canaries, oldest first. Raises NotWrittenError without a delivery log."""
-    is_canary = (pc.field("route") == CANARY) | (pc.field("kind") == KIND)
     is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
-    rows = read_table(warehouse, ALERT_DELIVERIES, (pc.field("receiver") == CANARY) & is_canary & is_arrival)
+    rows = read_table(warehouse, ALERT_DELIVERIES, (pc.field("route") == CANARY) & is_arrival)
     return [Arrival(row["incident_id"], to_ms(row["changed_at"]), to_ms(row["delivered_at"])) for row in rows[-last:]]

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from streaming.relay.notice import NO_LINKS, Links, Notice, lasted, one_line
+from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
-from streaming.text.times import time_text
-from udfs.alerts.firing_limit import SEVERITIES
+from streaming.text.json_text import parse_object
+from streaming.text.times import span, time_text
+from udfs.alerts.firing_limit import rank_of
 
 BODY_BYTES = 20_000
 SIGNATURE_BYTES = 200
@@ -28,8 +29,6 @@ SIGNATURE_BYTES = 200
 SUMMARY_CHARACTERS = 600
 ADVICE_CHARACTERS = 300
 NAME_CHARACTERS = 100
-
-ORDER = {severity: number for number, severity in enumerate(SEVERITIES)}
 
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "]": "&#93;"})
 """Escapes of tags, links and pictures: clients choose their names. Brackets are entities, so no link syntax is left."""
@@ -52,8 +51,7 @@ DINGTALK_MEANINGS: Mapping[int, Meaning] = {
     400102: BAD_KEY,  # the robot is switched off
     400106: BAD_KEY,  # there is no such robot
 }
-FEISHU_MEANINGS: Mapping[int, Meaning] = {
-    9499: LIMITED,  # "too many request" and "Bad Request" share it; only the second is final
+FEISHU_MEANINGS: Mapping[int, Meaning] = {  # not 9499: "too many request" is one, and "Bad Request", which is final
     11232: LIMITED,  # frequency limited
     19001: BAD_KEY,  # incoming webhook access token invalid
     19021: BAD_KEY,  # the signature, or its time is off by more than an hour
@@ -89,7 +87,9 @@ class Robot(HttpReceiver):
         A code that is not listed means what the HTTP status says, REFUSED on 200. A refusal whose message has one of
         TOO_OFTEN is a rate limit.
         """
-        is_accepted, code, fields = answer.verdict == "DELIVERED", self._code(answer), answer.fields()
+        is_accepted, fields = answer.verdict == "DELIVERED", parse_object(answer.body.decode("utf-8", "replace"))
+        value = next((fields[name] for name in self.CODE_FIELDS if name in fields), None)
+        code = value if type(value) is int else None
         if answer.code is None or (not is_accepted and not code) or (is_accepted and code == 0):
             return answer
         if code is None:
@@ -108,11 +108,6 @@ class Robot(HttpReceiver):
             reason=f"{self.host} rejected the message with code {code}: {message}",
             retry_after_seconds=seconds,
         )
-
-    def _code(self, answer: Answer) -> int | None:
-        fields = answer.fields()
-        value = next((fields[name] for name in self.CODE_FIELDS if name in fields), None)
-        return value if type(value) is int else None
 
 
 class DingTalk(Robot):
@@ -142,15 +137,7 @@ class Feishu(Robot):
         body = feishu_message(notices, now_ms, self._links)
         if self._secret:
             body = {**feishu_signature(self._secret, now_ms), **body}
-        answer = self.post(json_bytes(body), now_ms, needs_body=True)
-        judged = self.judge(answer)
-        if (
-            self._code(answer) == 9499
-            and judged.verdict == "RETRY"
-            and "bad request" in str(answer.fields().get("msg", "")).lower()
-        ):
-            return dataclasses.replace(judged, verdict="REFUSED", retry_after_seconds=None)
-        return judged
+        return self.judge(self.post(json_bytes(body), now_ms, needs_body=True))
 
 
 def dingtalk_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
@@ -201,14 +188,6 @@ def headline(notices: Sequence[Notice]) -> str:
     return "balancewatch: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
 
 
-def in_order(notices: Sequence[Notice]) -> list[Notice]:
-    """Return firing ones first; then by severity; then the newest."""
-    return sorted(
-        notices,
-        key=lambda notice: (notice.status != "firing", ORDER.get(notice.severity, 1), -notice.changed_at_ms),
-    )
-
-
 def digest(
     notices: Sequence[Notice],
     now_ms: int,
@@ -217,8 +196,9 @@ def digest(
     envelope: Callable[[str], Message],
     max_bytes: int,
 ) -> Message:
-    """Return the message of as many notices as `max_bytes` of JSON hold, at least one, and the number of the others."""
-    blocks = [_block(notice, now_ms, style, links) for notice in in_order(notices)]
+    """Return the envelope of as many notices as `max_bytes` of JSON hold, at least one, and the number of the rest."""
+    order = sorted(notices, key=lambda one: (one.status != "firing", rank_of(one.severity), -one.changed_at_ms))
+    blocks = [_block(notice, now_ms, style, links) for notice in order]
     for count in range(len(blocks), 0, -1):
         more = len(blocks) - count
         rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
@@ -231,11 +211,11 @@ def digest(
 def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
     kind, is_firing = one_line(notice.kind, NAME_CHARACTERS), notice.status == "firing"
     if is_firing:
-        ago = lasted(now_ms - notice.started_at_ms)
+        ago = span(now_ms - notice.started_at_ms)
         update = "" if notice.is_first else ", changed"
         head = f"FIRING {notice.severity} {kind}{update} (since {time_text(notice.started_at_ms)}, {ago})"
     else:
-        ago = lasted(notice.changed_at_ms - notice.started_at_ms)
+        ago = span(notice.changed_at_ms - notice.started_at_ms)
         head = f"RESOLVED {kind} (at {time_text(notice.changed_at_ms)}, after {ago})"
     texts = [head, one_line(notice.summary, SUMMARY_CHARACTERS)]
     if is_firing and notice.advice:
