@@ -19,7 +19,7 @@ from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from schemas.tables import ALERT_DELIVERIES
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.relay.notice import Notice
-from streaming.relay.receivers.posting import Answer, Traits
+from streaming.relay.receivers.posting import Answer, Receiver, Traits
 from streaming.text.times import to_ms, wall_ms
 from streaming.warehouse.readable_rows import read_table
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -102,7 +102,7 @@ class CanaryThread(threading.Thread):
             log.warning("canary not injected", reason=str(error))
 
 
-class CanaryReceiver:
+class CanaryReceiver(Receiver):
     """The receiver of the canary's alert: logs the latency from Kafka to here."""
 
     name, traits = CANARY, Traits(at_most=100)
@@ -112,9 +112,6 @@ class CanaryReceiver:
             if notice.status == "firing":
                 log.info("canary delivered", seconds=round((now_ms - notice.changed_at_ms) / 1000, 1))
         return Answer("DELIVERED", None, "here")
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def lost_after_ms(settings: Settings) -> int:

@@ -166,15 +166,10 @@ class Now:
         return self.pace_ms - max(0, self.wall_ms - wall_ms)
 
 
-class Clock:
-    """Read both clocks. The pace starts at the wall clock's time."""
-
-    def __init__(self, wall_ms: Callable[[], int], pace_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._wall_ms, self._pace_ns = wall_ms, pace_ns
-        self._zero_ms = wall_ms() - pace_ns() // 1_000_000
-
-    def now(self) -> Now:
-        return Now(self._wall_ms(), self._zero_ms + self._pace_ns() // 1_000_000)
+def start_clock(wall_ms: Callable[[], int], pace_ns: Callable[[], int] = time.monotonic_ns) -> Callable[[], Now]:
+    """Return a function that reads both clocks. The pace starts at the wall clock's time."""
+    zero_ms = wall_ms() - pace_ns() // 1_000_000
+    return lambda: Now(wall_ms(), zero_ms + pace_ns() // 1_000_000)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
 from streaming.relay.mutes import make_mutes
-from streaming.relay.notice import Clock, Now, Row
+from streaming.relay.notice import Now, Row, start_clock
 from streaming.relay.outbox import Outbox, Send
 from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import Progress, watchdog
@@ -97,7 +97,7 @@ class Relay(threading.Thread):
         """
         super().__init__(name="relay", daemon=True)
         make_receivers(settings.oncall)
-        self._settings, self._progress, self._now = settings, progress, now or Clock(wall_ms).now
+        self._settings, self._progress, self._now = settings, progress, now or start_clock(wall_ms)
         self._takes_canary, self._expects_canary = takes_canary, expects_canary
         self._listener, self._on_read = listener or RelayListener(), on_read
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

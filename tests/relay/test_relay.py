@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
-from streaming.relay.notice import Clock, Now
+from streaming.relay.notice import Now, start_clock
 from streaming.relay.outbox import Send
 from streaming.relay.own_alerts import Progress, canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
@@ -56,7 +56,7 @@ def relay_of(
 ) -> Relay:
     """A relay that has loaded the tables."""
     loaded = Settings.load(paths={"warehouse": warehouse}).model_copy(update={"oncall": settings})
-    relay = Relay(loaded, progress, takes_canary=False, listener=listener, now=Clock(now_ms).now)
+    relay = Relay(loaded, progress, takes_canary=False, listener=listener, now=start_clock(now_ms))
     relay.load()
     return relay
 

@@ -13,8 +13,7 @@ import dataclasses
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
@@ -40,24 +39,6 @@ Meaning = tuple[Verdict, float | None]
 BAD_KEY: Meaning = ("BAD_KEY", None)
 SHUT: Meaning = ("RETRY", 600.0)
 LIMITED: Meaning = ("RETRY", 60.0)
-DINGTALK_MEANINGS: Mapping[int, Meaning] = {
-    -1: ("RETRY", None),  # busy
-    130101: SHUT,  # send too fast
-    410100: SHUT,  # send too fast
-    300001: BAD_KEY,  # the token
-    300005: BAD_KEY,  # token is not exist
-    310000: BAD_KEY,  # sign, timestamp, keyword or address: the robot's security settings
-    400101: BAD_KEY,  # the token
-    400102: BAD_KEY,  # the robot is switched off
-    400106: BAD_KEY,  # there is no such robot
-}
-FEISHU_MEANINGS: Mapping[int, Meaning] = {  # not 9499: "too many request" is one, and "Bad Request", which is final
-    11232: LIMITED,  # frequency limited
-    19001: BAD_KEY,  # incoming webhook access token invalid
-    19021: BAD_KEY,  # the signature, or its time is off by more than an hour
-    19022: BAD_KEY,  # this address is not on its list
-    19024: BAD_KEY,  # its keyword is not in the text
-}
 TOO_OFTEN = ("too many", "too fast", "frequency")
 
 
@@ -77,9 +58,9 @@ PLAIN = Style("\n", "{}", "{}: {}", {})
 class Robot(HttpReceiver):
     """One robot. Its code 0, in the first of CODE_FIELDS, is success; MEANINGS lists others."""
 
-    CODE_FIELDS: tuple[str, ...] = ()
-    MESSAGE_FIELD = ""
-    MEANINGS: Mapping[int, Meaning] = MappingProxyType({})
+    CODE_FIELDS: tuple[str, ...]
+    MESSAGE_FIELD: str
+    MEANINGS: ClassVar[Mapping[int, Meaning]]
 
     def judge(self, answer: Answer) -> Answer:
         """Return the answer by the robot's code.
@@ -115,7 +96,17 @@ class DingTalk(Robot):
 
     traits = Traits(at_most=20, min_interval_ms=3_500)
     CODE_FIELDS, MESSAGE_FIELD = ("errcode",), "errmsg"
-    MEANINGS = DINGTALK_MEANINGS
+    MEANINGS: ClassVar[Mapping[int, Meaning]] = {
+        -1: ("RETRY", None),  # busy
+        130101: SHUT,  # send too fast
+        410100: SHUT,  # send too fast
+        300001: BAD_KEY,  # the token
+        300005: BAD_KEY,  # token is not exist
+        310000: BAD_KEY,  # sign, timestamp, keyword or address: the robot's security settings
+        400101: BAD_KEY,  # the token
+        400102: BAD_KEY,  # the robot is switched off
+        400106: BAD_KEY,  # there is no such robot
+    }
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         params = dingtalk_signature(self._secret, now_ms) if self._secret else None
@@ -131,7 +122,13 @@ class Feishu(Robot):
 
     traits = Traits(at_most=20, min_interval_ms=700)
     CODE_FIELDS, MESSAGE_FIELD = ("code", "StatusCode"), "msg"  # StatusCode in older answers
-    MEANINGS = FEISHU_MEANINGS
+    MEANINGS: ClassVar[Mapping[int, Meaning]] = {  # not 9499: "too many request", or "Bad Request", which is final
+        11232: LIMITED,  # frequency limited
+        19001: BAD_KEY,  # incoming webhook access token invalid
+        19021: BAD_KEY,  # the signature, or its time is off by more than an hour
+        19022: BAD_KEY,  # this address is not on its list
+        19024: BAD_KEY,  # its keyword is not in the text
+    }
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         body = feishu_message(notices, now_ms, self._links)

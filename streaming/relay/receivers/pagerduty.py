@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
-from streaming.relay.receivers.posting import AddressError, Answer, HttpReceiver, Traits, json_bytes
+from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, json_bytes
 from streaming.text.times import iso
 from streaming.text.visible_text import visible_name
 from udfs.alerts.firing_limit import SEVERITIES
@@ -39,12 +39,8 @@ class PagerDuty(HttpReceiver):
 
     def __init__(self, name: str, routing_key: str, *, url: str = EVENTS_URL, **options: Any) -> None:
         """`options` are those of HttpReceiver. Raises AddressError."""
-        self._routing_key = routing_key.strip()
-        if not self._routing_key:
-            raise AddressError(
-                f"the routing key of {name} is empty; use the integration key of an Events API v2 integration"
-            )
-        super().__init__(name, url, secret=self._routing_key, **options)
+        super().__init__(name, url, secret=routing_key, **options)
+        self._routing_key = routing_key
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Trigger, acknowledge or resolve the incident of one notice."""

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import httpx
@@ -79,28 +79,29 @@ class Traits:
     is_quiet: bool = False
 
 
-class Receiver(Protocol):
+class Receiver:
     """One address. `send` blocks until the answer or the timeout; it never raises and never retries."""
 
     name: str
-    traits: Traits
+    traits = Traits()
 
-    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer: ...
-    def close(self) -> None: ...
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what is open."""
 
 
 class AddressError(ValueError):
     """A receiver's address or key cannot be used. The message names it and the reason, without secrets."""
 
 
-class HttpReceiver:
+class HttpReceiver(Receiver):
     """One HTTP address, which gets one request at a time. Connections are kept until `close`.
 
     `token` is sent as a bearer; `secret` is the vendor's. No reason contains them, or the secret parts of `url`. A part
     of the answer may take `timeout_seconds`, all headers twice that; connecting, with DNS, at most CONNECT_SECONDS.
     """
-
-    traits = Traits()
 
     def __init__(
         self,
