@@ -38,9 +38,9 @@ from streaming.queries.events import RUN
 from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import read_canaries
-from streaming.relay.notice import EVERYBODY, Row
 from streaming.relay.receivers.posting import Answer
 from streaming.relay.relay import RelayListener
+from streaming.warehouse.readable_rows import Row
 from streaming.warehouse.rows import Rows
 from streaming.warehouse.warehouse_error import WarehouseError
 
@@ -134,7 +134,7 @@ class Deliveries(RelayListener):
             known = read_canaries(warehouse, 1)
         except WarehouseError:
             known = []
-        self._canary_at = known[-1].delivered_at_ms / 1000 if known else time.time()
+        self._canary_at = known[-1]["delivered_at"].timestamp() if known else time.time()
         self._exporter.series(CANARY_AGE).set_function(lambda: time.time() - self._canary_at)
 
     def answered(self, receiver: str, answer: Answer, latency_ms: int) -> None:
@@ -152,7 +152,7 @@ class Deliveries(RelayListener):
                     self._exporter.series(CANARY_SECONDS).observe(seconds)
                 continue
             self._exporter.series(DELIVERY_DECISIONS, outcome=record["outcome"]).inc()
-            if is_delivered and receiver != EVERYBODY:
+            if is_delivered:
                 self._exporter.series(DELIVERY_SECONDS, receiver=receiver).observe(seconds)
 
     def owes(self, due: Mapping[str, int]) -> None:

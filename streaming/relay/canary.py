@@ -6,7 +6,7 @@ the alert `canary_lost`. Only an internal receiver gets it.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.compute as pc
 import structlog
@@ -20,8 +20,8 @@ from schemas.tables import ALERT_DELIVERIES
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.relay.notice import Notice
 from streaming.relay.receivers.posting import Answer, Receiver, Traits
-from streaming.text.times import to_ms, wall_ms
-from streaming.warehouse.readable_rows import read_table
+from streaming.text.times import wall_ms
+from streaming.warehouse.readable_rows import Row, read_table
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.self_kinds import LIMITS
 
@@ -120,16 +120,10 @@ def lost_after_ms(settings: Settings) -> int:
     return LIMITS.canary_intervals * interval_ms + LIMITS.canary_way_ms if interval_ms else 0
 
 
-class Arrival(NamedTuple):
-    """One delivered canary. The alert's event time is that of its injection."""
+def read_canaries(warehouse: Location, last: int) -> list[Row]:
+    """Return the log's rows of the `last` delivered canaries, oldest first; `changed_at` is the injection.
 
-    incident_id: str
-    injected_at_ms: int
-    delivered_at_ms: int
-
-
-def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
-    """Return the `last` delivered canaries, oldest first. Raises NotWrittenError without a delivery log."""
+    Raises NotWrittenError without a delivery log.
+    """
     is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
-    rows = read_table(warehouse, ALERT_DELIVERIES, (pc.field("route") == CANARY) & is_arrival)
-    return [Arrival(row["incident_id"], to_ms(row["changed_at"]), to_ms(row["delivered_at"])) for row in rows[-last:]]
+    return read_table(warehouse, ALERT_DELIVERIES, (pc.field("route") == CANARY) & is_arrival)[-last:]

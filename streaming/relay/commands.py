@@ -22,7 +22,7 @@ from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
 from streaming.text.time_text import parse_moment
-from streaming.text.times import iso, wall_ms
+from streaming.text.times import iso, to_ms, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
@@ -204,26 +204,25 @@ def canary(
         arrived = read_canaries(settings.paths.warehouse, last)
     except WarehouseError as error:
         fail(str(error))
-    seconds = [round(max(0, one.delivered_at_ms - one.injected_at_ms) / 1000, 3) for one in arrived]
     rows = [
         {
-            "injected_at": iso(arrival.injected_at_ms),
-            "delivered_at": iso(arrival.delivered_at_ms),
-            "seconds": took,
-            "incident_id": arrival.incident_id,
+            "injected_at": iso(row["changed_at"]),
+            "delivered_at": iso(row["delivered_at"]),
+            "seconds": round(max(0, (row["delivered_at"] - row["changed_at"]).total_seconds()), 3),
+            "incident_id": row["incident_id"],
         }
-        for arrival, took in zip(arrived, seconds, strict=True)
+        for row in arrived
     ]
     print_rows(rows, format_, "No canary alert has arrived yet.")
     if arrived and format_ == "table":
-        slo = settings.canary.slo_seconds
+        slo, seconds = settings.canary.slo_seconds, [row["seconds"] for row in rows]
         kept = sum(took <= slo for took in seconds) / len(seconds)
         cuts: list[Any] = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
         say(
             f"injection to delivery: median {cuts[9]:.1f} s, 95 % within {cuts[18]:.1f} s, worst {max(seconds):.1f} s; "
             f"{kept:.1%} within canary.slo_seconds = {slo:g}"
         )
-    age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
+    age_ms = wall_ms() - to_ms(arrived[-1]["delivered_at"]) if arrived else None
     if age_ms is None or age_ms > lost_after_ms(settings):
         newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
         fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")

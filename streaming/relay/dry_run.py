@@ -19,7 +19,7 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     Raises NotWrittenError, TableAccessError, SettingsError.
     """
     open_written(settings.paths.warehouse, ALERTS)
-    relay = Relay(settings, takes_canary=False)  # it is not started
+    relay = Relay(settings)  # it is not started
     relay.load(RelayTables(settings.paths.warehouse, may_write=False))
     planned: list[tuple[str, Notice, str, str]] = []
     for name, box in relay.owed.outboxes.items():

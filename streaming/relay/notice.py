@@ -1,7 +1,7 @@
 """Rows as the relay reads and writes them: alerts, deliveries, acknowledgements; and the text of a notice."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
@@ -9,6 +9,7 @@ from urllib.parse import quote
 from streaming.text.json_text import parse_object
 from streaming.text.times import to_ms
 from streaming.text.visible_text import visible_name
+from streaming.warehouse.readable_rows import Row
 from udfs.alerts.pattern import LABELS
 from udfs.alerts.routing import WATCHDOG
 from udfs.alerts.runbook import runbook_url
@@ -21,9 +22,6 @@ IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
 REQUIRED = ("alert_id", "incident_id", "kind", "severity", "state", "cluster", "summary", "advice")
 PLAIN = (*REQUIRED, "cause", "reason", "inhibited_by", *IDENTITY[1:])
 """Columns that a notice has as they are."""
-
-Row = Mapping[str, Any]
-"""A row of a table."""
 
 CUT = "…"
 
@@ -143,12 +141,6 @@ def read_record(row: Row) -> Row:
     """Return a row of alert_deliveries as `record_of` makes it. Raises as read_notice."""
     need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
     return {**row, "delivered_at": to_ms(row["delivered_at"]), "attempt": row["attempt"] or 0}
-
-
-def read_acknowledgement(row: Row) -> Row:
-    """Return a row of acknowledgements with its time in epoch ms. Raises as read_notice."""
-    need(row, ("incident_id", "acknowledged_by", "note"))
-    return {**row, "acknowledged_at": to_ms(row["acknowledged_at"])}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from conf.oncall import OnCall
-from streaming.relay.notice import Notice, Now, Outcome, Row, record_of
+from streaming.relay.notice import Notice, Now, Outcome, record_of
 from streaming.relay.receivers.posting import Answer, Traits
+from streaming.warehouse.readable_rows import Row
 from udfs.alerts.firing_limit import rank_of
 from udfs.alerts.self_kinds import LIMITS
 

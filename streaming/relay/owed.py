@@ -14,11 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from conf.oncall import CANARY, OnCall
-from streaming.relay.notice import EVERYBODY, Notice, Now, Outcome, Row, read_notice, record_of
+from streaming.relay.notice import EVERYBODY, Notice, Now, Outcome, read_notice, record_of
 from streaming.relay.outbox import Outbox
 from streaming.relay.own_alerts import RelayAlerts, alerts_limited
 from streaming.relay.tables import MOST_COMPLETED, DeliveryLog, History
 from streaming.self_monitoring.self_alerts import SelfAlert
+from streaming.text.times import to_ms
+from streaming.warehouse.readable_rows import Row
 from udfs.alerts.firing_limit import ALERTS_LIMITED, rank_of
 from udfs.alerts.routing import QUIET, Route, pick_receivers, pick_watchdog_receivers
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -195,9 +197,9 @@ class Owed:
                     over[incident_id] = silence_id
         # An alert's older incident ends before the newer one begins.
         for row in sorted(new, key=lambda row: (row.changed_at_ms, row.started_at_ms, row.position, row.incident_id)):
-            self.own_alerts.note(row)
             if (found := self.incidents.get(row.incident_id)) is None:
-                continue
+                continue  # a row after the end
+            self.own_alerts.note(row)
             if row.state == "RESOLVED":
                 self._end(found, row, over.get(row.incident_id), now)
             elif row.incident_id not in over:
@@ -406,7 +408,7 @@ class Owed:
 
     def _forward_acknowledgements(self, incident: Incident, notified: Notice, now: Now) -> None:
         for given in self._acknowledgements.pop(notified.incident_id, ()):
-            at_ms, reason = given["acknowledged_at"], f"acknowledged by {given['acknowledged_by']}"
+            at_ms, reason = to_ms(given["acknowledged_at"]), f"acknowledged by {given['acknowledged_by']}"
             notice = replace(notified, status="acknowledged", reason=reason, acknowledged_at_ms=at_ms)
             for receiver in incident.receivers:
                 box = self.outboxes.get(receiver)

@@ -26,7 +26,7 @@ from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
 from streaming.relay.mutes import make_mutes
-from streaming.relay.notice import Now, Row, start_clock
+from streaming.relay.notice import Now, start_clock
 from streaming.relay.outbox import Outbox, Send
 from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import Progress, watchdog
@@ -35,6 +35,7 @@ from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.posting import Answer, Receiver
 from streaming.relay.tables import TABLE_ERRORS, AlertLogError, DeliveryLog, RelayTables
 from streaming.text.times import wall_ms
+from streaming.warehouse.readable_rows import Row
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Quiet
 
@@ -84,22 +85,20 @@ class Relay(threading.Thread):
         settings: Settings,
         progress: Progress | None = None,
         *,
-        takes_canary: bool = True,
-        expects_canary: bool = False,
+        has_canary: bool = False,
         listener: RelayListener | None = None,
         on_read: Callable[[], None] = lambda: None,
         now: Callable[[], Now] | None = None,
     ) -> None:
-        """With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not arrive is an
-        alert; both if the settings inject one. `on_read` is called whenever all new alerts are taken.
+        """With `has_canary`, and if the settings inject one, it has the canary's receiver, and a canary that does not
+        arrive is an alert. `on_read` is called whenever all new alerts are taken.
 
         Raises SettingsError if the secret of a receiver is missing.
         """
         super().__init__(name="relay", daemon=True)
         make_receivers(settings.oncall)
         self._settings, self._progress, self._now = settings, progress, now or start_clock(wall_ms)
-        self._takes_canary, self._expects_canary = takes_canary, expects_canary
-        self._listener, self._on_read = listener or RelayListener(), on_read
+        self._has_canary, self._listener, self._on_read = has_canary, listener or RelayListener(), on_read
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._receivers: Mapping[str, Receiver] = {}
         self._unreadable: set[str] = set()
@@ -115,7 +114,7 @@ class Relay(threading.Thread):
     @classmethod
     def notify_failure(cls, settings: Settings, why: str) -> None:
         """Notify the receivers that `run` cannot start, and let no open alert end meanwhile."""
-        relay = cls(settings, lambda: (math.inf, why), expects_canary=True)
+        relay = cls(settings, lambda: (math.inf, why), has_canary=True)
         relay.start()
         relay.stop()
 
@@ -191,7 +190,7 @@ class Relay(threading.Thread):
         """Load what is owed from the tables. Raises TableAccessError, and then keeps what it has in memory."""
         settings = self._settings
         receivers = make_receivers(settings.oncall, settings.runbooks_url)
-        if settings.canary.interval_seconds and self._takes_canary:
+        if settings.canary.interval_seconds and self._has_canary:
             receivers[CANARY] = CanaryReceiver()
         routes, mutes = make_routes(settings.oncall), make_mutes(settings.mutes)
         self.resume(tables or RelayTables(settings.paths.warehouse), receivers, routes, mutes)
@@ -203,7 +202,7 @@ class Relay(threading.Thread):
         settings, oncall, now = self._settings, self._settings.oncall, self._now()
         boxes = {name: Outbox(name, receiver.traits, oncall, self._rng) for name, receiver in receivers.items()}
         decisions = DeliveryLog(tables, self._listener.decided)
-        overdue_ms = lost_after_ms(settings) if self._expects_canary else None
+        overdue_ms = lost_after_ms(settings) if self._has_canary else None
         owed, reading = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms), set[str]()
         history = tables.read_history(boxes, now.wall_ms - round(1000 * oncall.resolved_resend_seconds), now.wall_ms)
         self._take_read(owed, reading, SILENCES.name, attempt(tables.read_silences))

@@ -18,27 +18,21 @@ from pyarrow.dataset import FileSystemDataset
 
 from conf.location import Location
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
-from streaming.relay.notice import (
-    EVERYBODY,
-    Notice,
-    Row,
-    need,
-    read_acknowledgement,
-    read_notice,
-    read_record,
-)
+from streaming.relay.notice import EVERYBODY, Notice, read_notice, read_record
 from streaming.system.known_error import BalancewatchError
 from streaming.text.times import to_ms, to_time
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import access_error, read_commit
 from streaming.warehouse.readable_rows import (
     UNREADABLE,
+    Row,
     each_of,
     open_written,
     read_files,
     read_rows,
     say_left_out,
     say_nameless,
+    whole,
     why,
 )
 from streaming.warehouse.rows import arrow_schema, arrow_table
@@ -148,7 +142,7 @@ class RelayTables:
         self.unreadable = []
         for row in {row["silence_id"]: row for row in each_of(rows)}.values():
             try:
-                need(row, ("silence_id", "matchers", "created_by", "comment"))
+                whole(SILENCES)(row)
                 matchers, span = read_matchers(row["matchers"]), (to_ms(row["starts_at"]), to_ms(row["ends_at"]))
                 silences.append(Silence(row["silence_id"], matchers, row["created_by"], row["comment"], *span))
             except UNREADABLE as error:
@@ -159,7 +153,7 @@ class RelayTables:
     def read_acknowledgements(self) -> list[Row] | None:
         """Return all of them; None if nothing has changed since the last call. Raises TableAccessError."""
         rows = self._acknowledgements.read_changed("acknowledged_at")
-        return None if rows is None else read_rows(ACKNOWLEDGEMENTS.name, rows, read_acknowledgement)
+        return None if rows is None else read_rows(ACKNOWLEDGEMENTS.name, rows, whole(ACKNOWLEDGEMENTS))
 
     def add_silence(self, silence: Silence, now_ms: int) -> None:
         """Append a silence, or the newest row of a known one, later than the others however the clock was set."""

@@ -86,7 +86,7 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
                 instruments.liveness.idled(FOLLOWER)
 
         listener = None if instruments is None else instruments.deliveries
-        thread = Relay(settings, expects_canary=True, listener=listener, on_read=on_read)
+        thread = Relay(settings, has_canary=True, listener=listener, on_read=on_read)
         if instruments is not None:
             instruments.liveness.started(FOLLOWER)
             instruments.begin(None, notifies=True)
@@ -111,7 +111,7 @@ def _wait(thread: Relay, settings: Settings, stop: threading.Event, seconds: flo
 
 def _deliver_once(settings: Settings, stop: threading.Event) -> None:
     with occupying("relay", "relay --once", {"paths.warehouse": work_folders(settings)["paths.warehouse"]}):
-        relay = Relay(settings, takes_canary=False)
+        relay = Relay(settings)
         relay.load()
         try:
             relay.finish(ONCE_SECONDS, stop)

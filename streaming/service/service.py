@@ -96,7 +96,7 @@ class Service:
             self._relay: Relay | None = None
             if notifies:
                 deliveries = instruments.deliveries if instruments is not None else None
-                self._relay = Relay(settings, self._progress, expects_canary=has_canary, listener=deliveries)
+                self._relay = Relay(settings, self._progress, has_canary=has_canary, listener=deliveries)
                 self._relay.start()
                 parts.push(self._end_relay)  # if a later part fails; a second stop does nothing
             state_note = StateNote(balance.NAME, checkpoint)

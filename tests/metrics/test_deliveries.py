@@ -6,9 +6,10 @@ import pytest
 
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.instruments import Deliveries
-from streaming.relay.notice import Outcome, Row, record_of
+from streaming.relay.notice import Outcome, record_of
 from streaming.relay.receivers.posting import Answer
 from streaming.relay.tables import RelayTables
+from streaming.warehouse.readable_rows import Row
 from tests.metrics.samples import samples, value
 from tests.relay.notices import notice
 from tests.relay.stage import START_MS, alert_row

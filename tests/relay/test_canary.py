@@ -184,4 +184,4 @@ def test_the_command_counts_nothing_else_that_the_receiver_was_notified(tmp_path
     now_ms = time.time_ns() // 1_000_000
     row: Any = record_of(notice(kind="delivery_failed"), "DELIVERED", now_ms, receiver=CANARY, route="delivery_failed")
     append_rows(RowWriter(tmp_path), {"alert_deliveries": [row]}, "app", 1)
-    assert [one.incident_id for one in read_canaries(tmp_path, 9)] == ["i0"]
+    assert [row["incident_id"] for row in read_canaries(tmp_path, 9)] == ["i0"]

@@ -56,7 +56,7 @@ def relay_of(
 ) -> Relay:
     """A relay that has loaded the tables."""
     loaded = Settings.load(paths={"warehouse": warehouse}).model_copy(update={"oncall": settings})
-    relay = Relay(loaded, progress, takes_canary=False, listener=listener, now=start_clock(now_ms))
+    relay = Relay(loaded, progress, listener=listener, now=start_clock(now_ms))
     relay.load()
     return relay
 

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from conf.settings import Settings
 from schemas.tables import ACKNOWLEDGEMENTS, SILENCES, Table
-from streaming.metrics.instruments import Instruments
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay import tables
 from streaming.relay.relay import Relay
@@ -364,14 +363,3 @@ def test_a_read_that_failed_is_repeated_without_another_batch(
     assert hook.wait_for(1)
     relay.stop()
     assert notified(hook) == ["a firing"]
-
-
-def test_a_relay_of_its_own_is_ready_once_it_has_read_the_table(settings: Settings) -> None:
-    quiet = settings.model_copy(update={"metrics": settings.metrics.model_copy(update={"port": 0, "health_port": 0})})
-    with Instruments(quiet, "relay") as instruments:
-        instruments.begin(None, notifies=True)
-        instruments.liveness.started("relay")
-        reasons = ["the query relay has not finished its first batch"]
-        assert list(instruments.liveness.reasons_not_ready(60)) == reasons
-        instruments.liveness.idled("relay")
-        assert list(instruments.liveness.reasons_not_ready(60)) == []

@@ -51,7 +51,7 @@ def test_the_canary_is_injected_with_and_without_the_relay(
     Service(Settings.load(), **keys).close()
     assert parts["CanaryThread"].called is injects
     made = parts["Relay"].call_args
-    assert (None if made is None else made.kwargs["expects_canary"]) is expects
+    assert (None if made is None else made.kwargs["has_canary"]) is expects
 
 
 def test_an_interval_of_0_injects_no_canary(parts: dict[str, MagicMock]) -> None:
