@@ -12,8 +12,8 @@ from rich.text import Text
 from conf.settings import Settings, SettingsError
 from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
+from streaming.relay.mutes import Mute, make_mutes
 from streaming.relay.receivers import make_receivers
-from streaming.relay.silences import Mute, make_mutes
 from streaming.terminal.command import fail, load
 from streaming.terminal.printing import Layout, print_table
 from streaming.terminal.setting_options import Warehouse

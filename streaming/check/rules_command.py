@@ -16,9 +16,8 @@ from schemas.tables import ALERTS
 from streaming.check.check_command import FormatName, RulesFile, describe_mute, describe_window, print_keys
 from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
+from streaming.relay.mutes import Mute, make_mutes
 from streaming.relay.receivers import make_routes, names_of
-from streaming.relay.receivers.log import LogReceiver
-from streaming.relay.silences import Mute, make_mutes
 from streaming.relay.tables import RelayTables
 from streaming.store.alerts import UnknownIncidentError, find_incident, read_current_alerts
 from streaming.store.store import History
@@ -69,8 +68,7 @@ class World:
         oncall, warehouse = settings.oncall, settings.paths.warehouse
         self.settings = settings
         self.rulebook = rulebook(settings)
-        loggers = {one.name: LogReceiver(one.name) for one in oncall.receivers}  # names only: no secrets
-        self.routes: Sequence[Route] = make_routes(oncall, loggers)
+        self.routes: Sequence[Route] = make_routes(oncall)
         self.receivers = [name for one in oncall.receivers for name in names_of(one)]
         self.quiet = [one.name for one in oncall.receivers if one.type == "log"]
         self.silences: Sequence[Silence] = RelayTables(warehouse, may_write=False).read_silences() or []

@@ -38,8 +38,9 @@ from streaming.queries.events import RUN
 from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import read_canaries
-from streaming.relay.notice import EVERYBODY, Record
-from streaming.relay.relay import RelayListener, Reply
+from streaming.relay.receivers.posting import Answer
+from streaming.relay.relay import RelayListener
+from streaming.warehouse.readable_rows import Row
 from streaming.warehouse.rows import Rows
 from streaming.warehouse.warehouse_error import WarehouseError
 
@@ -133,26 +134,26 @@ class Deliveries(RelayListener):
             known = read_canaries(warehouse, 1)
         except WarehouseError:
             known = []
-        self._canary_at = known[-1].delivered_at_ms / 1000 if known else time.time()
+        self._canary_at = known[-1]["delivered_at"].timestamp() if known else time.time()
         self._exporter.series(CANARY_AGE).set_function(lambda: time.time() - self._canary_at)
 
-    def answered(self, reply: Reply) -> None:
-        if reply.receiver != CANARY:
-            self._exporter.series(DELIVERY_ATTEMPTS, receiver=reply.receiver, outcome=reply.answer.verdict).inc()
-            self._exporter.series(ATTEMPT_SECONDS, receiver=reply.receiver).observe(reply.latency_ms / 1000)
+    def answered(self, receiver: str, answer: Answer, latency_ms: int) -> None:
+        if receiver != CANARY:
+            self._exporter.series(DELIVERY_ATTEMPTS, receiver=receiver, outcome=answer.verdict).inc()
+            self._exporter.series(ATTEMPT_SECONDS, receiver=receiver).observe(latency_ms / 1000)
 
-    def decided(self, records: Sequence[Record]) -> None:
+    def decided(self, records: Sequence[Row]) -> None:
         for record in records:
-            seconds = max(0, record.at_ms - record.changed_at_ms) / 1000
-            is_delivered = record.outcome == "DELIVERED"
-            if record.receiver == CANARY:
-                if is_delivered and record.status == "firing":
-                    self._canary_at = record.at_ms / 1000
+            seconds = max(0, record["delivered_at"] - record["changed_at"]) / 1000
+            is_delivered, receiver = record["outcome"] == "DELIVERED", record["receiver"]
+            if receiver == CANARY:
+                if is_delivered and record["status"] == "firing":
+                    self._canary_at = record["delivered_at"] / 1000
                     self._exporter.series(CANARY_SECONDS).observe(seconds)
                 continue
-            self._exporter.series(DELIVERY_DECISIONS, outcome=record.outcome).inc()
-            if is_delivered and record.receiver != EVERYBODY:
-                self._exporter.series(DELIVERY_SECONDS, receiver=record.receiver).observe(seconds)
+            self._exporter.series(DELIVERY_DECISIONS, outcome=record["outcome"]).inc()
+            if is_delivered:
+                self._exporter.series(DELIVERY_SECONDS, receiver=receiver).observe(seconds)
 
     def owes(self, due: Mapping[str, int]) -> None:
         for receiver in self._due - due.keys():

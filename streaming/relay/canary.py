@@ -6,7 +6,7 @@ the alert `canary_lost`. Only an internal receiver gets it.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.compute as pc
 import structlog
@@ -19,17 +19,14 @@ from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from schemas.tables import ALERT_DELIVERIES
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.relay.notice import Notice
-from streaming.relay.receivers.posting import Answer, Traits
-from streaming.text.times import to_ms, wall_ms
-from streaming.warehouse.readable_rows import read_table
+from streaming.relay.receivers.posting import Answer, Receiver, Traits
+from streaming.text.times import wall_ms
+from streaming.warehouse.readable_rows import Row, read_table
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.self_kinds import LIMITS
 
 END_SECONDS = 30.0
 """Time from the injection to the deletion of the twin's group, which resolves its alert."""
-
-KIND = "duplicate_client_id"
-"""The alert's kind."""
 
 Event = tuple[str, dict[str, Any]]
 
@@ -39,33 +36,29 @@ log = structlog.get_logger()
 def twin_events(now_ms: int) -> Iterator[Event]:
     """Yield two clients with one ClientId, each alive after the other appeared, and the clock event that shows it."""
     yield end_event(now_ms - 10_000)
-    queue = {"broker_name": CANARY, "read_queue_nums": 2, "write_queue_nums": 2, "perm": 6}
-    broker = {"broker_name": CANARY, "broker_ids": [0]}
-    common = {"cluster": CANARY_CLUSTER}
-    yield ROUTES, common | {"topic": CANARY, "queues": [queue], "brokers": [broker], "event_time_ms": now_ms - 5_000}
-    subscription = {"topic": CANARY, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
+    common = {"cluster": CANARY_CLUSTER, "broker_name": CANARY}
+    yield (
+        ROUTES,
+        {
+            "cluster": CANARY_CLUSTER,
+            "topic": CANARY,
+            "queues": [{"broker_name": CANARY, "read_queue_nums": 2, "write_queue_nums": 2, "perm": 6}],
+            "brokers": [{"broker_name": CANARY, "broker_ids": [0]}],
+            "event_time_ms": now_ms - 5_000,
+        },
+    )
     consumer = {
         "consumer_group": CANARY,
         "consume_type": "CONSUME_PASSIVELY",
         "message_model": "CLUSTERING",
         "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-        "subscriptions": [subscription],
+        "subscriptions": [{"topic": CANARY, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}],
     }
+    client = {"client_id": f"{CANARY}@{now_ms}", "language": "JAVA", "client_version": "4.8.0"}
+    roles = {"producer_groups": [], "consumers": [consumer]}
     for number in range(4):
-        yield (
-            HEARTBEATS,
-            common
-            | {
-                "broker_name": CANARY,
-                "client_id": f"{CANARY}@{now_ms}",
-                "client_addr": f"{CANARY}-{number % 2}:1",
-                "language": "JAVA",
-                "client_version": "4.8.0",
-                "producer_groups": [],
-                "consumers": [consumer],
-                "event_time_ms": now_ms - 4_000 + 1_000 * number,
-            },
-        )
+        at = {"client_addr": f"{CANARY}-{number % 2}:1", "event_time_ms": now_ms - 4_000 + 1_000 * number}
+        yield HEARTBEATS, common | client | roles | at
     yield CLOCKS, _clock(now_ms)
 
 
@@ -75,41 +68,29 @@ def end_event(now_ms: int) -> Event:
 
 
 def _clock(event_time_ms: int) -> dict[str, Any]:
-    return {
-        "cluster": CANARY_CLUSTER,
-        "source": CANARY,
-        "brokers_asked": [CANARY],
-        "brokers_answered": [CANARY],
-        "event_time_ms": event_time_ms,
-    }
+    brokers = {"brokers_asked": [CANARY], "brokers_answered": [CANARY]}
+    return {"cluster": CANARY_CLUSTER, "source": CANARY, "event_time_ms": event_time_ms, **brokers}
 
 
-class CanaryThread:
-    """Injects canaries. `start` and `stop` it; without Kafka it skips injections."""
+class CanaryThread(threading.Thread):
+    """Injects canaries between `start` and `stop`; without Kafka it skips injections."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._inject, name=CANARY, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        super().__init__(name=CANARY, daemon=True)
+        self._settings, self._is_ending = settings, threading.Event()
 
     def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=10)
+        self._is_ending.set()
+        self.join(timeout=10)
 
-    def _inject(self) -> None:
+    def run(self) -> None:
         interval = self._settings.canary.interval_seconds
         until_end = min(END_SECONDS, interval / 2)
-        while not self._stop.is_set():
+        while not self._is_ending.is_set():
             self._publish(twin_events)
-            if not self._stop.wait(until_end):
+            if not self._is_ending.wait(until_end):
                 self._publish(lambda now_ms: [end_event(now_ms)])
-                self._stop.wait(max(0.0, interval - until_end))
+                self._is_ending.wait(max(0.0, interval - until_end))
 
     def _publish(self, events: Callable[[int], Iterable[Event]]) -> None:
         try:
@@ -121,7 +102,7 @@ class CanaryThread:
             log.warning("canary not injected", reason=str(error))
 
 
-class CanaryReceiver:
+class CanaryReceiver(Receiver):
     """The receiver of the canary's alert: logs the latency from Kafka to here."""
 
     name, traits = CANARY, Traits(at_most=100)
@@ -132,9 +113,6 @@ class CanaryReceiver:
                 log.info("canary delivered", seconds=round((now_ms - notice.changed_at_ms) / 1000, 1))
         return Answer("DELIVERED", None, "here")
 
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 def lost_after_ms(settings: Settings) -> int:
     """Return the time without a canary after which it is lost, ms; 0 if none is injected."""
@@ -142,21 +120,10 @@ def lost_after_ms(settings: Settings) -> int:
     return LIMITS.canary_intervals * interval_ms + LIMITS.canary_way_ms if interval_ms else 0
 
 
-class Arrival(NamedTuple):
-    """One delivered canary. The alert's event time is that of its injection."""
+def read_canaries(warehouse: Location, last: int) -> list[Row]:
+    """Return the log's rows of the `last` delivered canaries, oldest first; `changed_at` is the injection.
 
-    incident_id: str
-    injected_at_ms: int
-    delivered_at_ms: int
-
-    @property
-    def seconds(self) -> float:
-        return round(max(0, self.delivered_at_ms - self.injected_at_ms) / 1000, 3)
-
-
-def read_canaries(warehouse: Location, last: int) -> list[Arrival]:
-    """Return the `last` delivered canaries, oldest first. Raises NotWrittenError without a delivery log."""
-    is_canary = (pc.field("route") == CANARY) | (pc.field("kind") == KIND)
+    Raises NotWrittenError without a delivery log.
+    """
     is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
-    rows = read_table(warehouse, ALERT_DELIVERIES, (pc.field("receiver") == CANARY) & is_canary & is_arrival)
-    return [Arrival(row["incident_id"], to_ms(row["changed_at"]), to_ms(row["delivered_at"])) for row in rows[-last:]]
+    return read_table(warehouse, ALERT_DELIVERIES, (pc.field("route") == CANARY) & is_arrival)[-last:]

@@ -12,8 +12,7 @@ from conf.location import Location
 from conf.section import duration_ms
 from schemas.tables import ALERTS
 from streaming.relay.canary import lost_after_ms, read_canaries
-from streaming.relay.notice import Acknowledgement
-from streaming.relay.silences import make_mutes
+from streaming.relay.mutes import make_mutes
 from streaming.relay.tables import RelayTables
 from streaming.store.alerts import UnknownIncidentError, find_incident, read_current_alerts
 from streaming.store.store import History
@@ -21,7 +20,7 @@ from streaming.terminal.command import choose, fail, load
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
-from streaming.text.times import iso, parse_moment, wall_ms
+from streaming.text.times import iso, parse_moment, to_ms, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
@@ -40,7 +39,20 @@ silence = typer.Typer(
     rich_markup_mode=None,
 )
 
-Format = Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")]
+
+def _check_format(format_: str) -> str:
+    if format_ not in ("table", "json", "csv"):
+        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    return format_
+
+
+def _check_text(option: typer.CallbackParam, text: str) -> str:
+    if not text.strip() or len(text) > MOST_CHARACTERS:
+        fail(f"{option.opts[0]} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
+    return text
+
+
+Format = Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT", callback=_check_format)]
 
 CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
 """Labels whose values are known."""
@@ -55,8 +67,8 @@ def add(
             help="An incident_id or its prefix: matches its kind, cluster, group and broker.", metavar="INCIDENT"
         ),
     ] = None,
-    owner: Annotated[str, typer.Option(help="Person responsible.", metavar="NAME")],
-    reason: Annotated[str, typer.Option(help="Reason.", metavar="TEXT")],
+    owner: Annotated[str, typer.Option(help="Person responsible.", metavar="NAME", callback=_check_text)],
+    reason: Annotated[str, typer.Option(help="Reason.", metavar="TEXT", callback=_check_text)],
     match: Annotated[
         list[str] | None,
         typer.Option(
@@ -82,8 +94,6 @@ def add(
     Example: balancewatch silence add --match cluster=staging-* --match severity=warning,info --until 2026-12-01
     --owner ada --reason "load test" --dry-run
     """
-    _check_format(format_)
-    _check_texts({"--owner": owner, "--reason": reason})
     if incident is None and not match:
         fail("give an INCIDENT or at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
     matchers = _matchers(match or [])
@@ -115,7 +125,6 @@ def list_(
 
     Example: balancewatch silence list --format json
     """
-    _check_format(format_)
     settings = load(paths={"warehouse": warehouse})
     now_ms = wall_ms()
     tables = RelayTables(settings.paths.warehouse, may_write=False)
@@ -152,8 +161,8 @@ def ack(
     incident: Annotated[
         str, typer.Argument(help="An incident_id or its prefix, as `alerts` prints it.", metavar="INCIDENT")
     ],
-    owner: Annotated[str, typer.Option(help="Person who handles the incident.", metavar="NAME")],
-    note: Annotated[str, typer.Option(help="Message for others.", metavar="TEXT")],
+    owner: Annotated[str, typer.Option(help="Person who handles the incident.", metavar="NAME", callback=_check_text)],
+    note: Annotated[str, typer.Option(help="Message for others.", metavar="TEXT", callback=_check_text)],
     warehouse: Warehouse = None,
 ) -> None:
     """Acknowledge an incident; PagerDuty stops escalating.
@@ -162,13 +171,13 @@ def ack(
 
     Example: balancewatch ack c87a8d88 --owner ada --note "restarting the twin"
     """
-    _check_texts({"--owner": owner, "--note": note})
     settings = load(paths={"warehouse": warehouse})
     found = _newest_row(settings.paths.warehouse, incident)
     incident_id = found["incident_id"]
     if found["state"] == "RESOLVED":
         fail(f"INCIDENT {incident_id} was resolved at {iso(found['changed_at'])}; only an open one can be acknowledged")
-    RelayTables(settings.paths.warehouse).add_acknowledgement(Acknowledgement(incident_id, owner, note, wall_ms()))
+    row = {"incident_id": incident_id, "acknowledged_by": owner, "note": note, "acknowledged_at": wall_ms()}
+    RelayTables(settings.paths.warehouse).add_acknowledgement(row)
     say(f"{incident_id} acknowledged by {owner}: {found['summary']}")
 
 
@@ -186,7 +195,6 @@ def canary(
 
     Example: balancewatch canary --format json --last 288 | jq 'map(.seconds) | max'
     """
-    _check_format(format_)
     settings = load(paths={"warehouse": warehouse})
     if not settings.canary.interval_seconds:
         fail("canary.interval_seconds = 0: the canary is off; set the interval in seconds, such as 300", code=2)
@@ -196,17 +204,23 @@ def canary(
         fail(str(error))
     rows = [
         {
-            "injected_at": iso(arrival.injected_at_ms),
-            "delivered_at": iso(arrival.delivered_at_ms),
-            "seconds": arrival.seconds,
-            "incident_id": arrival.incident_id,
+            "injected_at": iso(row["changed_at"]),
+            "delivered_at": iso(row["delivered_at"]),
+            "seconds": round(max(0, (row["delivered_at"] - row["changed_at"]).total_seconds()), 3),
+            "incident_id": row["incident_id"],
         }
-        for arrival in arrived
+        for row in arrived
     ]
     print_rows(rows, format_, "No canary alert has arrived yet.")
     if arrived and format_ == "table":
-        say(_summary([arrival.seconds for arrival in arrived], settings.canary.slo_seconds))
-    age_ms = wall_ms() - arrived[-1].delivered_at_ms if arrived else None
+        slo, seconds = settings.canary.slo_seconds, [row["seconds"] for row in rows]
+        kept = sum(took <= slo for took in seconds) / len(seconds)
+        cuts: list[Any] = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
+        say(
+            f"injection to delivery: median {cuts[9]:.1f} s, 95 % within {cuts[18]:.1f} s, worst {max(seconds):.1f} s; "
+            f"{kept:.1%} within canary.slo_seconds = {slo:g}"
+        )
+    age_ms = wall_ms() - to_ms(arrived[-1]["delivered_at"]) if arrived else None
     if age_ms is None or age_ms > lost_after_ms(settings):
         newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
         fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
@@ -292,23 +306,3 @@ def _unreadable_row(row: Mapping[str, Any], why: str) -> dict[str, Any]:
         "starts_at": None,
         "ends_at": None,
     }
-
-
-def _check_texts(texts: Mapping[str, str]) -> None:
-    for flag, text in texts.items():
-        if not text.strip() or len(text) > MOST_CHARACTERS:
-            fail(f"{flag} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
-
-
-def _check_format(format_: str) -> None:
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
-
-
-def _summary(seconds: list[float], slo_seconds: float) -> str:
-    kept = sum(one <= slo_seconds for one in seconds) / len(seconds)
-    cuts: list[Any] = quantiles(seconds, n=20, method="inclusive") if len(seconds) > 1 else seconds * 19
-    return (
-        f"injection to delivery: median {cuts[9]:.1f} s, 95 % within {cuts[18]:.1f} s, worst {max(seconds):.1f} s; "
-        f"{kept:.1%} within canary.slo_seconds = {slo_seconds:g}"
-    )

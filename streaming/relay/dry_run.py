@@ -19,35 +19,33 @@ def plan_rows(settings: Settings) -> list[dict[str, Any]]:
     Raises NotWrittenError, TableAccessError, SettingsError.
     """
     open_written(settings.paths.warehouse, ALERTS)
-    relay = Relay(settings, takes_canary=False)  # it is not started
+    relay = Relay(settings)  # it is not started
     relay.load(RelayTables(settings.paths.warehouse, may_write=False))
-    rows = []
+    planned: list[tuple[str, Notice, str, str]] = []
     for name, box in relay.owed.outboxes.items():
-        rows += [_row(name, delivery.notice, delivery.route, _why(delivery)) for delivery in box.owed()]
-        why = "repeated: the receiver would resolve it otherwise"
-        rows += [_row(name, notice, "", why) for notice in box.renewed()]
-    for notice, withheld in relay.owed.withheld():
-        why = f"not notified: {WITHHELD.get(withheld.outcome, '')}{withheld.reason}"
-        rows.append(_row(EVERYBODY, notice, "", why))
-    return rows
+        planned += [(name, delivery.notice, delivery.route, _why(delivery)) for delivery in box.owed()]
+        planned += [(name, notice, "", "repeated: the receiver would resolve it otherwise") for notice in box.renewed()]
+    for incident in relay.owed.incidents.values():
+        if (withheld := incident.withheld) and incident.newest and incident.is_news(incident.newest):
+            why = f"not notified: {WITHHELD.get(withheld['outcome'], '')}{withheld['reason']}"
+            planned.append((EVERYBODY, incident.newest, "", why))
+    return [
+        {
+            "receiver": receiver,
+            "status": "resolved" if notice.status == "resolved" else "firing",
+            "kind": notice.kind,
+            "severity": notice.severity,
+            "incident_id": notice.incident_id,
+            "route": route,
+            "why": why,
+            "summary": notice.summary,
+        }
+        for receiver, notice, route, why in planned
+    ]
 
 
 def _why(delivery: Delivery) -> str:
     if delivery.notice.status == "acknowledged":
         return delivery.notice.reason or ""
-    if not delivery.attempts:
-        return "pending"
-    return f"pending after {delivery.attempts} failed {'call' if delivery.attempts == 1 else 'calls'}"
-
-
-def _row(receiver: str, notice: Notice, route: str, why: str) -> dict[str, Any]:
-    return {
-        "receiver": receiver,
-        "status": "resolved" if notice.status == "resolved" else "firing",
-        "kind": notice.kind,
-        "severity": notice.severity,
-        "incident_id": notice.incident_id,
-        "route": route,
-        "why": why,
-        "summary": notice.summary,
-    }
+    calls = "call" if delivery.attempts == 1 else "calls"
+    return f"pending after {delivery.attempts} failed {calls}" if delivery.attempts else "pending"

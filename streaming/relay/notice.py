@@ -1,8 +1,7 @@
-"""Rows as the relay reads and writes them: alerts, deliveries, acknowledgements; and the notice of an alert."""
+"""Rows as the relay reads and writes them: alerts, deliveries, acknowledgements; and the text of a notice."""
 
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
@@ -10,6 +9,7 @@ from urllib.parse import quote
 from streaming.text.result import parse_object
 from streaming.text.times import to_ms
 from streaming.text.visible_text import visible_name
+from streaming.warehouse.readable_rows import Row
 from udfs.alerts.pattern import LABELS
 from udfs.alerts.routing import WATCHDOG
 from udfs.alerts.runbook import runbook_url
@@ -18,20 +18,20 @@ from udfs.alerts.self_kinds import RELAY_KINDS
 RANKS = {"UNKNOWN": 0, "PENDING": 0, "FIRING": 1, "RECOVERING": 2, "RESOLVED": 3}
 """The order of states within one millisecond."""
 
-REQUIRED = ("alert_id", "incident_id", "kind", "severity", "state", "cluster", "summary", "advice")
 IDENTITY = ("cluster", "consumer_group", "topic", "broker_name", "client_id")
-PLAIN = ("alert_id", "incident_id", "kind", "severity", "summary", "advice", "cause", "reason", *IDENTITY)
+REQUIRED = ("alert_id", "incident_id", "kind", "severity", "state", "cluster", "summary", "advice")
+PLAIN = (*REQUIRED, "cause", "reason", "inhibited_by", *IDENTITY[1:])
 """Columns that a notice has as they are."""
 
 CUT = "…"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One transition of one incident, as it is delivered. Times are epoch ms of event time.
+    """One row of the alerts table, as it is delivered. Times are epoch ms of event time.
 
     labels              identify the alert, without its kind
+    inhibited_by        the incident that explains this one
     is_first            the receiver has no earlier notice of the incident
     acknowledged_at_ms  when a person acknowledged the incident, if that is to be delivered
     """
@@ -47,8 +47,10 @@ class Notice:
     advice: str
     started_at_ms: int
     changed_at_ms: int
+    state: str = "FIRING"
     cause: str | None = None
     reason: str | None = None
+    inhibited_by: str | None = None
     consumer_group: str | None = None
     topic: str | None = None
     broker_name: str | None = None
@@ -63,6 +65,16 @@ class Notice:
         """The deduplication key: the same for the same transition, however often it is sent."""
         return f"{self.incident_id}:{self.status}:{self.acknowledged_at_ms or self.changed_at_ms}"
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """The order of an incident's rows; a row that is not after the newest one is a repetition."""
+        return self.changed_at_ms, RANKS.get(self.state, 0)
+
+    @property
+    def scope(self) -> tuple[str, str]:
+        """What the limit counts by."""
+        return self.cluster, self.kind
+
     def content(self, *, with_queues: bool = True) -> tuple[str | None, ...]:
         """What must differ for another notification: cause, severity, queues; of the relay's own alerts the summary."""
         own = self.summary if self.kind in RELAY_KINDS else None
@@ -73,34 +85,7 @@ class Notice:
         return {name: getattr(self, name) for name in LABELS}
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One row of the alerts table. `inhibited_by` is the incident that explains this one."""
-
-    state: str
-    inhibited_by: str | None
-    notice: Notice
-
-    @property
-    def incident_id(self) -> str:
-        return self.notice.incident_id
-
-    @property
-    def at_ms(self) -> int:
-        return self.notice.changed_at_ms
-
-    @property
-    def position(self) -> tuple[int, int]:
-        """The order of an incident's rows; a row that is not after the newest one is a repetition."""
-        return self.at_ms, RANKS.get(self.state, 0)
-
-    @property
-    def chronology(self) -> tuple[int, int, tuple[int, int], str]:
-        """The order of rows of many incidents: an alert's older incident ends before the newer one begins."""
-        return self.at_ms, self.notice.started_at_ms, self.position, self.incident_id
-
-
-def read_transition(row: Mapping[str, Any]) -> Transition:
+def read_notice(row: Row) -> Notice:
     """Read a row of the alerts table; times are epoch ms or datetimes, absent columns are null.
 
     Raises ValueError and others for an unreadable row (streaming.warehouse.readable_rows).
@@ -109,7 +94,7 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
     queues = row.get("queues")
     labels = parse_object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
     plain: dict[str, Any] = {name: row.get(name) for name in PLAIN}
-    notice = Notice(
+    return Notice(
         status="resolved" if row["state"] == "RESOLVED" else "firing",
         labels={str(name): str(value) for name, value in labels.items()},
         started_at_ms=to_ms(row["started_at"]),
@@ -118,10 +103,9 @@ def read_transition(row: Mapping[str, Any]) -> Transition:
         evidence=parse_object(row.get("evidence")),
         **plain,
     )
-    return Transition(row["state"], row.get("inhibited_by"), notice)
 
 
-def need(row: Mapping[str, Any], names: Iterable[str]) -> None:
+def need(row: Row, names: Iterable[str]) -> None:
     """Raise ValueError for the first of these columns that is null."""
     for name in names:
         if row[name] is None:
@@ -134,66 +118,29 @@ Outcome = Literal["PENDING", "DELIVERED", "RETRYING", "REFUSED", "SILENCED", "IN
 EVERYBODY = "*"
 """The receiver of a row that says why no receiver is notified."""
 
-STATES = {"firing": "FIRING", "resolved": "RESOLVED", "acknowledged": "ACKNOWLEDGED"}
 
-
-@dataclass(frozen=True)
-class Record:
-    """One row of alert_deliveries. Renewals leave none."""
-
-    incident_id: str
-    delivery_key: str
-    kind: str
-    status: str
-    outcome: Outcome
-    changed_at_ms: int
-    at_ms: int
-    receiver: str = EVERYBODY
-    route: str | None = None
-    reason: str | None = None
-    attempt: int = 0
-    code: int | None = None
-    latency_ms: int = 0
-
-    def row(self) -> dict[str, Any]:
-        """Return the row of the table, times in epoch ms."""
-        cells = dict(self.__dict__)
-        cells["changed_at"], cells["delivered_at"] = cells.pop("changed_at_ms"), cells.pop("at_ms")
-        return cells | {"state": STATES[self.status]}
-
-
-def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Record:
-    """Return a row about one transition."""
-    facts = (notice.incident_id, notice.key, notice.kind, notice.status, outcome, notice.changed_at_ms, now_ms)
-    return Record(*facts, **cells)
-
-
-def read_record(row: Mapping[str, Any]) -> Record:
-    """Read a row of alert_deliveries as far as a restart needs it: not its kind and event time.
-
-    Raises as read_transition.
-    """
-    need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
-    cells = {
-        name: row[name] for name in ("incident_id", "delivery_key", "status", "outcome", "receiver", "route", "reason")
+def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Row:
+    """Return a row of alert_deliveries about one transition; times are epoch ms. Renewals leave none."""
+    row = {
+        "incident_id": notice.incident_id,
+        "state": notice.status.upper(),
+        "receiver": EVERYBODY,
+        "attempt": 0,
+        "latency_ms": 0,
+        "delivered_at": now_ms,
+        "delivery_key": notice.key,
+        "kind": notice.kind,
+        "status": notice.status,
+        "changed_at": notice.changed_at_ms,
+        "outcome": outcome,
     }
-    return Record(kind="", changed_at_ms=0, at_ms=to_ms(row["delivered_at"]), attempt=row["attempt"] or 0, **cells)
+    return row | cells
 
 
-@dataclass(frozen=True)
-class Acknowledgement:
-    """A person handles the incident. `at_ms` is the time of the acknowledgement."""
-
-    incident_id: str
-    acknowledged_by: str
-    note: str
-    at_ms: int
-
-
-def read_acknowledgement(row: Mapping[str, Any]) -> Acknowledgement:
-    """Read a row of acknowledgements. Raises as read_transition."""
-    need(row, ("incident_id", "acknowledged_by", "note"))
-    return Acknowledgement(row["incident_id"], row["acknowledged_by"], row["note"], to_ms(row["acknowledged_at"]))
+def read_record(row: Row) -> Row:
+    """Return a row of alert_deliveries as `record_of` makes it. Raises as read_notice."""
+    need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
+    return {**row, "delivered_at": to_ms(row["delivered_at"]), "attempt": row["attempt"] or 0}
 
 
 @dataclass(frozen=True)
@@ -211,15 +158,10 @@ class Now:
         return self.pace_ms - max(0, self.wall_ms - wall_ms)
 
 
-class Clock:
-    """Read both clocks. The pace starts at the wall clock's time."""
-
-    def __init__(self, wall_ms: Callable[[], int], pace_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._wall_ms, self._pace_ns = wall_ms, pace_ns
-        self._zero_ms = wall_ms() - pace_ns() // 1_000_000
-
-    def now(self) -> Now:
-        return Now(self._wall_ms(), self._zero_ms + self._pace_ns() // 1_000_000)
+def start_clock(wall_ms: Callable[[], int], pace_ns: Callable[[], int] = time.monotonic_ns) -> Callable[[], Now]:
+    """Return a function that reads both clocks. The pace starts at the wall clock's time."""
+    zero_ms = wall_ms() - pace_ns() // 1_000_000
+    return lambda: Now(wall_ms(), zero_ms + pace_ns() // 1_000_000)
 
 
 @dataclass(frozen=True)
@@ -244,27 +186,8 @@ class Links:
 NO_LINKS = Links()
 
 
-def clean(text: str) -> str:
-    r"""Return `text` as valid UTF-8 with invisible characters written out, such as `\x0a` and `\u202e`."""
-    return visible_name(_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text))
-
-
 def one_line(text: str, characters: int) -> str:
     """Return `text` in one line of at most `characters`, with an ellipsis where it is cut."""
-    printable = (one if one.isprintable() else " " for one in _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text))
+    printable = (one if one.isprintable() else " " for one in text)
     line = visible_name(" ".join("".join(printable).split()))  # Python calls some characters without width printable
     return line if len(line) <= characters else line[: characters - 1] + CUT
-
-
-def cut_list(items: tuple[str, ...], at_most: int) -> str:
-    """Return the first `at_most` items, and how many more there are."""
-    more = len(items) - at_most
-    return ", ".join(items[:at_most]) + (f" and {more} more" if more > 0 else "")
-
-
-def lasted(ms: int) -> str:
-    """Return a duration in seconds, minutes or hours."""
-    seconds = max(0, ms) // 1000
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7_200 else f"{seconds // 3_600} h"

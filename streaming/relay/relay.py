@@ -9,12 +9,12 @@ A relay that fails, or whose settings change, resumes from the tables. Until the
 renews leases and delivers what it has in memory.
 """
 
+import math
 import queue
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,16 +25,17 @@ from conf.settings import Settings, SettingsError
 from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
-from streaming.relay.notice import Clock, Now, Record
+from streaming.relay.mutes import make_mutes
+from streaming.relay.notice import Now, start_clock
 from streaming.relay.outbox import Outbox, Send
 from streaming.relay.owed import Owed
-from streaming.relay.own_alerts import Ended, Progress, watchdog
+from streaming.relay.own_alerts import Progress, watchdog
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.posting import Answer, Receiver
-from streaming.relay.silences import make_mutes
 from streaming.relay.tables import TABLE_ERRORS, AlertLogError, DeliveryLog, RelayTables
 from streaming.text.times import wall_ms
+from streaming.warehouse.readable_rows import Row
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Quiet
 
@@ -53,26 +54,16 @@ HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
 IDLE_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class Reply:
-    """The answer to a call, its duration, ms, and the call."""
-
-    receiver: str
-    answer: Answer
-    latency_ms: int
-    send: Send | None = None
-
-
 class RelayListener:
     """Receives what a relay does, such as its metrics; this one ignores it.
 
     Called from the relay's thread: be quick, and never raise.
     """
 
-    def answered(self, reply: Reply) -> None:
+    def answered(self, receiver: str, answer: Answer, latency_ms: int) -> None:
         """A call was made; renewals too."""
 
-    def decided(self, records: Sequence[Record]) -> None:
+    def decided(self, records: Sequence[Row]) -> None:
         """Rows of the delivery log, before they are written."""
 
     def owes(self, due: Mapping[str, int]) -> None:
@@ -82,8 +73,8 @@ class RelayListener:
         """The relay failed and resumes from the tables."""
 
 
-class Relay:
-    """`start` and `stop` its thread; or `load`, `finish` and `close` it in this one.
+class Relay(threading.Thread):
+    """`start` and `stop` it as a thread; or `load`, `finish` and `close` it in this one.
 
     As a BatchListener it reads the alerts table after each batch with alerts; at `look` it reads alerts of no batch.
     `on_batch`, `look` and `renew` may be called from any thread.
@@ -94,48 +85,42 @@ class Relay:
         settings: Settings,
         progress: Progress | None = None,
         *,
-        takes_canary: bool = True,
-        expects_canary: bool = False,
+        has_canary: bool = False,
         listener: RelayListener | None = None,
         on_read: Callable[[], None] = lambda: None,
         now: Callable[[], Now] | None = None,
     ) -> None:
-        """With `takes_canary` it has the canary's receiver; with `expects_canary` a canary that does not arrive is an
-        alert; both if the settings inject one. `on_read` is called whenever all new alerts are taken.
+        """With `has_canary`, and if the settings inject one, it has the canary's receiver, and a canary that does not
+        arrive is an alert. `on_read` is called whenever all new alerts are taken.
 
         Raises SettingsError if the secret of a receiver is missing.
         """
+        super().__init__(name="relay", daemon=True)
         make_receivers(settings.oncall)
-        self._settings, self._progress, self._now = settings, progress, now or Clock(wall_ms).now
-        self._takes_canary, self._expects_canary = takes_canary, expects_canary
-        self._listener, self._on_read = listener or RelayListener(), on_read
+        self._settings, self._progress, self._now = settings, progress, now or start_clock(wall_ms)
+        self._has_canary, self._listener, self._on_read = has_canary, listener or RelayListener(), on_read
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._receivers: Mapping[str, Receiver] = {}
         self._unreadable: set[str] = set()
         self._rng = random.Random()  # noqa: S311  # jitter
-        self._started_at_ms, self._counted_at_ms = self._now().wall_ms, 0
-        self._stop, self._is_stale, self._is_up = threading.Event(), threading.Event(), threading.Event()
+        covers = "the relay works; it does not cover the queries"
+        covers = covers if progress is None else "the queries progress and the relay works"
+        self._watchdog, self._counted_at_ms = watchdog(self._now().wall_ms, covers), 0
+        self._is_ending, self._is_stale, self._is_up = threading.Event(), threading.Event(), threading.Event()
         self._is_stale.set()
         self._works = False
         self._loaded_at, self._resumes_at, self._pause_seconds = time.monotonic(), 0.0, 1.0
-        self._thread = threading.Thread(target=self._work, name="relay", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     @classmethod
     def notify_failure(cls, settings: Settings, why: str) -> None:
         """Notify the receivers that `run` cannot start, and let no open alert end meanwhile."""
-        relay = cls(settings, Ended(why), expects_canary=True)
+        relay = cls(settings, lambda: (math.inf, why), has_canary=True)
         relay.start()
         relay.stop()
 
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
     def wait_until_up(self) -> None:
         """Return when the relay takes new alerts, or after DRAIN_SECONDS."""
-        if self._thread.is_alive():
+        if self.is_alive():
             self._is_up.wait(DRAIN_SECONDS)
 
     def renew(self, settings: Settings) -> None:
@@ -149,35 +134,45 @@ class Relay:
         self._is_stale.set()
         self._inbox.put(None)
 
+    def on_batch(self, batch: WrittenBatch) -> None:
+        """Read the alerts that the batch has written."""
+        if batch.rows.get(ALERTS.name):
+            self.look()
+
+    def look(self) -> None:
+        """Read the alerts table: rows were written. A relay that has not loaded it reads them then."""
+        self._wants_rows = True
+        self._inbox.put(None)
+
     def stop(self) -> None:
         """Stop once it has taken all that the table holds, and tried each new notification once or for ten seconds."""
         self.wait_until_up()  # a short run may be over before the tables are read
-        self._stop.set()
+        self._is_ending.set()
         self._inbox.put(None)
-        self._thread.join(4 * DRAIN_SECONDS)
+        if self.is_alive():
+            self.join(4 * DRAIN_SECONDS)
 
-    def _work(self) -> None:
-        while not self._stop.is_set():
+    def run(self) -> None:
+        while not self._is_ending.is_set():
+            is_loading = self._is_stale.is_set() and time.monotonic() >= self._resumes_at
             try:
-                if self._is_stale.is_set() and time.monotonic() >= self._resumes_at:
+                if is_loading:
                     self._is_stale.clear()
                     if self._works:
                         self.quiesce()
                     self.load()
-            except Exception as error:
-                self._pause(error)
-            try:
-                if self._works:
+                elif self._works:
                     self.step()
                 else:
-                    self._stop.wait(IDLE_SECONDS)
+                    self._is_ending.wait(IDLE_SECONDS)
             except Exception as error:
-                self._works = False
+                self._works = self._works and is_loading
                 self._pause(error)
-                self._end(self.quiesce)
+                if not is_loading:
+                    attempt(self.quiesce, "relay not closed")
         if self._works:
             self.finish(DRAIN_SECONDS)
-        self._end(self.close)
+        attempt(self.close, "relay not closed")
 
     def _pause(self, error: Exception) -> None:
         """Load the tables again after a pause."""
@@ -191,18 +186,13 @@ class Relay:
         if not self._works:
             self._listener.restarted()
 
-    @staticmethod
-    def _end(act: Callable[[], None]) -> None:
-        if (error := attempt(act)) is not None:
-            log.error("relay not closed", error=str(error)[:500])
-
     def load(self, tables: RelayTables | None = None) -> None:
         """Load what is owed from the tables. Raises TableAccessError, and then keeps what it has in memory."""
         settings = self._settings
         receivers = make_receivers(settings.oncall, settings.runbooks_url)
-        if settings.canary.interval_seconds and self._takes_canary:
+        if settings.canary.interval_seconds and self._has_canary:
             receivers[CANARY] = CanaryReceiver()
-        routes, mutes = make_routes(settings.oncall, receivers), make_mutes(settings.mutes)
+        routes, mutes = make_routes(settings.oncall), make_mutes(settings.mutes)
         self.resume(tables or RelayTables(settings.paths.warehouse), receivers, routes, mutes)
 
     def resume(
@@ -212,30 +202,25 @@ class Relay:
         settings, oncall, now = self._settings, self._settings.oncall, self._now()
         boxes = {name: Outbox(name, receiver.traits, oncall, self._rng) for name, receiver in receivers.items()}
         decisions = DeliveryLog(tables, self._listener.decided)
-        overdue_ms = lost_after_ms(settings) if self._expects_canary else None
-        owed = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms)
+        overdue_ms = lost_after_ms(settings) if self._has_canary else None
+        owed, reading = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms), set[str]()
         history = tables.read_history(boxes, now.wall_ms - round(1000 * oncall.resolved_resend_seconds), now.wall_ms)
-        self._take_read(owed, SILENCES.name, attempt(tables.read_silences))
+        self._take_read(owed, reading, SILENCES.name, attempt(tables.read_silences))
         owed.load(history, now)
-        self._take_read(owed, ACKNOWLEDGEMENTS.name, attempt(tables.read_acknowledgements))
+        self._take_read(owed, reading, ACKNOWLEDGEMENTS.name, attempt(tables.read_acknowledgements))
         owed.advance(now)
         self._close_receivers()
-        self.owed, self._tables, self._receivers = owed, tables, receivers
+        self.owed, self._receivers = owed, receivers
+        self._reads = {
+            SILENCES.name: tables.read_silences,
+            ACKNOWLEDGEMENTS.name: tables.read_acknowledgements,
+            ALERTS.name: tables.read_new_alerts,
+        }
         self._poll_ms, self._watchdog_ms = 1000 * oncall.poll_seconds, 1000 * oncall.watchdog_seconds
-        self._reading, self._read_at_ms = set[str](), now.pace_ms
+        self._reading, self._read_at_ms = reading, now.pace_ms
         self._wants_rows = self._works = True
         self._loaded_at = time.monotonic()
         self._is_up.set()
-
-    def on_batch(self, batch: WrittenBatch) -> None:
-        """Read the alerts that the batch has written."""
-        if batch.rows.get(ALERTS.name):
-            self.look()
-
-    def look(self) -> None:
-        """Read the alerts table: rows were written. A relay that has not loaded it reads them then."""
-        self._wants_rows = True
-        self._inbox.put(None)
 
     def step(self, wait_seconds: float | None = None) -> None:
         """Ask the tables, decide, write, send; then wait for news, at most until something is due."""
@@ -244,7 +229,10 @@ class Relay:
         self._take(self.wait_ms(now.pace_ms) / 1000 if wait_seconds is None else wait_seconds)
 
     def finish(self, seconds: float, stop: threading.Event | None = None) -> int:
-        """Take all that the table has and try each due notification once, within the time; return how many are due."""
+        """Take all that the table has and try each due notification once, within the time; return how many are due.
+
+        If `run` has failed, leases are renewed so that no alert ends while it is away.
+        """
         deadline = time.monotonic() + seconds
         self._wants_rows = True
         self.step(LEAST_WAIT_SECONDS)
@@ -252,32 +240,26 @@ class Relay:
             self.step()
         boxes = self.owed.outboxes.values()
         self.owed.advance(self._now(), is_ending=True)
-        held = self._hold_leases() if self.owed.own_alerts.failure else []
+        for name, receiver in self._receivers.items() if self.owed.own_alerts.failure else ():
+            if isinstance(receiver, Alertmanager):
+                receiver.hold()
+                self.owed.outboxes[name].hold()
         while time.monotonic() < deadline and not (stop and stop.is_set()):
             self.owed.advance(self._now())
             is_tried = all(delivery.attempts for box in boxes for delivery in box.owed())
-            if not self._is_busy() and is_tried and all(box.holds() for box in held):
+            if is_tried and all(box.holds() and not box.flying for box in boxes):
                 break
             self.step()
         return sum(box.count() for box in boxes)
 
-    def _hold_leases(self) -> list[Outbox]:
-        """Let no alert end while `run` is away; return the outboxes whose leases are renewed for that."""
-        held = []
-        for name, receiver in self._receivers.items():
-            if isinstance(receiver, Alertmanager):
-                receiver.hold()
-                held.append(self.owed.outboxes[name])
-                held[-1].hold()
-        return held
-
     def quiesce(self) -> None:
         """Wait for the calls in flight, and write their answers."""
-        deadline = time.monotonic() + DRAIN_SECONDS
-        self._take_while(self._is_busy, deadline)
-        self._take_while(self.owed.log.is_writing, deadline)
-        self.write(self._now(), is_last=True)
-        self._take_while(self.owed.log.is_writing, deadline)
+        deadline, written = time.monotonic() + DRAIN_SECONDS, self.owed.log
+        boxes = self.owed.outboxes.values()
+        self._take_while(lambda: any(box.flying for box in boxes), deadline)
+        self._take_while(lambda: written.late_at_ms is not None, deadline)
+        self._write(self._now(), is_last=True)
+        self._take_while(lambda: written.late_at_ms is not None, deadline)
 
     def close(self) -> None:
         """Close the receivers; answers that arrive in time are written."""
@@ -292,29 +274,31 @@ class Relay:
 
     def advance(self, now: Now) -> None:
         """Ask the tables, decide what is due by now, write it, and send what is written."""
+        owed = self.owed
         self._read(now)
-        if self._progress is not None:
-            self.owed.own_alerts.failure = self._progress.failure()
-        self.owed.advance(now)
-        self._set_watchdog(now)
-        self.write(now)
-        recorded = self.owed.log.recorded(now.pace_ms)
-        for box in self.owed.outboxes.values():
-            if (send := box.pick(now, recorded)) is not None:
-                self._call(send)
+        age, owed.own_alerts.failure = (0.0, None) if self._progress is None else self._progress()
+        owed.advance(now)
+        for name in owed.watchers.keys() & owed.outboxes.keys():
+            owed.outboxes[name].watchdog = self._watchdog if age * 1000 <= self._watchdog_ms else None
+        self._write(now)
+        is_recorded = owed.log.is_recorded(now.pace_ms)
+        for box in owed.outboxes.values():
+            if (send := box.pick(now, is_recorded=is_recorded)) is not None:
+                act = partial(call, self._receivers[send.receiver], send, now)
+                self._start(send.receiver, act, partial(self.settle, send))
         if now.pace_ms >= self._counted_at_ms + OWED_MS:
             self._counted_at_ms = now.pace_ms
-            self._listener.owes({name: box.count() for name, box in self.owed.outboxes.items()})
+            self._listener.owes({name: box.count() for name, box in owed.outboxes.items()})
 
     def wait_ms(self, pace_ms: int) -> float:
         """Return the time until something is due, or the tables are read again."""
-        recorded = self.owed.log.recorded(pace_ms)
-        times = [box.wake_at_ms(recorded) for box in self.owed.outboxes.values()]
-        if recorded < self.owed.log.decided:
-            times.append(self.owed.log.late_at_ms())
+        is_recorded = self.owed.log.is_recorded(pace_ms)
+        times = [box.wake_at_ms(is_recorded=is_recorded) for box in self.owed.outboxes.values()]
+        if not is_recorded:
+            times.append(self.owed.log.late_at_ms)
         return min(self._poll_ms, max(0, min((at for at in times if at is not None), default=1 << 62) - pace_ms))
 
-    def write(self, now: Now, *, is_last: bool = False) -> None:
+    def _write(self, now: Now, *, is_last: bool = False) -> None:
         """Begin to append the decisions, unless a write is under way or failed just before."""
         written = self.owed.log
         if written.begin(now.pace_ms, is_last=is_last):
@@ -324,32 +308,23 @@ class Relay:
         """Begin to read the alerts if there may be more, and all tables every oncall.poll_seconds."""
         is_due = now.pace_ms >= self._read_at_ms + self._poll_ms
         self._read_at_ms = now.pace_ms if is_due else self._read_at_ms
-        owed, tables = self.owed, self._tables
-        for name, read in (
-            (SILENCES.name, tables.read_silences),
-            (ACKNOWLEDGEMENTS.name, tables.read_acknowledgements),
-            (ALERTS.name, tables.read_new_alerts),
-        ):
+        for name, read in self._reads.items():
             if name not in self._reading and (is_due or (self._wants_rows and name == ALERTS.name)):
                 if name == ALERTS.name:
                     self._wants_rows = False  # before the read begins: a `look` meanwhile asks for another
                 self._reading.add(name)
-                self._start(name, read, partial(self._end_read, owed, name))
+                self._start(name, read, partial(self._take_read, self.owed, self._reading, name))
 
-    def _end_read(self, owed: Owed, name: str, found: Any) -> None:
-        if owed is self.owed:  # not of a read from before the tables were loaded again
-            self._reading.discard(name)
-            self._take_read(owed, name, found)
-
-    def _take_read(self, owed: Owed, name: str, found: Any) -> None:
-        """Take what was read of a table, or the error."""
+    def _take_read(self, owed: Owed, reading: set[str], name: str, found: Any) -> None:
+        """Take what was read of a table, or the error. What was begun before the tables were loaded again is lost."""
+        reading.discard(name)
         if isinstance(found, TABLE_ERRORS):
             file = getattr(found, "file", None)
             if name not in self._unreadable:
                 self._unreadable.add(name)
                 log.error("table not read, retrying", table=name, file=file, error=str(found)[:500])
             if name == SILENCES.name and file is not None:
-                owed.silences.replace([])  # a damaged table silences nothing; of one that is away the known ones stay
+                owed.silence([])  # a damaged table silences nothing; of one that is away the known ones stay
             elif isinstance(found, AlertLogError):
                 self._is_stale.set()  # the log no longer says what is new
             return
@@ -360,26 +335,9 @@ class Relay:
             owed.observe(found, self._now())
             self._on_read()
         elif name == SILENCES.name and found is not None:
-            owed.silences.replace(found)
+            owed.silence(found)
         elif found is not None:
             owed.acknowledge(found, self._now())
-
-    def _is_busy(self) -> bool:
-        return any(box.flying for box in self.owed.outboxes.values())
-
-    def _set_watchdog(self, now: Now) -> None:
-        """Give the watchdog to the receivers that want it, and take it from them while the queries do not progress."""
-        attests = "the queries progress and the relay works"
-        if self._progress is None:
-            attests = "the relay works; it does not cover the queries"
-        is_on = self._progress is None or self._progress.age() * 1000 <= self._watchdog_ms
-        for name in self.owed.watchers:
-            if name in self.owed.outboxes:
-                notice = watchdog(self._started_at_ms, now.wall_ms, attests) if is_on else None
-                self.owed.outboxes[name].watchdog = notice
-
-    def _call(self, send: Send) -> None:
-        self._start(send.receiver, partial(call, self._receivers[send.receiver], send, self._now()), self.settle)
 
     def _start(self, name: str, act: Callable[[], Any], then: Callable[[Any], None]) -> None:
         """Run `act` in a thread; `then` takes its result, or its error, in the relay's."""
@@ -400,47 +358,42 @@ class Relay:
         except queue.Empty:
             return
 
-    def _take_while(self, is_so: Callable[[], bool], deadline: float) -> None:
-        while is_so() and time.monotonic() < deadline:
+    def _take_while(self, is_waiting: Callable[[], bool], deadline: float) -> None:
+        while is_waiting() and time.monotonic() < deadline:
             self._take(0.1)
 
-    def settle(self, reply: Reply) -> None:
-        """Take the answer to a call."""
-        now = self._now()
-        self._listener.answered(reply)
-        box, answer = self.owed.outboxes.get(reply.receiver), reply.answer
-        if box is None or box.flying is not reply.send:
+    def settle(self, send: Send, reply: tuple[Answer, int]) -> None:
+        """Take the answer to a call, and its duration, ms."""
+        now, name, (answer, latency_ms) = self._now(), send.receiver, reply
+        self._listener.answered(name, answer, latency_ms)
+        box = self.owed.outboxes.get(name)
+        if box is None or box.flying is not send:
             return  # of a call from before the tables were loaded again
-        records = box.settle(answer, now, reply.latency_ms)
-        if records:
-            self.owed.log.add(*records)
-            box.answer_number = self.owed.log.decided
-        if reply.receiver == CANARY and any(record.status == "firing" for record in records):
+        records = box.settle(answer, now, latency_ms)
+        self.owed.log.add(*records)
+        if name == CANARY and any(record["status"] == "firing" for record in records):
             self.owed.own_alerts.note_canary(now.pace_ms)
         if answer.verdict != "DELIVERED":
-            log.warning(
-                "notification not delivered",
-                receiver=reply.receiver,
-                verdict=answer.verdict,
-                code=answer.code,
-                reason=answer.reason,
-            )
+            said = {"verdict": answer.verdict, "code": answer.code, "reason": answer.reason}
+            log.warning("notification not delivered", receiver=name, **said)
 
 
-def attempt(act: Callable[[], Any]) -> Any:
-    """Return the result, or the error that it raised."""
+def attempt(act: Callable[[], Any], failed: str = "") -> Any:
+    """Return the result, or the error that it raised, which is logged as `failed`."""
     try:
         return act()
     except Exception as error:
+        if failed:
+            log.error(failed, error=str(error)[:500])
         return error
 
 
-def call(receiver: Receiver, send: Send, now: Now) -> Reply:
-    """Call a receiver. If it raises, which it must not, the call has failed."""
+def call(receiver: Receiver, send: Send, now: Now) -> tuple[Answer, int]:
+    """Call a receiver; return its answer and the duration, ms. If it raises, which it must not, the call has failed."""
     began = time.monotonic()
     try:
         answer = receiver.send(send.notices, now.wall_ms)
     except Exception as error:
         log.error("receiver failed", receiver=send.receiver, error=type(error).__name__)
         answer = Answer("RETRY", None, f"internal error in the receiver: {type(error).__name__}")
-    return Reply(send.receiver, answer, round((time.monotonic() - began) * 1000), send)
+    return answer, round((time.monotonic() - began) * 1000)

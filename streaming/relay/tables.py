@@ -6,8 +6,7 @@ commit. The relay alone writes alert_deliveries; the commands write silences and
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,25 +18,27 @@ from pyarrow.dataset import FileSystemDataset
 
 from conf.location import Location
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
-from streaming.relay.notice import (
-    EVERYBODY,
-    Acknowledgement,
-    Record,
-    Transition,
-    read_acknowledgement,
-    read_record,
-    read_transition,
-)
-from streaming.relay.silences import read_silences
+from streaming.relay.notice import EVERYBODY, Notice, read_notice, read_record
 from streaming.system.known_error import BalancewatchError
 from streaming.text.result import records_of
 from streaming.text.times import to_ms, to_time
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import access_error, read_commit
-from streaming.warehouse.readable_rows import Row, open_written, read_files, read_rows, say_nameless
+from streaming.warehouse.readable_rows import (
+    UNREADABLE,
+    Row,
+    open_written,
+    read_files,
+    read_rows,
+    say_left_out,
+    say_nameless,
+    whole,
+    why,
+)
 from streaming.warehouse.rows import arrow_schema, arrow_table
 from streaming.warehouse.tables import catch_up, open_table, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError
+from udfs.alerts.pattern import read_matchers
 from udfs.alerts.silence import Silence
 
 log = structlog.get_logger()
@@ -66,15 +67,14 @@ class AlertLogError(BalancewatchError):
     """New rows of the alerts table are no longer in its log; `maintain.reader_hours` says how long they stay."""
 
 
-@dataclass(frozen=True)
-class History:
+class History(NamedTuple):
     """What the tables say at a start: the rows of incidents with something left to do, and the names of the others.
 
     What was over by `until_ms` without a notification is never notified.
     """
 
-    transitions: list[Transition]
-    records: list[Record]
+    notices: list[Notice]
+    records: list[Row]
     completed: list[str]
     until_ms: int
 
@@ -95,8 +95,8 @@ class RelayTables:
 
         Raises TableAccessError.
         """
-        self._deliveries.opened().version()
-        self._alerts.read_version = self._alerts.opened().version()
+        self._deliveries.update()
+        self._alerts.read_version = self._alerts.update()
         alerts = self._alerts.read(ALERT_COLUMNS)
         deliveries = self._deliveries.read(LOG_COLUMNS, pc.field("delivery_key").is_valid())
         say_nameless(ALERTS.name, alerts)
@@ -105,30 +105,30 @@ class RelayTables:
         completed = pick_completed(alerts, deliveries, receivers, renewed_since_ms, until_ms)
         others = set(alerts["incident_id"].drop_null().unique().to_pylist()).difference(completed)
         del alerts, deliveries
-        transitions: list[Transition] = []
-        records: list[Record] = []
+        notices: list[Notice] = []
+        records: list[Row] = []
         if others:
             wanted = pc.field("incident_id").isin(pa.array(sorted(others), pa.string()))
-            transitions = read_rows(ALERTS.name, self._alerts.read(ALERTS.names, wanted), read_transition)
+            notices = read_rows(ALERTS.name, self._alerts.read(ALERTS.names, wanted), read_notice)
             found = self._deliveries.read(RECORD_COLUMNS, wanted & pc.field("delivery_key").is_valid())
             records = read_rows(ALERT_DELIVERIES.name, found.sort_by("batch_id"), read_record)
-        return History(transitions, records, completed[-MOST_COMPLETED:], until_ms)
+        return History(notices, records, completed[-MOST_COMPLETED:], until_ms)
 
-    def append_alerts(self, rows: Sequence[dict[str, Any]]) -> None:
+    def append_alerts(self, rows: Sequence[Row]) -> None:
         """Write alerts about the relay to the alerts table."""
         self._alerts.append(rows)
 
-    def append_records(self, records: Sequence[Record]) -> None:
+    def append_records(self, records: Sequence[Row]) -> None:
         """Write to the delivery log."""
-        self._deliveries.append([record.row() for record in records])
+        self._deliveries.append(records)
 
-    def read_new_alerts(self) -> list[Transition]:
+    def read_new_alerts(self) -> list[Notice]:
         """Return the rows that were appended to the alerts table since the last call, or since `read_history`.
 
         Rows that maintenance rewrites, compacting the table or dropping old rows, are not new. Raises AlertLogError if
         the log or a file is gone.
         """
-        return read_rows(ALERTS.name, self._alerts.read_new(), read_transition)
+        return read_rows(ALERTS.name, self._alerts.read_new(), read_notice)
 
     def read_silences(self) -> list[Silence] | None:
         """Return the newest row of each silence; None if nothing has changed since the last call.
@@ -138,17 +138,26 @@ class RelayTables:
         rows = self._silences.read_changed("changed_at")
         if rows is None:
             return None
-        silences, self.unreadable = read_silences(records_of(rows))
+        silences: list[Silence] = []
+        self.unreadable = []
+        for row in {row["silence_id"]: row for row in records_of(rows)}.values():
+            try:
+                whole(SILENCES)(row)
+                matchers, span = read_matchers(row["matchers"]), (to_ms(row["starts_at"]), to_ms(row["ends_at"]))
+                silences.append(Silence(row["silence_id"], matchers, row["created_by"], row["comment"], *span))
+            except UNREADABLE as error:
+                say_left_out(SILENCES.name, row, error)
+                self.unreadable.append((row, why(error)))
         return silences
 
-    def read_acknowledgements(self) -> list[Acknowledgement] | None:
+    def read_acknowledgements(self) -> list[Row] | None:
         """Return all of them; None if nothing has changed since the last call. Raises TableAccessError."""
         rows = self._acknowledgements.read_changed("acknowledged_at")
-        return None if rows is None else read_rows(ACKNOWLEDGEMENTS.name, rows, read_acknowledgement)
+        return None if rows is None else read_rows(ACKNOWLEDGEMENTS.name, rows, whole(ACKNOWLEDGEMENTS))
 
     def add_silence(self, silence: Silence, now_ms: int) -> None:
         """Append a silence, or the newest row of a known one, later than the others however the clock was set."""
-        self._silences.opened().version()
+        self._silences.update()
         known = self._silences.read(["silence_id", "changed_at"], pc.field("silence_id") == silence.silence_id)
         newest = pc.max(known["changed_at"]).as_py()
         row = {
@@ -162,9 +171,7 @@ class RelayTables:
         }
         self._silences.append([row])
 
-    def add_acknowledgement(self, given: Acknowledgement) -> None:
-        row = dict(given.__dict__)
-        row["acknowledged_at"] = row.pop("at_ms")
+    def add_acknowledgement(self, row: Row) -> None:
         self._acknowledgements.append([row])
 
     def _history_until(self, alerts: pa.Table, now_ms: int) -> int:
@@ -186,63 +193,53 @@ class DeliveryLog:
     records.
     """
 
-    def __init__(self, tables: RelayTables, on_decided: Callable[[Sequence[Record]], None]) -> None:
-        self._tables, self._on_decided = tables, on_decided
-        self._alerts: list[dict[str, Any]] = []
-        self._records: list[Record] = []
+    def __init__(self, tables: RelayTables, on_decided: Callable[[Sequence[Row]], None]) -> None:
+        self.alerts: list[Row] = []
         self.decided = 0
-        self._began_at_ms: int | None = None
+        self.late_at_ms: int | None = None
+        """Until when notifications wait for the write under way."""
+        self._tables, self._on_decided = tables, on_decided
+        self._records: list[Row] = []
         self._has_failed, self._resumes_at_ms = False, 0
 
-    def add(self, *records: Record) -> None:
+    def add(self, *records: Row) -> None:
         self._records += records
         self.decided += len(records)
         self._on_decided(records)
 
-    def add_alert(self, row: dict[str, Any]) -> None:
-        self._alerts.append(row)
-
     def begin(self, pace_ms: int, *, is_last: bool) -> bool:
         """Return whether to call `append`. The last write does not wait for the end of a pause."""
-        is_due = bool(self._alerts or self._records) and (pace_ms >= self._resumes_at_ms or is_last)
-        if self._began_at_ms is not None or not is_due:
+        is_due = bool(self.alerts or self._records) and (pace_ms >= self._resumes_at_ms or is_last)
+        if self.late_at_ms is not None or not is_due:
             return False
-        self._began_at_ms = pace_ms
+        self.late_at_ms = pace_ms + LATE_MS
         return True
 
     def append(self) -> None:
         """Write the alerts, which the log's rows refer to, then those; what is written is taken off."""
-        alerts, records = [*self._alerts], [*self._records]
-        if alerts:
+        if alerts := [*self.alerts]:
             self._tables.append_alerts(alerts)
-            del self._alerts[: len(alerts)]
-        if records:
+            del self.alerts[: len(alerts)]
+        if records := [*self._records]:
             self._tables.append_records(records)
             del self._records[: len(records)]
 
     def end(self, error: Exception | None, pace_ms: int) -> None:
         """Note the end of `append`, and what it raised."""
-        self._began_at_ms = None
+        self.late_at_ms = None
         if error is None:
             self._has_failed, self._resumes_at_ms = False, 0
-            return
-        if not isinstance(error, TABLE_ERRORS):
+        elif isinstance(error, TABLE_ERRORS):
+            self._resumes_at_ms = pace_ms + WRITE_PAUSE_MS
+            self._fail(str(error)[:500])
+        else:
             raise error
-        self._resumes_at_ms = pace_ms + WRITE_PAUSE_MS
-        self._fail(str(error)[:500])
 
-    def is_writing(self) -> bool:
-        return self._began_at_ms is not None
-
-    def late_at_ms(self) -> int | None:
-        return None if self._began_at_ms is None else self._began_at_ms + LATE_MS
-
-    def recorded(self, pace_ms: int) -> int:
-        """Return the number of records after which notifications are sent: those in the log; all if it fails."""
-        late_at_ms = self.late_at_ms()
-        if late_at_ms is not None and pace_ms >= late_at_ms:
+    def is_recorded(self, pace_ms: int) -> bool:
+        """Return whether notifications are sent: all records are in the log, or it fails."""
+        if self.late_at_ms is not None and pace_ms >= self.late_at_ms:
             self._fail(f"not finished within {LATE_MS // 1000} s")
-        return self.decided - (0 if self._has_failed else len(self._records))
+        return self._has_failed or not self._records
 
     def _fail(self, error: str) -> None:
         if not self._has_failed:
@@ -298,26 +295,20 @@ class _Log:
         self._appender: Appender | None = None
         self.read_version: int | None = None
 
-    def opened(self) -> Self:
-        """Open the table, unless it is open. Raises TableAccessError."""
+    def update(self) -> int:
+        """Open the table, or read on; return the newest version, -1 of a missing table. Raises TableAccessError."""
         try:
-            if self._table is None and self._may_write:
+            if self._table is not None:
+                catch_up(self._table)
+            elif self._may_write:
                 self._table = open_table(self._warehouse, self._contract)
-                self._appender = Appender(self._path, self._table)
-            elif self._table is None:
+            else:
                 self._table = open_written(self._warehouse, self._contract)
         except NotWrittenError:
-            pass
+            return -1
         except TABLE_ERRORS as error:
             self._table = None
             raise access_error(self._path, error) from error
-        return self
-
-    def version(self) -> int:
-        """Return the newest version, which later reads are of; -1 of a missing table."""
-        if self._table is None:
-            return -1
-        catch_up(self._table)
         return int(self._table.version())
 
     def read(self, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
@@ -329,7 +320,7 @@ class _Log:
     def read_changed(self, order: str) -> pa.Table | None:
         """Return all rows by this time; None if nothing has changed. After a failure the table is reopened."""
         try:
-            version = self.opened().version()
+            version = self.update()
             rows = None if version == self.read_version else self.read(self._contract.names).sort_by(order)
         except TABLE_ERRORS as error:
             self._table = self.read_version = None
@@ -339,7 +330,7 @@ class _Log:
 
     def read_new(self) -> pa.Table:
         """Return the rows of files that were added since the version that was read last. Raises AlertLogError."""
-        newest = self.version()
+        newest = self.update()
         appended: list[str] = []
         for version in range((self.read_version or 0) + 1, newest + 1):
             commit = read_commit(self._path, version)
@@ -359,12 +350,14 @@ class _Log:
         self.read_version = newest
         return rows
 
-    def append(self, rows: Sequence[dict[str, Any]], transaction: Transaction | None = None) -> None:
+    def append(self, rows: Sequence[Row], transaction: Transaction | None = None) -> None:
         """Append in one commit; its version orders the rows. Raises RuntimeError if the table may not be written."""
-        appender = self.opened()._appender
-        if appender is None:
+        if not self._may_write:
             raise RuntimeError(f"{self._contract.name} is read-only here")
-        appender.append(arrow_table(rows, self._contract, appender.version + 1), transaction)
+        if self._appender is None:
+            self.update()
+            self._appender = Appender(self._path, self._table)
+        self._appender.append(arrow_table(map(dict, rows), self._contract, self._appender.version + 1), transaction)
 
     def transaction_version(self, app_id: str) -> int | None:
         known = None if self._table is None else self._table.transaction_version(app_id)

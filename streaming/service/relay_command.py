@@ -82,10 +82,10 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
             return
 
         if instruments is None:
-            thread = Relay(settings, expects_canary=True)
+            thread = Relay(settings, has_canary=True)
         else:
             idled, deliveries = instruments.liveness.idled, instruments.deliveries
-            thread = Relay(settings, expects_canary=True, listener=deliveries, on_read=idled)
+            thread = Relay(settings, has_canary=True, listener=deliveries, on_read=idled)
             instruments.liveness.started()
             instruments.begin(None, notifies=True)
             instruments.liveness.watch("relay", thread.is_alive)
@@ -109,7 +109,7 @@ def _wait(thread: Relay, settings: Settings, stop: threading.Event, seconds: flo
 
 def _deliver_once(settings: Settings, stop: threading.Event) -> None:
     with occupying("relay", "relay --once", {"paths.warehouse": work_folders(settings)["paths.warehouse"]}):
-        relay = Relay(settings, takes_canary=False)
+        relay = Relay(settings)
         relay.load()
         try:
             relay.finish(ONCE_SECONDS, stop)

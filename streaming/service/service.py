@@ -96,7 +96,7 @@ class Service:
             self._relay: Relay | None = None
             if notifies:
                 deliveries = instruments.deliveries if instruments is not None else None
-                self._relay = Relay(settings, self, expects_canary=has_canary, listener=deliveries)
+                self._relay = Relay(settings, self._progress, has_canary=has_canary, listener=deliveries)
                 self._relay.start()
                 parts.push(self._end_relay)  # if a later part fails; a second stop does nothing
             state_note = StateNote(balance.NAME, checkpoint)
@@ -275,9 +275,9 @@ class Service:
         if self._relay is not None:
             self._relay.look()
 
-    def age(self) -> float:
-        """Return the seconds since the query wrote a batch and rested, or the service was started."""
-        return max(0.0, time.monotonic() - self._progressed_at)
+    def _progress(self) -> tuple[float, str | None]:
+        """Return the seconds since the query wrote a batch and rested, or the service was started; and the failure."""
+        return max(0.0, time.monotonic() - self._progressed_at), self.failure()
 
     def failure(self) -> str | None:
         """Return why no events are processed: what ended the service, or has failed for LIMITS.failing_ms.

@@ -69,19 +69,25 @@ def read_table(
     Raises NotWrittenError if the table does not exist.
     """
     found = read_files(table, open_written(warehouse, table), columns, where)
-    required = [one.name for one in table.columns if one.is_required and one.name in found.column_names]
+    check = whole(table)
+    rows = read_rows(table.name, found, check if read is None else lambda row: read(check(row)))
+    rows.sort(key=lambda row: (row[table.time], row["batch_id"]))
+    return list({tuple(row[name] for name in table.key): row for row in rows}.values()) if newest else rows
+
+
+def whole(table: Table) -> Callable[[Row], Row]:
+    """Return a function that raises ValueError for a row that breaks the contract in the columns it has."""
+    required = [one.name for one in table.columns if one.is_required]
     times = [one.name for one in table.columns if one.type is ColumnType.TIMESTAMP]
 
-    def checked(row: Row) -> Row:
-        if missing := next((name for name in required if row[name] is None), None):
+    def read(row: Row) -> Row:
+        if missing := next((name for name in required if name in row and row[name] is None), None):
             raise ValueError(f"{missing} is null")
         if odd := next((name for name in times if isinstance(row.get(name), str)), None):
             raise ValueError(f"{odd} is {row[odd]}")
-        return row if read is None else read(row)
+        return row
 
-    rows = read_rows(table.name, found, checked)
-    rows.sort(key=lambda row: (row[table.time], row["batch_id"]))
-    return list({tuple(row[name] for name in table.key): row for row in rows}.values()) if newest else rows
+    return read
 
 
 def read_files(

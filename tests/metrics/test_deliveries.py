@@ -6,11 +6,12 @@ import pytest
 
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.instruments import Deliveries
-from streaming.relay.notice import Record
+from streaming.relay.notice import Outcome, record_of
 from streaming.relay.receivers.posting import Answer
-from streaming.relay.relay import Reply
 from streaming.relay.tables import RelayTables
+from streaming.warehouse.readable_rows import Row
 from tests.metrics.samples import samples, value
+from tests.relay.notices import notice
 from tests.relay.stage import START_MS, alert_row
 from tests.relay.test_relay import SECONDS, relay_of, settings_of
 
@@ -20,10 +21,9 @@ def deliveries() -> tuple[Exporter, Deliveries]:
     return exporter, Deliveries(exporter)
 
 
-def record(outcome: str, seconds: float, **fields: object) -> Record:
-    at_ms = START_MS + round(seconds * 1000)
-    known = {"kind": "starved_queue", "status": "firing", "changed_at_ms": START_MS, "at_ms": at_ms, "receiver": "am"}
-    return Record("i", "key", outcome=outcome, **(known | fields))  # type: ignore[arg-type]  # fields of the test
+def record(outcome: Outcome, seconds: float, **cells: object) -> Row:
+    known = {"receiver": "am"} | cells
+    return record_of(notice(changed_at_ms=START_MS), outcome, START_MS + round(seconds * 1000), **known)
 
 
 def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_p
     settings = settings_of("http://127.0.0.1:9/")  # a closed port
     relay = relay_of(settings, tmp_path, listener=listener)
     try:
-        relay._tables.append_alerts([alert_row("i", "FIRING", START_MS + 1)])
+        relay.owed.log._tables.append_alerts([alert_row("i", "FIRING", START_MS + 1)])
         relay.finish(SECONDS)
         relay._counted_at_ms = 0
         relay.step(0)
@@ -59,7 +59,7 @@ def test_delivery_time_is_from_the_state_change_to_acceptance() -> None:
 
 def test_the_canary_has_its_own_metrics() -> None:
     exporter, listener = deliveries()
-    listener.answered(Reply("canary", Answer("DELIVERED", None, "here"), 1))
+    listener.answered("canary", Answer("DELIVERED", None, "here"), 1)
     listener.decided(
         [record("DELIVERED", 4, receiver="canary"), record("DELIVERED", 9, receiver="canary", status="resolved")]
     )
@@ -73,12 +73,12 @@ def test_the_canary_has_its_own_metrics() -> None:
 
 def test_the_age_continues_from_the_newest_canary_of_an_earlier_run(tmp_path: Path) -> None:
     exporter, listener = deliveries()
-    arrived = record("DELIVERED", 4, receiver="canary", kind="duplicate_client_id")
+    arrived = record("DELIVERED", 4, receiver="canary", route="canary")
     RelayTables(tmp_path).append_records([arrived])
     listener.load(tmp_path)
     age = value(exporter, "balancewatch_canary_age_seconds")
     assert age is not None
-    assert listener._canary_at == arrived.at_ms / 1000
+    assert listener._canary_at == arrived["delivered_at"] / 1000
 
 
 def test_without_a_canary_the_age_grows_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from schemas.suites import CONTRACT
 from schemas.tables import ALERTS
 from streaming.quality.inspection import Outcome
 from streaming.quality.inspector import QualityAlerts
-from streaming.relay.notice import read_transition
+from streaming.relay.notice import read_notice
 from streaming.warehouse.rows import arrow_table
 from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS
 
@@ -106,7 +106,7 @@ def test_its_row_says_what_where_and_what_to_do_and_the_relay_can_read_it() -> N
     failed = json.loads(row["evidence"])["failed"][0]
     assert (failed["expectation"], failed["sample_offsets"]) == ("queue in set", [f"{PULLS}-0@17"])
     stored = arrow_table([row], ALERTS, 1).to_pylist()[0]
-    assert read_transition(stored).notice.kind == DATA_QUALITY
+    assert read_notice(stored).kind == DATA_QUALITY
 
 
 def test_another_failing_expectation_is_reported_in_the_same_incident() -> None:

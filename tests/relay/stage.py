@@ -9,18 +9,18 @@ import itertools
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
 
 from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, Table
-from streaming.relay.notice import Acknowledgement, Notice, Now, Record, Transition, read_record, read_transition
+from streaming.relay.notice import Notice, Now, read_notice, read_record
 from streaming.relay.outbox import Send
 from streaming.relay.owed import Owed
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.relay.relay import Relay, Reply
+from streaming.relay.relay import Relay, call
 from streaming.relay.tables import ALERT_COLUMNS, LOG_COLUMNS, History, pick_completed
 from streaming.warehouse.rows import arrow_table
 from udfs.alerts.routing import Route
@@ -101,16 +101,16 @@ class TablesInMemory:
     unseen: list[Row] = field(default_factory=list)
     log: list[Row] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
-    words: list[Acknowledgement] = field(default_factory=list)
+    words: list[Row] = field(default_factory=list)
 
-    def read_new_alerts(self) -> list[Transition]:
+    def read_new_alerts(self) -> list[Notice]:
         rows, self.unseen = self.unseen, []
-        return [read_transition(row) for row in rows]
+        return [read_notice(row) for row in rows]
 
     def read_silences(self) -> list[Silence]:
         return self.silences
 
-    def read_acknowledgements(self) -> list[Acknowledgement]:
+    def read_acknowledgements(self) -> list[Row]:
         return self.words
 
     def read_history(self, receivers: Collection[str], renewed_since_ms: int, _now_ms: int) -> History:
@@ -118,15 +118,15 @@ class TablesInMemory:
         completed = pick_completed(alerts, log, receivers, renewed_since_ms, 0)
         over = set(completed)
         self.unseen = []
-        transitions = [read_transition(row) for row in self.alerts if row["incident_id"] not in over]
+        notices = [read_notice(row) for row in self.alerts if row["incident_id"] not in over]
         records = [read_record(row) for row in self.log if row["incident_id"] not in over]
-        return History(transitions, records, completed, 0)
+        return History(notices, records, completed, 0)
 
     def append_alerts(self, rows: Sequence[Row]) -> None:
         self.alerts += rows
 
-    def append_records(self, records: Sequence[Record]) -> None:
-        self.log += [record.row() for record in records]
+    def append_records(self, records: Sequence[Row]) -> None:
+        self.log += records
 
 
 def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Table:
@@ -141,11 +141,10 @@ class RelayInVirtualTime(Relay):
 
     stage: "Stage"
 
-    def _call(self, send: Send) -> None:
-        self.stage.call(send)
-
     def _start(self, name: str, act: Callable[[], Any], then: Callable[[Any], None]) -> None:
-        if name == "log" and self.stage.write_ms:
+        if isinstance(act, partial) and act.func is call:
+            self.stage.call(act.args[1], then)
+        elif name == "log" and self.stage.write_ms:
             self.stage.write_later(lambda: then(act()))
         else:
             then(act())
@@ -174,7 +173,7 @@ class Stage:
         self.tables = TablesInMemory()
         self.is_alive = True
         self._rng = random.Random(seed)
-        self._flying: list[tuple[int, int, Reply]] = []
+        self._flying: list[tuple[int, int, Any]] = []
         self._writes: list[tuple[int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self.watch_age_ms: int | None = 0
@@ -209,8 +208,10 @@ class Stage:
         self.tables.silences = [*others, silence]
         self._relay._read_at_ms = 0
 
-    def acknowledge(self, word: Acknowledgement) -> None:
-        self.tables.words.append(word)
+    def acknowledge(self, incident: str) -> None:
+        """Ada acknowledges the incident now; `incident` is the alert_id."""
+        row = {"incident_id": f"{incident}-{START_MS}", "acknowledged_by": "ada", "note": "on it"}
+        self.tables.words.append(row | {"acknowledged_at": self.now_ms})
         self._relay._read_at_ms = 0
 
     def step(self) -> None:
@@ -218,7 +219,7 @@ class Stage:
         while self._writes and self._writes[0][0] <= self.now_ms:
             self._writes.pop(0)[1]()
         while self._flying and self._flying[0][0] <= self.now_ms:
-            self._relay.settle(heapq.heappop(self._flying)[2])
+            heapq.heappop(self._flying)[2]()
         self._relay.advance(self.now)
 
     def run(self, seconds: float) -> None:
@@ -250,11 +251,8 @@ class Stage:
         """Rows of the delivery log with this outcome."""
         return [row for row in self.log if row["outcome"] == outcome]
 
-    def age(self) -> float:
-        return float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000
-
-    def failure(self) -> str | None:
-        return None
+    def _progress(self) -> tuple[float, str | None]:
+        return float("inf") if self.watch_age_ms is None else self.watch_age_ms / 1000, None
 
     def _new_relay(self) -> Relay:
         changes = {"max_firing_per_kind": self.limit, **self.oncall}
@@ -262,7 +260,7 @@ class Stage:
         settings = settings.model_copy(update={"oncall": settings.oncall.model_copy(update=changes)})
         relay = RelayInVirtualTime(
             settings,
-            self,
+            self._progress,
             now=lambda: self.now,
         )
         relay.stage, relay._rng = self, self._rng
@@ -277,13 +275,13 @@ class Stage:
     def write_later(self, act: Callable[[], None]) -> None:
         self._writes.append((self.now_ms + self.write_ms, act))
 
-    def call(self, send: Send) -> None:
+    def call(self, send: Send, then: Callable[[tuple[Answer, int]], None]) -> None:
         """Ask the scripted receiver; its answer arrives after its latency."""
         receiver = self.receivers[send.receiver]
         answer = receiver.behaviour(send, self.now_ms)
         receiver.calls.append((self.now_ms, send, answer))
-        reply = Reply(send.receiver, answer, receiver.latency_ms, send)
-        heapq.heappush(self._flying, (self.now_ms + receiver.latency_ms, next(self._numbers), reply))
+        settle = partial(then, (answer, receiver.latency_ms))
+        heapq.heappush(self._flying, (self.now_ms + receiver.latency_ms, next(self._numbers), settle))
 
     def _next_ms(self) -> int:
         times = [self.now_ms + (self._relay.wait_ms(self.now_ms) if self.is_alive else POLL_MS)]

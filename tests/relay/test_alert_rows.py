@@ -41,7 +41,7 @@ def follow(warehouse: Path) -> RelayTables:
 
 
 def names(tables: RelayTables) -> list[str]:
-    return [transition.notice.alert_id for transition in tables.read_new_alerts()]
+    return [row.alert_id for row in tables.read_new_alerts()]
 
 
 def table_of(warehouse: Path) -> str:

@@ -14,9 +14,10 @@ from conf.oncall import CANARY
 from schemas.decode import decode
 from streaming.cli import app
 from streaming.relay.canary import CanaryReceiver, end_event, read_canaries, twin_events
-from streaming.relay.notice import Now, Record, read_transition
+from streaming.relay.notice import Now, read_notice, record_of
 from streaming.relay.own_alerts import RelayAlerts
 from streaming.warehouse.writer import append_rows
+from tests.relay.notices import notice
 from tests.relay.stage import BAD_KEY, START_MS, Scripted, Stage, alert_row
 from tests.support.engine import Stream
 from tests.support.row_writer import RowWriter, read_alerts
@@ -95,7 +96,7 @@ def steps(book: RelayAlerts, *at_ms: int) -> list[tuple[int, str]]:
 
 
 def from_row(book: RelayAlerts, row: dict[str, Any]) -> None:
-    book.note(read_transition(row))
+    book.note(read_notice(row))
 
 
 def test_one_that_does_not_arrive_is_an_alert_until_the_next_does() -> None:
@@ -122,15 +123,13 @@ def test_none_is_missed_where_none_is_expected() -> None:
 def arrived(warehouse: Path, *seconds: float) -> None:
     """Canaries injected a minute apart until now, delivered after so many seconds."""
     now_ms = time.time_ns() // 1_000_000
-    records = []
+    records: list[Any] = []
     for number, took in enumerate(seconds):
         injected_ms = now_ms - (len(seconds) - number) * MINUTE_MS
+        sung = notice(incident_id=f"i{number}", kind="duplicate_client_id", changed_at_ms=injected_ms)
         delivered_ms = injected_ms + round(took * 1000)
-        fields: tuple[Any, ...] = (f"i{number}", f"i{number}:k", "duplicate_client_id", "firing", "DELIVERED")
-        records.append(Record(*fields, injected_ms, delivered_ms, CANARY, CANARY).row())
-        records.append(
-            Record(f"x{number}", "k", "starved_queue", "firing", "DELIVERED", injected_ms, now_ms, "am").row()
-        )
+        records.append(record_of(sung, "DELIVERED", delivered_ms, receiver=CANARY, route=CANARY))
+        records.append(record_of(notice(changed_at_ms=injected_ms), "DELIVERED", now_ms, receiver="am"))
     append_rows(RowWriter(warehouse), {"alert_deliveries": records}, "app", 0)
 
 
@@ -182,7 +181,6 @@ def test_that_another_receiver_fails_is_not_notified_to_it() -> None:
 def test_the_command_counts_nothing_else_that_the_receiver_was_notified(tmp_path: Path) -> None:
     arrived(tmp_path, 2.0)
     now_ms = time.time_ns() // 1_000_000
-    fields: tuple[Any, ...] = ("d", "d:k", "delivery_failed", "firing", "DELIVERED", now_ms, now_ms, CANARY)
-    row = Record(*fields, "delivery_failed").row()
+    row: Any = record_of(notice(kind="delivery_failed"), "DELIVERED", now_ms, receiver=CANARY, route="delivery_failed")
     append_rows(RowWriter(tmp_path), {"alert_deliveries": [row]}, "app", 1)
-    assert [one.incident_id for one in read_canaries(tmp_path, 9)] == ["i0"]
+    assert [row["incident_id"] for row in read_canaries(tmp_path, 9)] == ["i0"]

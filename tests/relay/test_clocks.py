@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.relay.notice import Clock, Now
+from streaming.relay.notice import Now, start_clock
 from streaming.relay.receivers.posting import Traits
 from streaming.relay.tables import RelayTables
 from streaming.text.times import wall_ms
@@ -24,8 +24,8 @@ def delay_ms(receiver: Scripted, name: str, written_ms: int) -> int:
 
 def test_the_pace_goes_on_whatever_the_wall_says() -> None:
     wall, pace = iter([1_000_000, 1_000_010, 400_000, 9_000_000]), iter([5 * 10**6, 15 * 10**6, 25 * 10**6, 35 * 10**6])
-    clock = Clock(lambda: next(wall), lambda: next(pace))
-    assert [clock.now() for _ in range(3)] == [
+    now = start_clock(lambda: next(wall), lambda: next(pace))
+    assert [now() for _ in range(3)] == [
         Now(1_000_010, 1_000_010),
         Now(400_000, 1_000_020),
         Now(9_000_000, 1_000_030),

@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from streaming.relay.mutes import Mute
 from streaming.relay.outbox import Send
 from streaming.relay.receivers.posting import Answer, Traits
-from streaming.relay.silences import Mute
 from streaming.text.times import to_time
 from tests.relay.stage import BAD_KEY, BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row, expected_of
 from udfs.alerts.silence import Silence, pick_silence

@@ -60,14 +60,7 @@ def test_an_id_of_any_characters_stays_one_value_of_the_query() -> None:
 
 
 def test_the_watchdog_is_no_incident_and_leads_to_the_first_page() -> None:
-    assert Links(BOARD).incident(watchdog(NOW_MS, NOW_MS, "the relay runs")) == f"{BOARD}/"
-
-
-@pytest.mark.parametrize("url", ["board.example.org", "ftp://b", "https://b/?x=1", "https://u:p@b", "http://b/a b"])
-def test_what_is_no_address_of_a_board_is_refused(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"oncall\.board_url.*give the board's address as http"):
-        Settings.load(oncall={"board_url": url})
-    assert Settings.load(oncall={"board_url": "http://[::1]:8050/"}).oncall.board_url == "http://[::1]:8050"
+    assert Links(BOARD).incident(watchdog(NOW_MS, "the relay runs")) == f"{BOARD}/"
 
 
 @pytest.mark.parametrize("vendor_type", VENDORS)
@@ -92,7 +85,7 @@ def test_a_cause_that_its_page_tells_apart_is_where_the_link_leads_and_another_i
     assert links.runbook(starved) == "http://b/runbooks/starved_queue#frozen_client"
     assert links.runbook(notice(kind="starved_queue", cause="of_a_later_release")) == "http://b/runbooks/starved_queue"
     assert links.runbook(notice(kind="of_a_later_release")) is None
-    assert links.runbook(watchdog(NOW_MS, NOW_MS, "the relay runs")) == "http://b/runbooks/watchdog"
+    assert links.runbook(watchdog(NOW_MS, "the relay runs")) == "http://b/runbooks/watchdog"
 
 
 def test_the_log_says_it_too() -> None:
@@ -110,7 +103,9 @@ def test_where_nobody_says_where_the_board_is_its_own_address_is_told() -> None:
     assert root(host="0.0.0.0", port=0) == "http://127.0.0.1:8050/runbooks"  # noqa: S104  # no socket is bound
 
 
-@pytest.mark.parametrize("url", ["wiki.example.org", "https://w/?x=1", "https://u:p@w", "http://w/a b"])
-def test_what_is_no_address_of_pages_is_refused(url: str) -> None:
-    with pytest.raises(SettingsError, match=r"oncall\.runbook_base_url.*give the base URL of the runbooks"):
-        Settings.load(oncall={"runbook_base_url": url})
+@pytest.mark.parametrize("url", ["board.example.org", "ftp://b", "https://b/?x=1", "https://u:p@b", "http://b/a b"])
+@pytest.mark.parametrize("key", ["board_url", "runbook_base_url"])
+def test_what_is_no_address_of_a_board_or_of_pages_is_refused(key: str, url: str) -> None:
+    with pytest.raises(SettingsError, match=rf"oncall\.{key}.*give the .* as http"):
+        Settings.load(oncall={key: url})
+    assert getattr(Settings.load(oncall={key: "http://[::1]:8050/"}).oncall, key) == "http://[::1]:8050"

@@ -9,9 +9,9 @@ import pytest
 
 from conf.mutes import Mute as MuteSettings
 from conf.settings import Settings
-from streaming.relay.silences import Mute, make_mutes
+from streaming.relay.mutes import Mute, make_mutes
 from streaming.text.times import HOUR, MINUTE, SECOND
-from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row
+from tests.relay.stage import START_MS, Scripted, Stage, alert_row
 from tests.support.markdown import Block, blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -61,49 +61,6 @@ def test_a_muted_alert_is_recorded_and_notified_once_when_its_window_ends(crashe
     end_ms = START_MS + round(end_s * SECOND)
     notified_at_ms = pager.took()[0][0]
     assert end_ms <= notified_at_ms <= end_ms + (60 if crashes else 3) * SECOND
-
-
-@pytest.mark.parametrize("crashes", [False, True])
-def test_a_muted_alert_that_ends_within_the_window_is_never_notified(crashes: bool) -> None:
-    stage, pager = muted_stage(0, 30)
-    if crashes:
-        stage.crash()
-    stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("m", "RESOLVED", stage.now_ms + 60 * SECOND))
-    stage.run(3600)
-    if crashes:
-        stage.restart()
-        stage.run(3600)
-    assert pager.calls == []
-    assert reasons(stage)[-1] == ("SILENCED", "resolved", "mute 'm' until 2026-09-21T22:43+08:00")
-
-
-def test_the_end_of_what_was_notified_before_the_window_is_notified_within_it_and_changes_are_not() -> None:
-    stage, pager = muted_stage(5, 30)
-    stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("n", "FIRING", stage.now_ms))
-    start_s, _ = window_of(stage)
-    stage.run(start_s + 5)
-    assert pager.notified() == ["m firing", "n firing"]
-    for name in "mn":
-        stage.write(alert_row(name, "FIRING", stage.now_ms, cause="pull_stopped"))
-    stage.run(5)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(60)
-    assert pager.notified()[2:] == ["m resolved"]
-    stage.run(window_of(stage)[1] + 5)
-    assert pager.notified()[3:] == ["n firing"]
-
-
-def test_only_what_matches_is_muted_and_an_effect_waits_under_its_muted_cause() -> None:
-    stage, pager = muted_stage(0, 30, kind=["group_offline"], consumer_group="batch-*")
-    offline: Row = {"kind": "group_offline", "consumer_group": "batch-night"}
-    stage.write(
-        alert_row("cause", "FIRING", stage.now_ms, **offline),
-        alert_row("effect", "FIRING", stage.now_ms, consumer_group="batch-night", inhibited_by=f"cause-{START_MS}"),
-        alert_row("other", "FIRING", stage.now_ms, **offline | {"consumer_group": "billing"}),
-        alert_row("starved", "FIRING", stage.now_ms, consumer_group="batch-night"),
-    )
-    stage.run(600)
-    assert sorted(pager.notified()) == ["other firing", "starved firing"]
 
 
 def test_a_mute_that_is_taken_out_of_the_settings_keeps_nothing_quiet_any_more() -> None:

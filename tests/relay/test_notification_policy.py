@@ -2,10 +2,10 @@
 
 import pytest
 
-from streaming.relay.notice import Acknowledgement
 from streaming.relay.receivers.posting import Traits
 from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row, silence, stage_of
 from udfs.alerts.routing import Route
+from udfs.alerts.silence import Silence
 
 
 def test_only_firing_and_the_end_of_what_fired_is_notified() -> None:
@@ -92,10 +92,14 @@ def test_a_silenced_alert_that_still_fires_when_the_silence_ends_is_notified_the
     assert START_MS + 600_000 <= notified_at_ms <= START_MS + 603_000
 
 
+@pytest.mark.parametrize("mutes", [(), (silence(0, 600),)], ids=["silenced", "muted"])
 @pytest.mark.parametrize("crashes", [False, True])
-def test_a_silenced_alert_that_ends_in_the_silence_is_never_notified_and_the_log_says_why(crashes: bool) -> None:
-    stage, pager = stage_of()
-    stage.silence(silence(0, 600))
+def test_a_silenced_alert_that_ends_in_the_silence_is_never_notified_and_the_log_says_why(
+    crashes: bool, mutes: tuple[Silence, ...]
+) -> None:
+    stage, pager = stage_of(mutes=mutes)
+    if not mutes:
+        stage.silence(silence(0, 600))
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(10)
     if crashes:
@@ -137,11 +141,13 @@ def test_an_alert_that_outlived_its_silence_while_no_relay_ran_is_notified_with_
     assert pager.notified() == ["m firing", "m resolved"]
 
 
-def test_a_silence_of_what_was_notified_keeps_changes_quiet_and_not_the_end() -> None:
-    stage, pager = stage_of()
+@pytest.mark.parametrize("mutes", [(), (silence(5, 600),)], ids=["silenced", "muted"])
+def test_a_silence_of_what_was_notified_keeps_changes_quiet_and_not_the_end(mutes: tuple[Silence, ...]) -> None:
+    stage, pager = stage_of(mutes=mutes)
     stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("n", "FIRING", stage.now_ms))
     stage.run(5)
-    stage.silence(silence(5, 600))
+    if not mutes:
+        stage.silence(silence(5, 600))
     for name in "mn":
         stage.write(alert_row(name, "FIRING", stage.now_ms, cause="pull_stopped"))
     stage.run(5)
@@ -291,8 +297,8 @@ def test_an_acknowledgement_reaches_once_each_receiver_that_can_note_it_even_acr
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.run(5)
     incident = f"m-{START_MS}"
-    stage.acknowledge(Acknowledgement(incident, "ada", "on it", stage.now_ms))
-    stage.acknowledge(Acknowledgement("nobody-1", "ada", "on it", stage.now_ms))
+    stage.acknowledge("m")
+    stage.acknowledge("nobody")
     stage.run(5)
     stage.crash()
     stage.restart()

@@ -7,7 +7,6 @@ import pytest
 
 from streaming.relay.notice import Links
 from streaming.relay.receivers.pagerduty import BODY_BYTES, PagerDuty, event
-from streaming.relay.receivers.posting import AddressError
 from tests.relay.fakes import Reply
 from tests.relay.notices import NOW_MS, notice
 from tests.relay.vendors import ROUTING_KEY, FakePagerDuty
@@ -101,8 +100,3 @@ def test_an_event_too_large_leaves_out_what_is_least_and_says_so(large: dict[str
     assert len(request.body) <= BODY_BYTES
     assert "omitted" in details["evidence"]
     assert len(details["queues"]) == 2 or details["queues"][-1] == "and 99900 more"
-
-
-def test_an_empty_key_is_said_at_the_start() -> None:
-    with pytest.raises(AddressError, match="routing key of pager is empty"):
-        PagerDuty("pager", "  ")

@@ -1,11 +1,12 @@
 """The relay on real Delta tables and a real webhook over HTTP: what arrives, what is logged, and after a restart."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from deltalake import DeltaTable
 from conf.oncall import OnCall
 from conf.settings import Settings, SettingsError
 from streaming.maintenance import table_keeper
-from streaming.relay.notice import Clock, Now
+from streaming.relay.notice import Now, start_clock
 from streaming.relay.outbox import Send
-from streaming.relay.own_alerts import Ended, Progress, canary_lost
+from streaming.relay.own_alerts import Progress, canary_lost
 from streaming.relay.receivers import make_receivers, make_routes
 from streaming.relay.receivers.posting import Answer, Traits
 from streaming.relay.relay import Relay, RelayListener, call
@@ -55,28 +56,14 @@ def relay_of(
 ) -> Relay:
     """A relay that has loaded the tables."""
     loaded = Settings.load(paths={"warehouse": warehouse}).model_copy(update={"oncall": settings})
-    relay = Relay(loaded, progress, takes_canary=False, listener=listener, now=Clock(now_ms).now)
+    relay = Relay(loaded, progress, listener=listener, now=start_clock(now_ms))
     relay.load()
     return relay
 
 
 def alert_rows(warehouse: Path, *columns: str) -> list[Row]:
-    rows: list[Row] = RelayTables(warehouse)._alerts.opened().read(columns).to_pylist()
+    rows: list[Row] = DeltaTable(table_path(warehouse, "alerts")).to_pyarrow_table(columns=list(columns)).to_pylist()
     return rows
-
-
-@dataclass
-class Running:
-    """The Progress of a query."""
-
-    seconds: float
-    why: str | None
-
-    def age(self) -> float:
-        return self.seconds
-
-    def failure(self) -> str | None:
-        return self.why
 
 
 class Scene:
@@ -231,7 +218,7 @@ def test_people_are_notified_even_when_the_log_cannot_be_written(
 
     scene.write(alert_row("m", "FIRING", START_MS))
     with scene.relay() as relay:
-        monkeypatch.setattr(relay._tables, "append_records", fail)
+        monkeypatch.setattr(relay.owed.log._tables, "append_records", fail)
         relay.finish(SECONDS)
         monkeypatch.undo()
         assert notified(hook) == [("m", "firing")]
@@ -266,8 +253,8 @@ def test_a_silence_that_is_added_while_it_runs_is_obeyed(scene: Scene, hook: Fak
     silence = Silence("s1", {"consumer_group": ("bill*",)}, "ada", "release", now_ms, now_ms + 3_600_000)
     with scene.relay() as relay:
         RelayTables(scene.warehouse).add_silence(silence, now_ms)
-        relay.step(0.1)
-        relay.step(0.1)
+        while not relay.owed._silences:
+            relay.step(0.1)
         rows = [alert_row(name, "FIRING", START_MS, consumer_group=name) for name in ("bills", "x")]
         scene.write(*rows)
         relay.look()
@@ -286,7 +273,7 @@ def test_the_watchdog_comes_while_the_queries_make_progress(
     """Without queries it is sent too, and says that it covers only the relay."""
     route = {"name": "dog", "match": {"kind": "watchdog"}, "receivers": ["hook"]}
     settings = settings_of(hook.url, routes=[route, {"name": "all", "receivers": ["hook"]}])
-    relay = relay_of(settings, tmp_path, progress=None if age is None else Running(age, ""))
+    relay = relay_of(settings, tmp_path, progress=None if age is None else lambda: (age, ""))
     relay.finish(SECONDS)
     relay.close()
     summaries = [one["annotations"]["summary"] for call in hook.received for one in call.fields["alerts"]]
@@ -300,7 +287,7 @@ def test_a_failing_run_is_notified_without_secrets_and_resolved_by_the_next_that
 ) -> None:
     settings = settings_of(hook.url)
     for why in ("no answer from https://user:hunter2@kafka:9092", None, "", ""):
-        relay = relay_of(settings, tmp_path, progress=Running(1.0, why))
+        relay = relay_of(settings, tmp_path, progress=partial(tuple, (1.0, why)))
         relay.finish(SECONDS)
         relay.close()
     sent = [one for call in hook.received for one in call.fields["alerts"]]
@@ -326,7 +313,7 @@ def test_leases_last_for_hours_after_a_run_that_failed(tmp_path: Path) -> None:
     scene = Scene(tmp_path, settings)
     scene.write(alert_row("m", "FIRING", START_MS))
     hours = []
-    for progress in (None, Ended("the disk is full")):
+    for progress in (None, lambda: (math.inf, "the disk is full")):
         relay = relay_of(settings, tmp_path, progress=progress)
         relay.finish(SECONDS)
         relay.close()
@@ -347,7 +334,7 @@ def test_a_receiver_that_raises_has_failed_this_time_and_shows_nothing_of_what_i
 
         def close(self) -> None: ...
 
-    answer = call(Raising(), Send("r", ()), Now(0, 0)).answer
+    answer, _ = call(Raising(), Send("r", ()), Now(0, 0))
     assert (answer.verdict, answer.code, answer.reason) == ("RETRY", None, "internal error in the receiver: ValueError")
 
 
@@ -359,7 +346,7 @@ def test_each_replica_of_alertmanager_is_a_receiver_of_its_own() -> None:
     )
     receivers = make_receivers(settings)
     assert list(receivers) == ["am[0]", "am[1]"]
-    assert make_routes(settings, receivers)[0].receivers == ("am[0]", "am[1]")
+    assert make_routes(settings)[0].receivers == ("am[0]", "am[1]")
     for receiver in receivers.values():
         receiver.close()
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
 from streaming.cli import app
-from streaming.relay.notice import Acknowledgement, read_transition, record_of
+from streaming.relay.notice import read_notice, record_of
 from streaming.relay.tables import RelayTables
 from streaming.warehouse import readable_rows as readable
 from streaming.warehouse.rows import arrow_table
@@ -41,9 +41,7 @@ WORD: dict[str, Any] = {
     "note": "on it",
     "acknowledged_at": START_MS,
 }
-PENDING = record_of(
-    read_transition(alert_row("m", "PENDING", START_MS)).notice, "PENDING", START_MS, receiver="hook"
-).row()
+PENDING = dict(record_of(read_notice(alert_row("m", "PENDING", START_MS)), "PENDING", START_MS, receiver="hook"))
 ALERT = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
 
 BAD_MATCHERS = ["not json", "[]", "{}", '{"cluster": 5}', '{"cluster": "prod"}', '{"cluster": [5]}', '{"who": ["*"]}']
@@ -84,7 +82,7 @@ def reports(scene: Scene, hook: FakeServer, table: Table) -> None:
     RelayTables(scene.warehouse).add_silence(
         Silence("good", {"cluster": ("quiet",)}, "ada", "why", 0, 9_000_000_000_000), START_MS
     )
-    RelayTables(scene.warehouse).add_acknowledgement(Acknowledgement(f"m-{START_MS}", "ada", "on it", START_MS))
+    RelayTables(scene.warehouse).add_acknowledgement(WORD)
     scene.write(alert_row("m", "FIRING", START_MS), alert_row("q", "FIRING", START_MS, cluster="quiet"))
     with capture_logs() as logs:
         scene.deliver()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.relay.notice import Record
+from streaming.relay.notice import record_of
 from streaming.replay import replay_command
 from streaming.replay.replay_command import (
     Asked,
@@ -30,6 +30,7 @@ from streaming.replay.stream import Stream
 from streaming.simulator.play import play
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
+from tests.relay.notices import notice
 from tests.simulator.modelled import MINUTE, START, Events, run
 from tests.support.rules import default_rules
 from udfs.alerts.rulebook import Override, Rulebook
@@ -324,11 +325,11 @@ def test_what_nobody_was_reported_is_no_page_that_was_sent(night: Path, tmp_path
     alerts = alerts_of(night)
     append_rows(DeltalakeWriter(tmp_path), {"alerts": alerts}, "app", 0)
     (reported,) = read_pages(tmp_path, until(START + 60 * MINUTE))
-    fields: tuple[Any, ...] = (reported.incident_id, "k", reported.kind, "firing")
-    silenced = Record(*fields, "SILENCED", START, START).row()
+    row = notice(incident_id=reported.incident_id, kind=reported.kind, changed_at_ms=START)
+    silenced = dict(record_of(row, "SILENCED", START))
     append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [silenced]}, "app", 1)
     assert read_pages(tmp_path, until(START + 60 * MINUTE)) == []
-    due = Record(*fields, "PENDING", START, START, "pager").row()
+    due = dict(record_of(row, "PENDING", START, receiver="pager"))
     append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [due]}, "app", 2)
     assert len(read_pages(tmp_path, until(START + 60 * MINUTE))) == 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.tables import ALERTS
 from streaming.queries.rows import Row
-from streaming.relay.notice import read_transition
+from streaming.relay.notice import read_notice
 from streaming.self_monitoring.self_alerts import SelfAlert, SelfAlerts, read_open
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from udfs.alerts.alert import alert_id
@@ -42,7 +42,7 @@ def test_its_rows_are_those_of_one_incident_from_its_begin_to_its_end() -> None:
     assert rows[2]["advice"] == "Nothing to do."
     assert all(json.loads(row["evidence"]) == {"gone": 5} and json.loads(row["labels"]) == LABELS for row in rows)
     assert rows[0].keys() == {column.name for column in ALERTS.columns} - {"batch_id"}
-    assert read_transition(rows[0]).notice.labels == LABELS
+    assert read_notice(rows[0]).labels == LABELS
 
 
 def test_its_evidence_is_written_whole() -> None:

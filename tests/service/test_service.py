@@ -51,7 +51,7 @@ def test_the_canary_is_injected_with_and_without_the_relay(
     Service(Settings.load(), **keys).close()
     assert parts["CanaryThread"].called is injects
     made = parts["Relay"].call_args
-    assert (None if made is None else made.kwargs["expects_canary"]) is expects
+    assert (None if made is None else made.kwargs["has_canary"]) is expects
 
 
 def test_an_interval_of_0_injects_no_canary(parts: dict[str, MagicMock]) -> None:
@@ -133,7 +133,7 @@ def test_the_age_of_the_query_grows_after_its_announced_rest(
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     instruments = MagicMock()
     service = Service(Settings.load(), notifies=True, instruments=instruments)
-    age, listener = parts["Relay"].call_args.args[1].age, parts["start_query"].call_args.kwargs["rest_listener"]
+    progress, listener = parts["Relay"].call_args.args[1], parts["start_query"].call_args.kwargs["rest_listener"]
     ages = []
     for act in (
         lambda: listener.rests("balance", 60.0),
@@ -141,9 +141,9 @@ def test_the_age_of_the_query_grows_after_its_announced_rest(
         lambda: service._on_batch(WrittenBatch("balance", 4, {})),
     ):
         act()
-        ages.append(age())
+        ages.append(progress()[0])
         now[0] += 70
-        ages.append(age())
+        ages.append(progress()[0])
     assert ages == [0, 10, 0, 70, 0, 70]
     service.close()
     instruments.liveness.rests.assert_called_once_with(60.0)
@@ -322,7 +322,7 @@ def test_a_failure_is_known_after_a_minute_and_until_the_next_batch(
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     service = Service(Settings.load(), notifies=True, retries=True)
-    failure = parts["Relay"].call_args.args[1].failure
+    failure = service.failure
     service.running = failed_query(RuntimeError("java.lang.IllegalStateException: the cause"))
     known = [failure()]
     for seconds in (0.0, 59.0, 1.0):
@@ -348,7 +348,7 @@ def test_what_ends_a_lasting_run_is_known_to_the_relay_when_it_stops(
 ) -> None:
     seen: list[str | None] = []
     relay = parts["Relay"].return_value
-    relay.stop.side_effect = lambda: seen.append(parts["Relay"].call_args.args[1].failure())
+    relay.stop.side_effect = lambda: seen.append(parts["Relay"].call_args.args[1]()[1])
     receivers = [{"name": "hook", "type": "webhook", "url": "http://127.0.0.1:9"}]
     settings = Settings.load(oncall={"receivers": receivers, "routes": [{"name": "all", "receivers": ["hook"]}]})
     service = Service(settings, notifies=True, available_now=available_now)

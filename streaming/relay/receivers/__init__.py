@@ -1,6 +1,6 @@
 """Receivers and routes as `[oncall]` configures them; one file per vendor."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from conf.oncall import OnCall, read_secret
@@ -47,14 +47,13 @@ def names_of(receiver: ReceiverSettings) -> list[str]:
     return [f"{receiver.name}[{number}]" for number in range(len(receiver.urls) or 1)]
 
 
-def make_routes(settings: OnCall, receivers: Mapping[str, Receiver]) -> list[Route]:
+def make_routes(settings: OnCall) -> list[Route]:
     """Return the routes in order; an Alertmanager means each of its replicas."""
+    names = {receiver.name: names_of(receiver) for receiver in settings.receivers}
     return [
         Route(
             route.name,
-            tuple(
-                name for group in route.receivers for name in receivers if name == group or name.startswith(f"{group}[")
-            ),
+            tuple(name for receiver in route.receivers for name in names[receiver]),
             dict(route.match.items()),
             route.continue_,
         )
@@ -62,19 +61,18 @@ def make_routes(settings: OnCall, receivers: Mapping[str, Receiver]) -> list[Rou
     ]
 
 
-def _make(given: ReceiverSettings, secrets: Mapping[str, str], settings: OnCall, links: Links) -> Iterator[Receiver]:
-    if given.type == "log":
-        yield LogReceiver(given.name, links)
-        return
+def _make(given: ReceiverSettings, secrets: Mapping[str, str], settings: OnCall, links: Links) -> list[Receiver]:
     options: dict[str, Any] = {"links": links, "timeout_seconds": given.timeout_seconds or settings.timeout_seconds}
     urls = given.urls or (given.url or secrets.get("url_env", EVENTS_URL),)
-    if given.type == "pagerduty":
-        yield PagerDuty(given.name, secrets["routing_key_env"], url=urls[0], **options)
-        return
-    options["token"] = secrets.get("token_env")
-    if given.type == "alertmanager":
-        for name, url in zip(names_of(given), urls, strict=True):
-            yield Alertmanager(name, url, lease_seconds=LEASES * settings.resend_seconds, **options)
-        return
-    kinds: dict[str, Callable[..., Receiver]] = {"webhook": Webhook, "dingtalk": DingTalk, "feishu": Feishu}
-    yield kinds[given.type](given.name, urls[0], secret=secrets.get("secret_env"), **options)
+    chats: dict[str, type[DingTalk | Feishu]] = {"dingtalk": DingTalk, "feishu": Feishu}
+    match given.type:
+        case "log":
+            return [LogReceiver(given.name, links)]
+        case "pagerduty":
+            return [PagerDuty(given.name, secrets["routing_key_env"], url=urls[0], **options)]
+        case "alertmanager":
+            options |= {"token": secrets.get("token_env"), "lease_seconds": LEASES * settings.resend_seconds}
+            return [Alertmanager(name, url, **options) for name, url in zip(names_of(given), urls, strict=True)]
+        case "webhook":
+            return [Webhook(given.name, urls[0], token=secrets.get("token_env"), **options)]
+    return [chats[given.type](given.name, urls[0], secret=secrets.get("secret_env"), **options)]

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from streaming.relay.notice import NO_LINKS, Links, Notice, clean, cut_list, one_line
+from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, json_bytes
 from streaming.text.times import iso, to_ms
+from streaming.text.visible_text import visible_name
 
 ALERTS_PATH = "/api/v2/alerts"
 QUEUES_SHOWN = 20
@@ -96,47 +97,41 @@ def alerts(
     links: Links = NO_LINKS,
 ) -> list[dict[str, Any]]:
     """Return the request's body. `severities` are the notified ones: an alert with another severity is resolved."""
-    notified: list[dict[str, Any]] = []
+    alerts = []
     for notice in notices:
         before = (severities or {}).get(notice.incident_id, notice.severity)
         if before != notice.severity:
-            ended = dataclasses.replace(notice, severity=before, status="resolved", changed_at_ms=now_ms)
-            notified.append(_alert(ended, now_ms, lease_ms, links))
-        notified.append(_alert(notice, now_ms, lease_ms, links))
-    return notified
+            alerts.append(dataclasses.replace(notice, severity=before, status="resolved", changed_at_ms=now_ms))
+        alerts.append(notice)
+    return [alert_of(notice, now_ms, iso(now_ms + lease_ms), links) for notice in alerts]
 
 
-def _alert(notice: Notice, now_ms: int, lease_ms: int, links: Links) -> dict[str, Any]:
+def alert_of(notice: Notice, now_ms: int, ends_at: str, links: Links) -> dict[str, Any]:
+    """Return one alert. `ends_at` is the end of a firing one.
+
+    The labels are kind, severity and the identity labels that are not empty. What may change during an incident is an
+    annotation, because it must not identify the alert.
+    """
     # Event time may be ahead of this clock; Alertmanager refuses or ignores an end before the start or in the future.
     starts_ms = min(notice.started_at_ms, now_ms)
-    is_firing = notice.status == "firing"
-    ends_ms = now_ms + lease_ms if is_firing else max(starts_ms, min(notice.changed_at_ms, now_ms))
-    alert = {
-        "labels": labels(notice),
-        "annotations": annotations(notice, links),
-        "startsAt": iso(starts_ms),
-        "endsAt": iso(ends_ms),
-    }
-    link = links.incident(notice)
-    return alert | ({"generatorURL": link} if link else {})
-
-
-def labels(notice: Notice) -> dict[str, str]:
-    """Return kind, severity and the identity labels that are not empty."""
-    named = {**notice.labels, "alertname": notice.kind, "severity": notice.severity}
-    return {name: clean(value) for name, value in named.items() if value}
-
-
-def annotations(notice: Notice, links: Links = NO_LINKS) -> dict[str, str]:
-    """Return what may change during an incident, and so must not identify it."""
-    notified = {
+    more = len(notice.queues) - QUEUES_SHOWN
+    queues = ", ".join(notice.queues[:QUEUES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    labels = {**notice.labels, "alertname": notice.kind, "severity": notice.severity}
+    annotations = {
         "summary": one_line(notice.summary, ANNOTATION_CHARACTERS),
         "advice": one_line(notice.advice, ANNOTATION_CHARACTERS),
-        "cause": clean(notice.cause or ""),
-        "reason": clean(notice.reason or ""),
-        "queues": clean(cut_list(notice.queues, QUEUES_SHOWN)),
+        "cause": visible_name(notice.cause or ""),
+        "reason": visible_name(notice.reason or ""),
+        "queues": visible_name(queues),
         "incident_id": notice.incident_id,
         "started": iso(notice.started_at_ms),
         "runbook_url": links.runbook(notice) or "",
     }
-    return {name: value for name, value in notified.items() if value}
+    alert = {
+        "labels": {name: visible_name(value) for name, value in labels.items() if value},
+        "annotations": {name: value for name, value in annotations.items() if value},
+        "startsAt": iso(starts_ms),
+        "endsAt": ends_at if notice.status == "firing" else iso(max(starts_ms, min(notice.changed_at_ms, now_ms))),
+    }
+    link = links.incident(notice)
+    return alert | ({"generatorURL": link} if link else {})

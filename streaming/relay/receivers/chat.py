@@ -13,13 +13,13 @@ import dataclasses
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from streaming.relay.notice import NO_LINKS, Links, Notice, lasted, one_line
+from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
-from streaming.text.times import time_text
-from udfs.alerts.firing_limit import SEVERITIES
+from streaming.text.result import parse_object
+from streaming.text.times import span, time_text
+from udfs.alerts.firing_limit import rank_of
 
 BODY_BYTES = 20_000
 SIGNATURE_BYTES = 200
@@ -28,8 +28,6 @@ SIGNATURE_BYTES = 200
 SUMMARY_CHARACTERS = 600
 ADVICE_CHARACTERS = 300
 NAME_CHARACTERS = 100
-
-ORDER = {severity: number for number, severity in enumerate(SEVERITIES)}
 
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "]": "&#93;"})
 """Escapes of tags, links and pictures: clients choose their names. Brackets are entities, so no link syntax is left."""
@@ -41,25 +39,6 @@ Meaning = tuple[Verdict, float | None]
 BAD_KEY: Meaning = ("BAD_KEY", None)
 SHUT: Meaning = ("RETRY", 600.0)
 LIMITED: Meaning = ("RETRY", 60.0)
-DINGTALK_MEANINGS: Mapping[int, Meaning] = {
-    -1: ("RETRY", None),  # busy
-    130101: SHUT,  # send too fast
-    410100: SHUT,  # send too fast
-    300001: BAD_KEY,  # the token
-    300005: BAD_KEY,  # token is not exist
-    310000: BAD_KEY,  # sign, timestamp, keyword or address: the robot's security settings
-    400101: BAD_KEY,  # the token
-    400102: BAD_KEY,  # the robot is switched off
-    400106: BAD_KEY,  # there is no such robot
-}
-FEISHU_MEANINGS: Mapping[int, Meaning] = {
-    9499: LIMITED,  # "too many request" and "Bad Request" share it; only the second is final
-    11232: LIMITED,  # frequency limited
-    19001: BAD_KEY,  # incoming webhook access token invalid
-    19021: BAD_KEY,  # the signature, or its time is off by more than an hour
-    19022: BAD_KEY,  # this address is not on its list
-    19024: BAD_KEY,  # its keyword is not in the text
-}
 TOO_OFTEN = ("too many", "too fast", "frequency")
 
 
@@ -79,9 +58,9 @@ PLAIN = Style("\n", "{}", "{}: {}", {})
 class Robot(HttpReceiver):
     """One robot. Its code 0, in the first of CODE_FIELDS, is success; MEANINGS lists others."""
 
-    CODE_FIELDS: tuple[str, ...] = ()
-    MESSAGE_FIELD = ""
-    MEANINGS: Mapping[int, Meaning] = MappingProxyType({})
+    CODE_FIELDS: tuple[str, ...]
+    MESSAGE_FIELD: str
+    MEANINGS: ClassVar[Mapping[int, Meaning]]
 
     def judge(self, answer: Answer) -> Answer:
         """Return the answer by the robot's code.
@@ -89,7 +68,9 @@ class Robot(HttpReceiver):
         A code that is not listed means what the HTTP status says, REFUSED on 200. A refusal whose message has one of
         TOO_OFTEN is a rate limit.
         """
-        is_accepted, code, fields = answer.verdict == "DELIVERED", self._code(answer), answer.fields()
+        is_accepted, fields = answer.verdict == "DELIVERED", parse_object(answer.body.decode("utf-8", "replace"))
+        value = next((fields[name] for name in self.CODE_FIELDS if name in fields), None)
+        code = value if type(value) is int else None
         if answer.code is None or (not is_accepted and not code) or (is_accepted and code == 0):
             return answer
         if code is None:
@@ -109,18 +90,23 @@ class Robot(HttpReceiver):
             retry_after_seconds=seconds,
         )
 
-    def _code(self, answer: Answer) -> int | None:
-        fields = answer.fields()
-        value = next((fields[name] for name in self.CODE_FIELDS if name in fields), None)
-        return value if type(value) is int else None
-
 
 class DingTalk(Robot):
     """One markdown message. `url` contains its access_token; `secret` (SEC...) signs, if the robot asks for it."""
 
     traits = Traits(at_most=20, min_interval_ms=3_500)
     CODE_FIELDS, MESSAGE_FIELD = ("errcode",), "errmsg"
-    MEANINGS = DINGTALK_MEANINGS
+    MEANINGS: ClassVar[Mapping[int, Meaning]] = {
+        -1: ("RETRY", None),  # busy
+        130101: SHUT,  # send too fast
+        410100: SHUT,  # send too fast
+        300001: BAD_KEY,  # the token
+        300005: BAD_KEY,  # token is not exist
+        310000: BAD_KEY,  # sign, timestamp, keyword or address: the robot's security settings
+        400101: BAD_KEY,  # the token
+        400102: BAD_KEY,  # the robot is switched off
+        400106: BAD_KEY,  # there is no such robot
+    }
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         params = dingtalk_signature(self._secret, now_ms) if self._secret else None
@@ -136,21 +122,19 @@ class Feishu(Robot):
 
     traits = Traits(at_most=20, min_interval_ms=700)
     CODE_FIELDS, MESSAGE_FIELD = ("code", "StatusCode"), "msg"  # StatusCode in older answers
-    MEANINGS = FEISHU_MEANINGS
+    MEANINGS: ClassVar[Mapping[int, Meaning]] = {  # not 9499: "too many request", or "Bad Request", which is final
+        11232: LIMITED,  # frequency limited
+        19001: BAD_KEY,  # incoming webhook access token invalid
+        19021: BAD_KEY,  # the signature, or its time is off by more than an hour
+        19022: BAD_KEY,  # this address is not on its list
+        19024: BAD_KEY,  # its keyword is not in the text
+    }
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         body = feishu_message(notices, now_ms, self._links)
         if self._secret:
             body = {**feishu_signature(self._secret, now_ms), **body}
-        answer = self.post(json_bytes(body), now_ms, needs_body=True)
-        judged = self.judge(answer)
-        if (
-            self._code(answer) == 9499
-            and judged.verdict == "RETRY"
-            and "bad request" in str(answer.fields().get("msg", "")).lower()
-        ):
-            return dataclasses.replace(judged, verdict="REFUSED", retry_after_seconds=None)
-        return judged
+        return self.judge(self.post(json_bytes(body), now_ms, needs_body=True))
 
 
 def dingtalk_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
@@ -201,14 +185,6 @@ def headline(notices: Sequence[Notice]) -> str:
     return "balancewatch: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
 
 
-def in_order(notices: Sequence[Notice]) -> list[Notice]:
-    """Return firing ones first; then by severity; then the newest."""
-    return sorted(
-        notices,
-        key=lambda notice: (notice.status != "firing", ORDER.get(notice.severity, 1), -notice.changed_at_ms),
-    )
-
-
 def digest(
     notices: Sequence[Notice],
     now_ms: int,
@@ -217,8 +193,9 @@ def digest(
     envelope: Callable[[str], Message],
     max_bytes: int,
 ) -> Message:
-    """Return the message of as many notices as `max_bytes` of JSON hold, at least one, and the number of the others."""
-    blocks = [_block(notice, now_ms, style, links) for notice in in_order(notices)]
+    """Return the envelope of as many notices as `max_bytes` of JSON hold, at least one, and the number of the rest."""
+    order = sorted(notices, key=lambda one: (one.status != "firing", rank_of(one.severity), -one.changed_at_ms))
+    blocks = [_block(notice, now_ms, style, links) for notice in order]
     for count in range(len(blocks), 0, -1):
         more = len(blocks) - count
         rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
@@ -231,11 +208,11 @@ def digest(
 def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
     kind, is_firing = one_line(notice.kind, NAME_CHARACTERS), notice.status == "firing"
     if is_firing:
-        ago = lasted(now_ms - notice.started_at_ms)
+        ago = span(now_ms - notice.started_at_ms)
         update = "" if notice.is_first else ", changed"
         head = f"FIRING {notice.severity} {kind}{update} (since {time_text(notice.started_at_ms)}, {ago})"
     else:
-        ago = lasted(notice.changed_at_ms - notice.started_at_ms)
+        ago = span(notice.changed_at_ms - notice.started_at_ms)
         head = f"RESOLVED {kind} (at {time_text(notice.changed_at_ms)}, after {ago})"
     texts = [head, one_line(notice.summary, SUMMARY_CHARACTERS)]
     if is_firing and notice.advice:

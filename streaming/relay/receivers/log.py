@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import structlog
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
-from streaming.relay.receivers.posting import Answer, Traits
+from streaming.relay.receivers.posting import Answer, Receiver, Traits
 from streaming.text.times import iso
 
 LINE_CHARACTERS = 2_000
@@ -14,7 +14,7 @@ LINE_CHARACTERS = 2_000
 log = structlog.get_logger()
 
 
-class LogReceiver:
+class LogReceiver(Receiver):
     """Never fails, even if stderr is closed."""
 
     traits = Traits(at_most=100, is_quiet=True)
@@ -42,6 +42,3 @@ class LogReceiver:
             with contextlib.suppress(OSError, ValueError):
                 write(f"alert {notice.status}", **fields)
         return Answer("DELIVERED", None, f"{len(notices)} written to the log")
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -9,9 +9,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from streaming.relay.notice import NO_LINKS, Links, Notice, clean, one_line
-from streaming.relay.receivers.posting import AddressError, Answer, HttpReceiver, Traits, json_bytes
+from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
+from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, json_bytes
 from streaming.text.times import iso
+from streaming.text.visible_text import visible_name
 from udfs.alerts.firing_limit import SEVERITIES
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
@@ -38,12 +39,8 @@ class PagerDuty(HttpReceiver):
 
     def __init__(self, name: str, routing_key: str, *, url: str = EVENTS_URL, **options: Any) -> None:
         """`options` are those of HttpReceiver. Raises AddressError."""
-        self._routing_key = routing_key.strip()
-        if not self._routing_key:
-            raise AddressError(
-                f"the routing key of {name} is empty; use the integration key of an Events API v2 integration"
-            )
-        super().__init__(name, url, secret=self._routing_key, **options)
+        super().__init__(name, url, secret=routing_key, **options)
+        self._routing_key = routing_key
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Trigger, acknowledge or resolve the incident of one notice."""
@@ -58,18 +55,17 @@ class PagerDuty(HttpReceiver):
 
 def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
     """Return the body within BODY_BYTES: too large evidence is left out first, then queues, and the body says so."""
+    incident, runbook = links.incident(notice), links.runbook(notice)
+    named = ((incident, "Incident on the board"), (runbook, f"Runbook: {notice.kind}"))
+    shown = [{"href": href, "text": text} for href, text in named if href]
     body: dict[str, Any] = {
         "routing_key": routing_key,
         "event_action": ACTIONS[notice.status],
         "dedup_key": notice.incident_id[:DEDUP_KEY_CHARACTERS],
         "client": "balancewatch",
+        **({"client_url": incident} if incident else {}),
+        **({"links": shown} if shown else {}),
     }
-    incident, runbook = links.incident(notice), links.runbook(notice)
-    if incident:
-        body["client_url"] = incident
-    named = ((incident, "Incident on the board"), (runbook, f"Runbook: {notice.kind}"))
-    if shown := [{"href": href, "text": text} for href, text in named if href]:
-        body["links"] = shown
     if notice.status != "firing":
         return json_bytes(body)
     details: dict[str, Any] = {
@@ -85,7 +81,7 @@ def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
     }
     payload = {
         "summary": one_line(notice.summary, SUMMARY_CHARACTERS) or notice.kind,
-        "source": clean(notice.broker_name or notice.cluster),
+        "source": visible_name(notice.broker_name or notice.cluster),
         "severity": notice.severity if notice.severity in SEVERITIES else "error",
         "timestamp": iso(notice.changed_at_ms),
         "component": notice.topic or notice.client_id,

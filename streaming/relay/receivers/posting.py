@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import httpx
@@ -32,6 +32,9 @@ REASON_CHARACTERS = 300
 MASK = "***"
 SECRET_CHARACTERS = 4
 """Shorter values are not masked, or every `1` of a `?v=1` would be."""
+
+RETRY_AFTER_MOST_SECONDS = 3_600.0
+"""A longer Retry-After is a mistake: a page cannot wait for it."""
 
 TOKEN_CHARACTERS = 16
 """A part of a URL's path of this length may be a token, as Feishu's is."""
@@ -57,14 +60,6 @@ class Answer:
     body: bytes = field(default=b"", repr=False)
     date: str | None = None
 
-    def fields(self) -> dict[str, Any]:
-        """Return the body as a JSON object; empty if it is none."""
-        try:
-            value = json.loads(self.body)
-        except (ValueError, RecursionError):
-            return {}
-        return value if isinstance(value, dict) else {}
-
 
 @dataclass(frozen=True)
 class Traits:
@@ -83,34 +78,30 @@ class Traits:
     can_acknowledge: bool = False
     is_quiet: bool = False
 
-    @property
-    def is_digest(self) -> bool:
-        """A chat takes many notices in one message, and few messages a minute."""
-        return self.at_most > 1 and self.min_interval_ms > 0
 
-
-class Receiver(Protocol):
+class Receiver:
     """One address. `send` blocks until the answer or the timeout; it never raises and never retries."""
 
     name: str
-    traits: Traits
+    traits = Traits()
 
-    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer: ...
-    def close(self) -> None: ...
+    def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what is open."""
 
 
 class AddressError(ValueError):
     """A receiver's address or key cannot be used. The message names it and the reason, without secrets."""
 
 
-class HttpReceiver:
+class HttpReceiver(Receiver):
     """One HTTP address, which gets one request at a time. Connections are kept until `close`.
 
     `token` is sent as a bearer; `secret` is the vendor's. No reason contains them, or the secret parts of `url`. A part
     of the answer may take `timeout_seconds`, all headers twice that; connecting, with DNS, at most CONNECT_SECONDS.
     """
-
-    traits = Traits()
 
     def __init__(
         self,
@@ -177,13 +168,17 @@ class HttpReceiver:
         async with asyncio.timeout(self._total_seconds):
             request = self._client.build_request("POST", url, content=body, headers=headers)
             response = await self._client.send(request, stream=True)
-        try:
-            text = await _read_some(response, self._read_seconds if needs_body else BODY_SECONDS)
-        finally:
-            with contextlib.suppress(TimeoutError, httpx.HTTPError, OSError):
-                async with asyncio.timeout(BODY_SECONDS):
-                    await response.aclose()
-        return response, text
+        text = b""
+        with contextlib.suppress(TimeoutError, httpx.HTTPError, httpx.StreamError, OSError):
+            async with asyncio.timeout(self._read_seconds if needs_body else BODY_SECONDS):
+                async for chunk in response.aiter_raw():
+                    text += chunk
+                    if len(text) >= READ_BYTES:
+                        break
+        with contextlib.suppress(TimeoutError, httpx.HTTPError, OSError):
+            async with asyncio.timeout(BODY_SECONDS):
+                await response.aclose()
+        return response, text[:READ_BYTES]
 
     def _describe(self, error: Exception) -> str:
         match error:
@@ -215,37 +210,18 @@ class HttpReceiver:
             self._client = self._runner = None
 
 
-async def _read_some(response: httpx.Response, seconds: float) -> bytes:
-    """Return what arrives of the body within the time, at most READ_BYTES."""
-    text = b""
-    with contextlib.suppress(TimeoutError, httpx.HTTPError, httpx.StreamError):
-        async with asyncio.timeout(seconds):
-            async for chunk in response.aiter_raw():
-                text += chunk
-                if len(text) >= READ_BYTES:
-                    break
-    return text[:READ_BYTES]
-
-
 def json_bytes(payload: Any) -> bytes:
     r"""Return compact UTF-8 JSON. NaN becomes null, half a surrogate pair "?"; invisible characters are written out.
 
     All receivers encode with this.
     """
-    try:
-        text = _dumps(payload)
-    except (ValueError, TypeError):
-        loose = json.dumps(payload, default=str, skipkeys=True)
-        text = _dumps(json.loads(loose, parse_constant=lambda _: None))
-    return _dumps(visible_value(json.loads(text.encode("utf-8", "replace")))).encode()
-
-
-def _dumps(payload: Any) -> str:
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(payload, ensure_ascii=False, default=str, skipkeys=True)
+    value = json.loads(text.encode("utf-8", "replace"), parse_constant=lambda _: None)
+    return json.dumps(visible_value(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def retry_after_seconds(value: str | None, now_ms: int) -> float | None:
-    """Return Retry-After, seconds or an HTTP date (RFC 9110), in seconds from now, 0 to a day; None if unreadable."""
+    """Return Retry-After (RFC 9110: seconds, or a date) in seconds from now, at most an hour; None if unreadable."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -255,7 +231,7 @@ def retry_after_seconds(value: str | None, now_ms: int) -> float | None:
             seconds = parsedate_to_datetime(value).timestamp() - now_ms / 1000
         except (ValueError, TypeError, OverflowError):
             return None
-    return min(max(seconds, 0.0), 86_400.0)
+    return min(max(seconds, 0.0), RETRY_AFTER_MOST_SECONDS)
 
 
 def _classify(code: int) -> tuple[Verdict, str]:

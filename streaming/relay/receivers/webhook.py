@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from streaming.relay.notice import NO_LINKS, Links, Notice
-from streaming.relay.receivers.alertmanager import annotations, labels
+from streaming.relay.receivers.alertmanager import alert_of
 from streaming.relay.receivers.posting import Answer, HttpReceiver, json_bytes
-from streaming.text.times import iso
 
 NO_END = "0001-01-01T00:00:00Z"
 """Go's zero time: Alertmanager's end of a firing alert."""
@@ -29,10 +28,10 @@ class Webhook(HttpReceiver):
 
 def message(notice: Notice, now_ms: int, receiver: str, links: Links = NO_LINKS) -> dict[str, Any]:
     """Return the request's body, for a group of one notice."""
-    named, noted = labels(notice), annotations(notice, links)
-    group = {name: named[name] for name in ("alertname", "cluster") if name in named}
+    alert = alert_of(notice, now_ms, NO_END, links)
+    group = {name: alert["labels"][name] for name in ("alertname", "cluster") if name in alert["labels"]}
     pairs = ", ".join(f'{name}="{value}"' for name, value in group.items())
-    ended_ms = max(notice.started_at_ms, min(notice.changed_at_ms, now_ms))
+    facts = {"status": notice.status, "generatorURL": "", "fingerprint": notice.alert_id}
     return {
         "version": "4",
         "groupKey": f"{{}}:{{{pairs}}}",
@@ -40,19 +39,9 @@ def message(notice: Notice, now_ms: int, receiver: str, links: Links = NO_LINKS)
         "status": notice.status,
         "receiver": receiver,
         "groupLabels": group,
-        "commonLabels": named,
-        "commonAnnotations": noted,
+        "commonLabels": alert["labels"],
+        "commonAnnotations": alert["annotations"],
         "externalURL": links.board_url,
         "notification_reason": notice.reason or "",
-        "alerts": [
-            {
-                "status": notice.status,
-                "labels": named,
-                "annotations": noted,
-                "startsAt": iso(notice.started_at_ms),
-                "endsAt": NO_END if notice.status == "firing" else iso(ended_ms),
-                "generatorURL": links.incident(notice) or "",
-                "fingerprint": notice.alert_id,
-            }
-        ],
+        "alerts": [facts | alert],
     }

@@ -1,6 +1,6 @@
-"""Silences and mutes, and whether one covers an alert. The canary is never silenced: its absence pages.
+"""Mutes: silences that recur.
 
-A mute is a silence that recurs; its times are those of a wall clock in its zone. In the two nights in which that clock
+The times of a mute are those of a wall clock in its zone. In the two nights in which that clock
 changes, a time may be missing or occur twice: the window then begins at the earlier and ends at the later instant.
 """
 
@@ -12,13 +12,9 @@ from zoneinfo import ZoneInfo
 
 from conf.mutes import DAYS
 from conf.mutes import Mute as MuteSettings
-from schemas.tables import SILENCES
-from streaming.relay.notice import Notice, need
 from streaming.text.times import to_ms
-from streaming.warehouse.readable_rows import UNREADABLE, Row, say_left_out, why
-from udfs.alerts.pattern import Matchers, describe_matchers, read_matchers
-from udfs.alerts.rulebook import CANARY_CLUSTER
-from udfs.alerts.silence import Quiet, Silence, pick_silence, pick_silence_throughout
+from udfs.alerts.pattern import Matchers, describe_matchers
+from udfs.alerts.silence import Silence
 
 OWNER = "[[mutes]]"
 """The author of a mute: the settings."""
@@ -86,50 +82,3 @@ def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:
         days, zone = frozenset(map(DAYS.index, mute.days)), ZoneInfo(mute.time_zone)
         mutes.append(Mute(mute.name or describe_matchers(matchers), matchers, days, mute.from_, mute.to, zone))
     return mutes
-
-
-class Silences:
-    """All silences, active or not, and the mutes of the settings."""
-
-    def __init__(self, mutes: Iterable[Quiet] = ()) -> None:
-        self._mutes: tuple[Quiet, ...] = tuple(mutes)
-        self._all = self._mutes
-        self._active: list[Silence] = []
-
-    def replace(self, silences: Iterable[Silence]) -> None:
-        self._all = (*self._mutes, *silences)
-
-    def has_changed(self, now_ms: int) -> bool:
-        """Return whether other silences are active than at the last call."""
-        before, self._active = self._active, [one for quiet in self._all if (one := quiet.at(now_ms)) is not None]
-        return self._active != before
-
-    def pick(self, notice: Notice, now_ms: int) -> Silence | None:
-        """Return the silence that covers the notice now."""
-        if notice.cluster == CANARY_CLUSTER:
-            return None
-        return pick_silence(self._all, notice.match_labels(), now_ms)
-
-    def pick_throughout(self, notice: Notice, from_ms: int, until_ms: int) -> Silence | None:
-        """Return one of the silences that together cover [from, until)."""
-        if notice.cluster == CANARY_CLUSTER:
-            return None
-        return pick_silence_throughout(self._all, notice.match_labels(), from_ms, until_ms)
-
-
-def read_silences(rows: Iterable[Row]) -> tuple[list[Silence], list[tuple[Row, str]]]:
-    """Return the newest row of each silence_id; the unreadable ones as they are, with the reason.
-
-    `rows` are oldest first.
-    """
-    silences: list[Silence] = []
-    unreadable: list[tuple[Row, str]] = []
-    for row in {row["silence_id"]: row for row in rows}.values():
-        try:
-            need(row, ("silence_id", "matchers", "created_by", "comment"))
-            matchers, span = read_matchers(row["matchers"]), (to_ms(row["starts_at"]), to_ms(row["ends_at"]))
-            silences.append(Silence(row["silence_id"], matchers, row["created_by"], row["comment"], *span))
-        except UNREADABLE as error:
-            say_left_out(SILENCES.name, row, error)
-            unreadable.append((row, why(error)))
-    return silences, unreadable
