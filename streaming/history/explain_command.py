@@ -149,7 +149,7 @@ def _titles(story: IncidentStory) -> dict[str, str]:
         "health": f"Producers that avoid the broker{where}",
         "deliveries": f"Notifications{where}",
         "silences": f"Silences{where}",
-        "acknowledgements": f"Acknowledgements{where}",
+        "acknowledgements": f"Acknowledged{where}",
     }
 
 

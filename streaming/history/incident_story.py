@@ -425,7 +425,7 @@ def _silences(history: History, story: IncidentStory) -> list[Row]:
 
 
 class Line(NamedTuple):
-    """One event: its time, a state, change or outcome, and the text."""
+    """One event: its time, a word (a state, change, outcome, name or id), and the text."""
 
     at_ms: int
     word: str
@@ -445,16 +445,12 @@ def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, li
         "silences": [
             Line(
                 row["starts_ms"],
-                "SILENCED",
-                f"by {row['created_by']} until {moment(row['ends_ms'])}, silence {row['silence_id']} ({row['match']}): "
-                f"{row['comment']}",
+                row["silence_id"],
+                f"by {row['created_by']}, until {moment(row['ends_ms'])} ({row['match']}): {row['comment']}",
             )
             for row in story.silences
         ],
-        "acknowledgements": [
-            Line(row["at_ms"], "ACKNOWLEDGED", f"by {row['acknowledged_by']}: {row['note']}")
-            for row in story.acknowledgements
-        ],
+        "acknowledgements": [Line(row["at_ms"], row["acknowledged_by"], row["note"]) for row in story.acknowledgements],
     }
 
 

@@ -79,7 +79,7 @@ def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) ->
         "PENDING first seen; waiting to confirm",
         "FIRING confirmed; broker-a:0-1",
         "DELIVERED pager firing, attempt 1, 41 ms, HTTP 202, route prod",
-        "ACKNOWLEDGED by ada: restarting",
+        "acknowledged ada restarting",
     ]
     places = [story.find(line) for line in order]
     assert -1 not in places, story

@@ -29,8 +29,8 @@ ABOUT = {
     "queue_changes": "queues",
     "steps": "incident",
     "deliveries": "notification",
-    "acknowledgements": "operator",
-    "silences": "operator",
+    "acknowledgements": "acknowledged",
+    "silences": "silenced",
 }
 """Part of the story to what its events are about. At one time, observations come before states, and these before
 notifications."""
@@ -85,7 +85,15 @@ def read(view: View) -> IncidentPage:
     return IncidentPage(story, events(story, view.now_ms), view.now_ms, view.known_until_ms, runbook)
 
 
-SHAPES = {"incident": "▲", "members": "◆", "queues": "≡", "producers": "↗", "notification": "✉", "operator": "●"}
+SHAPES = {
+    "incident": "▲",
+    "members": "◆",
+    "queues": "≡",
+    "producers": "↗",
+    "notification": "✉",
+    "acknowledged": "●",
+    "silenced": "◌",
+}
 """Shape of each type of event."""
 
 LOOKS = {
