@@ -174,4 +174,4 @@ def test_run_starts_and_a_replay_compares_beside_a_file_that_is_damaged(warehous
     (file,) = set(DeltaTable(table_path(warehouse, table.name)).file_uris()) - before
     Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
     assert open_in(warehouse) == ("assignments", "t")
-    assert [page.incident_id for page in read_pages(warehouse, Asked(0, START_MS + 1))] == [f"m-{START_MS}"]
+    assert [page["incident_id"] for page in read_pages(warehouse, Asked(0, START_MS + 1))] == [f"m-{START_MS}"]
