@@ -23,7 +23,7 @@ from schemas.decode import decode
 from schemas.events import EVENTS, ROUTES, key_of
 from schemas.tables import QUARANTINE, REPAIRS
 from streaming.history.query_options import GLOB, QueryOptions, Since, Topic, Until, is_terminal, parse_options
-from streaming.history.table_question import Named, Question, States, command_of, equals, open_history, select
+from streaming.history.table_question import Named, Question, command_of, equals, open_history, select
 from streaming.kafka_io.publisher import Publisher
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.printing import Layout, print_table, time_columns
@@ -193,6 +193,9 @@ PARTITION = typer.Argument(help="Partition.", min=0, metavar="PARTITION")
 OFFSET = typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")
 
 
+State = Annotated[
+    str | None, typer.Option(help=f"Only these states, with commas: {', '.join(STATES)}.", metavar="STATE")
+]
 Reason = Annotated[
     str | None,
     typer.Option(
@@ -227,8 +230,8 @@ QUARANTINED = Question(
 
     Example: balancewatch quarantine --topic rocketmq.pulls --reason 'wrong_type*' --since 2h --format json
     """,
-    states=States(f"Only these states, with commas: {', '.join(STATES)}.", "state", STATES, of_current=(WAITING,)),
     names={
+        "state": Named(State, equals("state"), STATES, of_current=(WAITING,)),
         "topic": Named(Topic, equals("topic")),
         "reason": Named(
             Reason,  # itself, a code with any field, or a glob
