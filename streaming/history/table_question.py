@@ -122,10 +122,11 @@ def where_named(options: QueryOptions, conditions: Mapping[str, Condition]) -> t
     """
     clauses, params = ["true"], dict[str, Any]()
     for name, value in options.names.items():
-        is_name = isinstance(value, str)
-        compare = f"{{}} {'GLOB' if is_glob(value) else '='} ${name}" if is_name else f"list_contains(${name}, {{}})"
+        if isinstance(value, str):
+            compare, params[name] = f"{{}} {'GLOB' if is_glob(value) else '='} ${name}", value
+        else:
+            compare, params[name] = f"list_contains(${name}, {{}})", list(value)
         clauses.append(conditions[name](compare))
-        params[name] = value if is_name else list(value)
     if "cluster" in conditions and "cluster" not in options.names:
         clauses.append(f"{conditions['cluster']('{}')} IS DISTINCT FROM $canary")
         params["canary"] = CANARY_CLUSTER

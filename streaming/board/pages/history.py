@@ -13,9 +13,8 @@ from streaming.board.pages.queue_times import (
     MOST_CHANGES,
     MOST_COMINGS,
     MOST_LANES,
-    Change,
-    Coming,
     Place,
+    Row,
     Span,
     Times,
     read_times,
@@ -122,13 +121,11 @@ COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy",
 
 def draw(page: HistoryPage) -> Mapping[str, Any]:
     """Return the chart, and the rows of the table of changes."""
-    changes = _changes(page.times)
-    number = page.times.changes.number + len(_joined(page.times.comings))
     return {
         "chart": bands_chart(page) if page.times.spans else None,
         "most_lanes": MOST_LANES,
-        "changes": changes,
-        "changes_note": _describe_number(number, page.times),
+        "changes": _changes(page.times),
+        "changes_note": _describe_number(page.times),
         "verdicts": count_verdicts(page.queues),
         "hrefs": {
             queue.key: href(PATH, page.asked, page=None, topic=queue.topic, queue=queue.name)
@@ -143,14 +140,14 @@ def bands_chart(page: HistoryPage) -> Chart:
     times = page.times
     axis = Axis(times.from_ms, times.until_ms)
     queues = list(dict.fromkeys((span.topic, span.queue) for span in times.spans))
-    names = [*(incident.kind for incident in times.incidents), "members", *(queue for _, queue in queues)]
+    names = [*(incident["kind"] for incident in times.incidents), "members", *(queue for _, queue in queues)]
     lanes = {name: number for number, name in enumerate(queues, len(times.incidents) + 1)}
     bars = []
     for lane, incident in enumerate(times.incidents):
-        end_ms = incident.end_ms or max(incident.start_ms, times.known_until_ms)
-        place = axis.span(incident.start_ms, end_ms, LEAST_SHARE)
-        title, link = f"{incident.kind}, {incident.state}", href("/incident", {"id": incident.incident_id})
-        text = fitting(incident.state, place[1])
+        end_ms = incident["end_ms"] or max(incident["start_ms"], times.known_until_ms)
+        place = axis.span(incident["start_ms"], end_ms, LEAST_SHARE)
+        title, link = f"{incident['kind']}, {incident['state']}", href("/incident", {"id": incident["incident_id"]})
+        text = fitting(incident["state"], place[1])
         bars.append(Bar(*place, lane * LANE_PX + 2, LANE_PX - 4, BLUE, "", "incident", title, text, link))
     for span in _bars(times):
         known = VERDICTS[span.verdict]
@@ -168,12 +165,12 @@ def bands_chart(page: HistoryPage) -> Chart:
     middle = len(times.incidents) * LANE_PX + LANE_PX / 2
     marks = [
         Mark(
-            axis.x(coming.time_ms),
+            axis.x(coming["time_ms"]),
             middle,
-            SYMBOLS.get(coming.change, "◆"),
-            GREEN if coming.change == "JOINED" else GREY,
-            f"{some(coming.client_ids, 3)} {COMING_WORDS.get(coming.change, coming.change)}",
-            _at(page, coming.time_ms),
+            SYMBOLS.get(coming["change"], "◆"),
+            GREEN if coming["change"] == "JOINED" else GREY,
+            f"{some(coming['client_ids'], 3)} {COMING_WORDS.get(coming['change'], coming['change'])}",
+            _at(page, coming["time_ms"]),
         )
         for coming in times.comings
     ]
@@ -211,49 +208,43 @@ def _bars(times: Times) -> list[Span]:
     return sorted(merged, key=lambda span: (span.verdict == OK, -span.end_ms))[:MOST_BARS]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the table of changes: a new verdict (`became`), or a shape with words."""
-
-    key: str
-    time_ms: int
-    what: str
-    became: str = ""
-    was: str = ""
-    shape: str = ""
-    words: str = ""
-    look: str = ""
-
-
 def _changes(times: Times) -> list[Row]:
-    """Return the newest changes of verdicts, owners and members, one row per time and kind."""
-    rows = [(change.time_ms, 1, _change_row(change)) for change in times.changes.newest]
-    for coming in _joined(times.comings):
-        shape = "▲" if coming.change == "JOINED" else "◆" if coming.change == "CHANGED" else "▼"
-        words = COMING_WORDS.get(coming.change, coming.change)
-        key = f"{coming.time_ms}-{coming.change}"
-        clients = some(coming.client_ids, 6)
-        rows.append((coming.time_ms, 0, Row(key, coming.time_ms, clients, shape=shape, words=words, look="coming")))
-    rows.sort(key=lambda row: row[:2], reverse=True)
-    return [row for _, _, row in rows[:MOST_CHANGES]]
+    """Return the newest changes of verdicts, owners and members, one row per time and kind.
+
+    A row has a new verdict (`became`) and the one before it (`was`), or a shape with words.
+    """
+    rows = [_change_row(change) for change in times.changes["newest"]]
+    for coming in times.comings:
+        time_ms, change = coming["time_ms"], coming["change"]
+        shape = "▲" if change == "JOINED" else "◆" if change == "CHANGED" else "▼"
+        mark = {"shape": shape, "words": COMING_WORDS.get(change, change), "look": "coming"}
+        rows.append({"key": f"{time_ms}-{change}", "time_ms": time_ms, "what": some(coming["client_ids"], 6), **mark})
+    return sorted(rows, key=lambda row: (-row["time_ms"], row.get("look") == "coming"))[:MOST_CHANGES]
 
 
-def _change_row(change: Change) -> Row:
-    queues = f"{name_queues(change.queues)} of {change.topic}"
-    key = f"{change.time_ms}/{change.topic}/{change.way}/{change.before}/{change.after}"
-    if change.way == "became":
-        if change.owners:
-            more = change.owners_number - len(change.owners)
-            owners = join_words([*change.owners, *([f"{more} more"] if more else [])])
-            queues += f"; {'planned owner' if change.owners_number == 1 else 'planned owners'}: {owners}"
-        return Row(key, change.time_ms, queues, became=change.after or "", was=change.before or "")
-    words, none = ("planned owner", "none") if change.way == "moved" else ("pulled by", "no client")
-    words = f"{words}: {change.before or none} → {change.after or none}"
-    return Row(key, change.time_ms, queues, shape="→", words=words, look="moved")
+def _change_row(change: Row) -> Row:
+    queues = f"{name_queues(change['queues'])} of {change['topic']}"
+    before, after, way, owners = change["before"], change["after"], change["way"], change["owners"]
+    row = {"key": f"{change['time_ms']}/{change['topic']}/{way}/{before}/{after}", "time_ms": change["time_ms"]}
+    if way == "became":
+        if owners:
+            more = change["owners_number"] - len(owners)
+            named = join_words([*owners, *([f"{more} more"] if more else [])])
+            queues += f"; {'planned owner' if change['owners_number'] == 1 else 'planned owners'}: {named}"
+        return {**row, "what": queues, "became": after, "was": before}
+    words, none = ("planned owner", "none") if way == "moved" else ("pulled by", "no client")
+    return {
+        **row,
+        "what": queues,
+        "shape": "→",
+        "words": f"{words}: {before or none} → {after or none}",
+        "look": "moved",
+    }
 
 
-def _describe_number(number: int, times: Times) -> str:
+def _describe_number(times: Times) -> str:
     """Return `12 changes, newest first`, or `newest 60 of 70 changes` if the table shows only a part."""
+    number = times.changes["number"] + len(times.comings)
     if not number:
         return ""
     if number <= MOST_CHANGES:
@@ -262,24 +253,12 @@ def _describe_number(number: int, times: Times) -> str:
     return f"newest {MOST_CHANGES} of {over}{counted(number, 'change')}"
 
 
-def _joined(comings: Sequence[Coming], within_ms: int = 1_000) -> list[Coming]:
-    """Join equal membership changes within a second: each broker reports its own channel."""
-    joined: list[Coming] = []
-    for one in comings:
-        last = joined[-1] if joined else None
-        if last and last.change == one.change and last.time_ms - one.time_ms < within_ms:
-            joined[-1] = Coming(last.time_ms, last.change, tuple(sorted({*last.client_ids, *one.client_ids})))
-        else:
-            joined.append(one)
-    return joined
-
-
 def _describe_changes(times: Times) -> str:
     """Return the changes in a few words for the chart's label."""
     changes = times.changes
-    words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes.became.items())]
-    if changes.moved:
-        words.append(f"{changes.moved:,} moved to another client")
+    words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes["became"].items())]
+    if changes["moved"]:
+        words.append(f"{changes['moved']:,} moved to another client")
     return join_words(words) if words else "nothing changed"
 
 

@@ -22,33 +22,7 @@ MOST_OWNERS = 4
 CHOSEN = "($topic = '' OR topic = $topic) AND ($queue = '' OR broker_name || ':' || queue_id = $queue)"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Queues of a topic that made the same change at one time.
-
-    `way` is "became" for a new verdict; `before` is None without a previous one, and `owners` are new planned owners,
-    `owners_number` in all. It is "moved" for a new planned owner and "pulled" for a new puller under the same verdict.
-    """
-
-    time_ms: int
-    topic: str
-    way: str
-    before: str | None
-    after: str | None
-    queues: tuple[str, ...]
-    owners: tuple[str, ...] = ()
-    owners_number: int = 0
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The newest changes, the number of all, and of all the counts of queues by new verdict and of moves."""
-
-    newest: tuple[Change, ...]
-    number: int
-    became: Mapping[str, int]
-    moved: int
-
+Row = dict[str, Any]
 
 _CHANGED = f"""
 WITH known AS (
@@ -107,16 +81,19 @@ SELECT CASE way WHEN 'became' THEN "after" END AS verdict, count(*) AS n FROM ch
 """
 
 
-def read_changes(engine: duckdb.DuckDBPyConnection, params: Mapping[str, Any]) -> Changes:
-    """Return the changes after `from_ms` for `topic` and `queue`; `engine` has the group's steps as `steps`."""
-    named = {name: params[name] for name in ("topic", "queue", "from_ms")}
-    engine.register("changed", engine.sql(_CHANGED, params=named).to_arrow_table())
-    rows = engine.sql(_NEWEST).to_arrow_table().to_pylist()
-    counts = {row["verdict"]: row["n"] for row in engine.sql(_COUNTS).to_arrow_table().to_pylist()}
-    number = max((row.pop("number") for row in rows), default=0)
-    moved = counts.pop(None, 0)
-    newest = (Change(**{**row, "queues": tuple(row["queues"]), "owners": tuple(row["owners"])}) for row in rows)
-    return Changes(tuple(newest), number, counts, moved)
+def read_changes(engine: duckdb.DuckDBPyConnection, params: Mapping[str, Any]) -> Row:
+    """Return the changes after `from_ms` for `topic` and `queue`; `engine` has the group's steps as `steps`.
+
+    newest         queues of a topic that made the same change at one time. `way` is "became" for a new verdict;
+                   `before` is None without a previous one, and `owners` are new planned owners, `owners_number` in all.
+                   It is "moved" for a new planned owner and "pulled" for a new puller under the same verdict.
+    number         of all changes; `became` counts the queues by new verdict, `moved` the other changes of queues
+    """
+    engine.register("changed", _ask(engine, _CHANGED, params))
+    newest = _ask(engine, _NEWEST, params).to_pylist()
+    became = {row["verdict"]: row["n"] for row in _ask(engine, _COUNTS, params).to_pylist()}
+    number = max((row.pop("number") for row in newest), default=0)
+    return {"newest": newest, "number": number, "moved": became.pop(None, 0), "became": became}
 
 
 MOST_LANES = 48
@@ -139,32 +116,13 @@ class Span:
     observed_owners: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Coming:
-    """Members that joined, changed, left or expired at one time."""
-
-    time_ms: int
-    change: str
-    client_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PastIncident:
-    """An incident of the group; `end_ms` is None while it is open."""
-
-    incident_id: str
-    kind: str
-    state: str
-    start_ms: int
-    end_ms: int | None
-
-
 @dataclass(frozen=True)
 class Times:
     """Values of the history page. `lanes` is the number of queues, of which `spans` has at most MOST_LANES.
 
     `changes` are of all queues. Spans end at `known_until_ms`, the end of the data. `queues` are all of the group at
-    the chosen time; `before_ms` and `after_ms` are the nearest changes around it.
+    the chosen time; `before_ms` and `after_ms` are the nearest changes around it. `comings` are the members that
+    joined, changed, left or expired within one second, newest first.
     """
 
     from_ms: int
@@ -176,9 +134,9 @@ class Times:
     before_ms: int | None
     after_ms: int | None
     queues: tuple[Queue, ...]
-    comings: tuple[Coming, ...]
-    incidents: tuple[PastIncident, ...]
-    changes: Changes
+    comings: Sequence[Row]
+    incidents: Sequence[Row]
+    changes: Row
     known_until_ms: int
 
 
@@ -258,11 +216,11 @@ ORDER BY topic, broker_name, queue_id
 """A window over all steps would carry every column of every row, which takes six times as long."""
 
 _COMINGS = f"""
-SELECT epoch_ms(changed_at) AS time_ms, change, list_sort(list(DISTINCT client_id)) AS client_ids
+SELECT epoch_ms(max(changed_at)) AS time_ms, change, list_sort(list(DISTINCT client_id)) AS client_ids
 FROM memberships
 WHERE {_GROUP} AND {_WITHIN}
-GROUP BY ALL
-ORDER BY time_ms DESC
+GROUP BY epoch_ms(changed_at) // 1000, change
+ORDER BY time_ms DESC, change
 LIMIT {MOST_COMINGS}
 """
 
@@ -308,8 +266,8 @@ def read_times(history: History, place: Place) -> Times:
             nearest["before_ms"],
             nearest["after_ms"],
             tuple(queues_of(_ask(engine, _AS_OF, params))),
-            tuple(Coming(**{**row, "client_ids": tuple(row["client_ids"])}) for row in comings),
-            tuple(PastIncident(**row) for row in incidents),
+            comings,
+            incidents,
             read_changes(engine, params),
             known_until_ms,
         )
