@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming.board.page import Page, View
 from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, Queue, is_alerted_topic, read_group
-from streaming.board.pages.matrix import Client, Matrix, build_matrix, clients_of, count_verdicts, order_queues
+from streaming.board.pages.matrix import Matrix, build_matrix, clients_of, count_verdicts, order_queues
 from streaming.board.url import AskedError, Slice, href, read_choice, read_moment_ms, slice_of
 from streaming.board.words import WORST_FIRST, WRONG, version_words, worst_first
 from streaming.text.times import iso
@@ -80,47 +80,32 @@ def read(view: View) -> GroupPage:
 MOST_MEMBERS = 30
 
 
-@dataclass(frozen=True)
-class Member:
-    client: Client
-    channels: tuple[Channel, ...]
+def members_of(channels: Sequence[Channel]) -> list[dict[str, Any]]:
+    """Return the members sorted by ClientId, as allocation strategies sort them; twins are separate.
 
-    @property
-    def sdk(self) -> str:
-        """Language and version, of the first channel that reports each."""
-        language = _first(channel.language for channel in self.channels)
-        return version_words(language, _first(channel.client_version for channel in self.channels))
-
-    @property
-    def strategy(self) -> str:
-        return _first(channel.strategy for channel in self.channels) or "unknown"
-
-    @property
-    def topics(self) -> list[str]:
-        return sorted({topic for channel in self.channels for topic in channel.topics})
-
-    @property
-    def brokers(self) -> list[str]:
-        return sorted({channel.broker_name for channel in self.channels})
-
-    @property
-    def joined_ms(self) -> int:
-        return min(channel.joined_ms for channel in self.channels)
-
-
-def members_of(channels: Sequence[Channel]) -> list[Member]:
-    """Return the members sorted by ClientId, as allocation strategies sort them; twins are separate."""
-    by_place: dict[tuple[str, str], list[Channel]] = {}
+    Language, version and strategy are those of the first channel that reports each.
+    """
+    by_id: dict[str, list[Channel]] = {}
     for channel in channels:
-        by_place.setdefault((channel.client_id, channel.client_addr), []).append(channel)
-    return [
-        Member(client, tuple(one for addr in client.addrs for one in by_place.get((client.client_id, addr), ())))
-        for client in clients_of(channels)
-    ]
+        by_id.setdefault(channel.client_id, []).append(channel)
+    members = []
+    for client in clients_of(channels):
+        own = [channel for channel in by_id[client.client_id] if channel.client_addr in client.addrs]
+        members.append(
+            {
+                "client": client,
+                "sdk": version_words(*(_first(own, name) for name in ("language", "client_version"))),
+                "strategy": _first(own, "strategy") or "unknown",
+                "topics": sorted({topic for channel in own for topic in channel.topics}),
+                "brokers": sorted({channel.broker_name for channel in own}),
+                "joined_ms": min(channel.joined_ms for channel in own),
+            }
+        )
+    return members
 
 
-def _first(values: Iterable[str | None]) -> str | None:
-    return next((value for value in values if value), None)
+def _first(channels: Iterable[Channel], name: str) -> str | None:
+    return next((value for channel in channels if (value := getattr(channel, name))), None)
 
 
 def draw(page: GroupPage) -> Mapping[str, Any]:
@@ -129,7 +114,8 @@ def draw(page: GroupPage) -> Mapping[str, Any]:
     asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page.asked.get("at")}
     twins = group.twins()
     members = sorted(
-        members_of(group.channels), key=lambda member: (member.client.client_id not in twins, not member.client.place)
+        members_of(group.channels),
+        key=lambda member: (member["client"].client_id not in twins, not member["client"].place),
     )
     return {
         "verdicts": count_verdicts(group.queues),

@@ -18,6 +18,7 @@ from conf.location import Location
 from schemas.tables import TABLES, Table
 from schemas.views import MOST_SEVERE_FIRST, acknowledged_sql
 from streaming.board.page import Page, View
+from streaming.board.pages.groups import read_groups
 from streaming.board.words import WRONG
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
@@ -143,22 +144,16 @@ def read_clusters(history: History) -> list[dict[str, Any]]:
 
 
 def read_troubled_groups(history: History) -> tuple[list[dict[str, Any]], int]:
-    """Return the worst groups, those with most unconsumed queues first, and the number of all groups with problems."""
-    rows = history.rows(
-        f"""
-        SELECT cluster, consumer_group, count(*) AS queues,
-            {", ".join(f"count(*) FILTER (verdict = '{one}') AS {one}" for one in TROUBLED)},
-            count(*) OVER () AS troubled
-        FROM assignments_now WHERE cluster <> $canary GROUP BY cluster, consumer_group
-        HAVING {" + ".join(TROUBLED)} > 0
-        ORDER BY UNOWNED + NOT_CONSUMED DESC, DOUBLE_CONSUMED + MISPLACED DESC, UNKNOWN DESC, cluster, consumer_group
-        LIMIT $most
-        """,
-        {"canary": CANARY_CLUSTER, "most": MOST_GROUPS},
-    )
-    troubled = max((row.pop("troubled") for row in rows), default=0)
-    groups = [row | {"verdicts": {one: number for one in TROUBLED if (number := row.pop(one))}} for row in rows]
-    return groups, troubled
+    """Return the worst groups as on the groups page, and the number of all groups with problems."""
+    groups = [group for group in read_groups(history) if group["wrong"] or group["unknown"]]
+    shown = [
+        {
+            **{name: group[name] for name in ("cluster", "consumer_group", "queues")},
+            "verdicts": {name: group[name.lower()] for name in TROUBLED if group[name.lower()]},
+        }
+        for group in groups[:MOST_GROUPS]
+    ]
+    return shown, len(groups)
 
 
 TIMELY = ("alerts", "assignments", "memberships")
