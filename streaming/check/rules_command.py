@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict
 from functools import reduce
 from typing import Annotated, Any, NoReturn
 
@@ -31,7 +31,7 @@ from streaming.text.times import span_text, time_text, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import ALERTS_LIMITED, SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS, KindFacts
-from udfs.alerts.pattern import describe_matchers, is_match
+from udfs.alerts.pattern import LABELS, describe_matchers, is_match
 from udfs.alerts.prose import count
 from udfs.alerts.routing import WATCHDOG, Route, pick_receivers, pick_watchdog_receivers
 from udfs.alerts.rules import OF_ALL, Rules
@@ -48,18 +48,8 @@ INCIDENT_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Subject:
-    """The alert to explain, from the command line or from a row of the alerts table."""
-
-    kind: str
-    cluster: str
-    consumer_group: str | None = None
-    topic: str | None = None
-    severity: str | None = None
-    broker_name: str | None = None
-    client_id: str | None = None
-    cause: str | None = None
+Alert = Mapping[str, str | None]
+"""The labels of the alert to explain (LABELS), from the command line or from a row of the alerts table."""
 
 
 class World:
@@ -115,15 +105,16 @@ def rules(
     settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
     world = World(settings)
     if subject in KIND_FACTS or subject in SELF_FACTS:
-        answer = explain_alert(_imagined(Subject(subject, cluster or "", group, topic, severity)), world)
+        given = {"kind": subject, "severity": severity, "cluster": cluster, "consumer_group": group, "topic": topic}
+        answer = explain_alert(_imagined({**dict.fromkeys(LABELS), **given}), world)
     else:
         row = _incident(subject, world)
-        given = {"--cluster": cluster, "--group": group, "--topic": topic, "--severity": severity}
-        if flags := [flag for flag, value in given.items() if value is not None]:
+        options = {"--cluster": cluster, "--group": group, "--topic": topic, "--severity": severity}
+        if flags := [flag for flag, value in options.items() if value is not None]:
             fail(f"{' '.join(flags)}: an incident has its own; leave it out", code=2)
         if row["kind"] not in KIND_FACTS and row["kind"] not in SELF_FACTS:
             _refuse_kind(row["kind"])
-        answer = explain_alert(Subject(**{field.name: row[field.name] for field in fields(Subject)}), world, row)
+        answer = explain_alert({name: row[name] for name in LABELS}, world, row)
     if form == "json":
         write_json(answer, default=str)
     else:
@@ -152,22 +143,23 @@ def _refuse_kind(kind: str) -> NoReturn:
     )
 
 
-def _imagined(subject: Subject) -> Subject:
+def _imagined(alert: Alert) -> Alert:
     """Return the alert of this kind. Leaves with 2 where a required label is missing or an unsupported one given."""
-    own = SELF_FACTS.get(subject.kind)
-    is_of_group = own is None and KIND_FACTS[subject.kind].is_of_group
-    if not subject.cluster and (own is None or own.is_of_cluster):
+    kind, group, topic = str(alert["kind"]), alert["consumer_group"], alert["topic"]
+    own = SELF_FACTS.get(kind)
+    is_of_group = own is None and KIND_FACTS[kind].is_of_group
+    if not alert["cluster"] and (own is None or own.is_of_cluster):
         fail("--cluster is missing; overrides, routes and silences can depend on it", code=2)
-    if is_of_group and subject.consumer_group is None:
-        fail(f"--group is missing; {subject.kind} is about one consumer group", code=2)
-    if not is_of_group and subject.consumer_group is not None:
+    if is_of_group and group is None:
+        fail(f"--group is missing; {kind} is about one consumer group", code=2)
+    if not is_of_group and group is not None:
         why = "is about brokers" if own is None else "is not about a consumer group"
-        fail(f"--group {subject.consumer_group!r}: {subject.kind} {why}; leave it out", code=2)
+        fail(f"--group {group!r}: {kind} {why}; leave it out", code=2)
     if own is None:
-        return subject
-    if subject.topic is not None and not own.is_of_topic:
-        fail(f"--topic {subject.topic!r}: {subject.kind} is not about a topic; leave it out", code=2)
-    return replace(subject, cluster=subject.cluster if own.is_of_cluster else OWN_CLUSTER, cause=own.cause)
+        return alert
+    if topic is not None and not own.is_of_topic:
+        fail(f"--topic {topic!r}: {kind} is not about a topic; leave it out", code=2)
+    return {**alert, "cluster": alert["cluster"] if own.is_of_cluster else OWN_CLUSTER, "cause": own.cause}
 
 
 def _print(answer: dict[str, Any]) -> None:
@@ -230,11 +222,11 @@ def setting(key: str, settings: Settings) -> Any:
 
 def fill_in(text: str, settings: Settings) -> str:
     """Return the text with `{section.key}` as section.key (value), and `{name}` as that limit."""
-    reported = KEY.sub(lambda found: f"{found[1]} ({_describe(found[1], setting(found[1], settings))})", text)
-    return re.sub(r"\{([a-z_]+)\}", lambda found: _describe(found[1], getattr(LIMITS, found[1])), reported)
+    reported = KEY.sub(lambda found: f"{found[1]} ({_value_text(found[1], setting(found[1], settings))})", text)
+    return re.sub(r"\{([a-z_]+)\}", lambda found: _value_text(found[1], getattr(LIMITS, found[1])), reported)
 
 
-def _describe(key: str, value: Any) -> str:
+def _value_text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if key.endswith(("_ms", "_seconds")):
@@ -242,64 +234,58 @@ def _describe(key: str, value: Any) -> str:
     return f"{value:g}"
 
 
-def explain_alert(subject: Subject, world: World, incident: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def explain_alert(alert: Alert, world: World, incident: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the answer as JSON. `incident` is its newest row for a question about an incident."""
-    facts = KIND_FACTS.get(subject.kind)
-    answer = _by_settings(subject, world) if facts is None else _by_rules(subject, world, facts)
-    severities = [subject.severity] if subject.severity else answer["severities"]
+    kind, cause = str(alert["kind"]), alert["cause"]
+    facts = KIND_FACTS.get(kind)
+    answer = _by_settings(kind, world.settings) if facts is None else _by_rules(alert, world, facts)
+    severities = [alert["severity"]] if alert["severity"] else answer["severities"]
     own_labels = incident["labels"] if incident and facts is None else {}
-    reported = {name: value for name, value in asdict(subject).items() if value is not None}
     receivers, silences, mutes = [], [], []
     for severity in severities:
-        labels = {**asdict(subject), "severity": severity}
-        routes = _pick(subject, labels, own_labels, world)
+        labels = {**alert, "severity": severity}
+        routes = _pick(labels, own_labels, world)
         receivers += [{"severity": severity, "receiver": name, "route": route} for name, route in routes.items()]
-        if subject.kind == WATCHDOG:
+        if kind == WATCHDOG:
             continue
         if silence := pick_silence(world.silences, labels, world.now_ms):
-            silences.append(
-                {
-                    "severity": severity,
-                    "silence_id": silence.silence_id,
-                    "matchers": describe_matchers(silence.matchers),
-                    "created_by": silence.created_by,
-                    "comment": silence.comment,
-                    "until": time_text(silence.ends_at_ms),
-                }
-            )
+            shown = {name: getattr(silence, name) for name in ("silence_id", "created_by", "comment")}
+            until, matchers = time_text(silence.ends_at_ms), describe_matchers(silence.matchers)
+            silences.append({"severity": severity, **shown, "matchers": matchers, "until": until})
         mutes += [
             {"severity": severity, **describe_mute(mute, world.now_ms)}
             for mute in world.mutes
             if is_match(mute.matchers, labels)
         ]
     return {
-        "subject": {**own_labels, **reported},
+        "subject": {**own_labels, **{name: value for name, value in alert.items() if value is not None}},
         "incident": incident and {name: incident.get(name) for name in INCIDENT_COLUMNS},
         **answer,
-        "runbook_url": runbook_url(world.settings.runbooks_url, subject.kind, subject.cause),
+        "runbook_url": runbook_url(world.settings.runbooks_url, kind, cause),
         "severities": severities,
         "receivers": receivers,
         "silences": silences,
         "mutes": mutes,
-        "inhibited_by": _inhibited_by(subject, facts.inhibited_by if facts else (), world.incidents, incident),
+        "inhibited_by": _inhibited_by(alert, facts.inhibited_by if facts else (), world.incidents, incident),
     }
 
 
-def _by_rules(subject: Subject, world: World, facts: KindFacts) -> dict[str, Any]:
-    group = subject.consumer_group if facts.is_of_group else None
-    rules = world.rulebook.of(subject.cluster, group)
-    severity = rules.of_kind(subject.kind).severity
+def _by_rules(alert: Alert, world: World, facts: KindFacts) -> dict[str, Any]:
+    kind, cluster = str(alert["kind"]), str(alert["cluster"])
+    group = alert["consumer_group"] if facts.is_of_group else None
+    rules = world.rulebook.of(cluster, group)
+    of_kind = rules.of_kind(kind)
     return {
-        "fires": _describe_firing(facts, subject.kind, rules),
+        "fires": _describe_firing(facts, kind, rules),
         "ends": (
             "The alert is RECOVERING when the condition no longer holds, and RESOLVED after "
-            f"{span_text(rules.of_kind(subject.kind).recovering_ms)} without it; an earlier return continues the same "
+            f"{span_text(of_kind.recovering_ms)} without it; an earlier return continues the same "
             f"incident. Only evaluations with a completeness of {rules.completeness_min:.0%} or more count. A flapping "
             f"alert stays open: from more than {rules.flap_high:.0%} changes in 21 slots of "
             f"{span_text(rules.flap_slot_ms)} until less than {rules.flap_low:.0%}."
         ),
-        "severities": [severity] if severity else list(facts.severities),
-        "keys": list(_keys(subject.kind, facts.thresholds, rules, group, subject.cluster, world)),
+        "severities": [of_kind.severity] if of_kind.severity else list(facts.severities),
+        "keys": list(_keys(kind, facts.thresholds, rules, group, cluster, world)),
     }
 
 
@@ -341,9 +327,9 @@ def _keys(
         yield {"key": f"rules.{own}", "value": value, "set_by": set_by}
 
 
-def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
+def _by_settings(kind: str, settings: Settings) -> dict[str, Any]:
     """Return the answer for an alert about balancewatch itself, which settings decide."""
-    facts, settings = SELF_FACTS[subject.kind], world.settings
+    facts = SELF_FACTS[kind]
     fires = facts.fires
     if facts.never is not None:
         key, value, why = facts.never
@@ -361,20 +347,17 @@ def _by_settings(subject: Subject, world: World) -> dict[str, Any]:
     }
 
 
-def _pick(
-    subject: Subject, labels: Mapping[str, str | None], own_labels: Mapping[str, str], world: World
-) -> Mapping[str, str]:
-    if subject.kind == WATCHDOG:
+def _pick(labels: Alert, own_labels: Mapping[str, str], world: World) -> Mapping[str, str]:
+    """Return the route of each receiver. Alerts of alerts_limited reach the receivers of the limited alerts."""
+    if labels["kind"] == WATCHDOG:
         return pick_watchdog_receivers(world.routes)
-    if subject.kind == DELIVERY_FAILED:
+    if labels["kind"] == DELIVERY_FAILED:
         return {name: DELIVERY_FAILED for name in world.receivers if name != own_labels.get("receiver")}
-    if subject.kind == ALERTS_LIMITED:
-        return {}  # sent to the receivers of the limited alerts
-    return pick_receivers(world.routes, labels, world.quiet)
+    return {} if labels["kind"] == ALERTS_LIMITED else pick_receivers(world.routes, labels, world.quiet)
 
 
 def _inhibited_by(
-    subject: Subject, kinds: Sequence[str], incidents: Iterable[Mapping[str, Any]], incident: Mapping[str, Any] | None
+    alert: Alert, kinds: Sequence[str], incidents: Iterable[Mapping[str, Any]], incident: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the inhibiting incident; for a question about a kind, the open incidents that would inhibit it."""
     known = {row["incident_id"]: row for row in incidents}
@@ -386,7 +369,7 @@ def _inhibited_by(
         if incident is None
         and row["state"] in ("FIRING", "RECOVERING")
         and row["kind"] in kinds
-        and row["cluster"] == subject.cluster
-        and row["consumer_group"] in (None, subject.consumer_group)
+        and row["cluster"] == alert["cluster"]
+        and row["consumer_group"] in (None, alert["consumer_group"])
     ]
     return {"kinds": list(kinds), "is": cause_id, "summary": cause["summary"] if cause else None, "may_be": may}
