@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from streaming.board.pages.history import PAGE, bands_chart
-from streaming.board.pages.queue_times import MOST_CHANGES, MOST_LANES, Place, Times, read_times
+from streaming.board.pages.history import (
+    MOST_CHANGES,
+    MOST_LANES,
+    PAGE,
+    Place,
+    Times,
+    bands_chart,
+    read_times,
+)
 from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, rows_of, text_of, walk

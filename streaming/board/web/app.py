@@ -1,4 +1,4 @@
-"""The web application: each page as HTML and as JSON, runbooks, static files, and `/healthz`."""
+"""The web application: each page as HTML and as JSON, runbooks, static files, and `/healthz`; and its server."""
 
 import hashlib
 import json
@@ -24,13 +24,15 @@ from starlette.staticfiles import StaticFiles
 
 from conf.board import Board as BoardSettings
 from conf.location import Location
+from conf.settings import Settings
 from streaming.board.page import Page, View, as_json, render
 from streaming.board.pages import PAGES
 from streaming.board.url import AskedError, read_asked
 from streaming.board.web import runbooks
 from streaming.board.web.access import ASSETS, HEALTH, AccessControl, Guard
 from streaming.board.web.tables import Seen, Tables
-from streaming.text.times import MINUTE
+from streaming.system.bounded_server import BoundedServer, Bounds, listen
+from streaming.text.times import MINUTE, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 
 KEPT_BODIES = 64
@@ -216,6 +218,34 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         ],
         lifespan=limit_threads,
     )
+
+
+class BoardServer:
+    """A served board. It listens once constructed; `run` serves until another thread or a signal calls `close`."""
+
+    def __init__(
+        self, settings: Settings, clock_ms: Callable[[], int] = wall_ms, access: AccessControl | None = None
+    ) -> None:
+        """Bind the address. `access` defaults to the settings' access rule.
+
+        Raises SettingsError if others can reach it without a token, OSError if the address cannot be bound.
+        """
+        runbooks_url = settings.oncall.runbook_base_url or runbooks.ROOT
+        self.board = Board(settings.board, settings.paths.warehouse, clock_ms, runbooks_url=runbooks_url)
+        app = make_app(self.board, access or AccessControl.of(settings.board))
+        host = settings.board.host
+        self._listening = listen(host, settings.board.port)
+        self.port = int(self._listening.getsockname()[1])
+        self.url = f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
+        self._server = BoundedServer(app, Bounds(is_proxy=settings.board.is_proxy))
+
+    def run(self) -> None:
+        """Serve until `close`, then end requests in flight and release the port."""
+        self._server.run(sockets=[self._listening])
+
+    def close(self) -> None:
+        """Make `run` return after the requests in flight, within about a second."""
+        self._server.should_exit = True
 
 
 @cache
