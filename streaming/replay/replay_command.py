@@ -83,7 +83,9 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[list[Message]
             raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
 
 
-def _open_partitions(open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms: int) -> Iterator["_Partition"]:
+def _open_partitions(
+    open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms: int
+) -> Iterator[Iterator[tuple[int, Message]]]:
     asking = open_one()
     spans = read_spans(asking, EVENTS)
     if not spans:
@@ -93,39 +95,32 @@ def _open_partitions(open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms:
     for place in places:
         found, end = begins.get(place), spans[place.topic, place.partition].end
         if found and found.offset < end:
-            yield _Partition(open_one(), place, found.offset, end, to_ms)
+            yield _read_partition(open_one(), place, found.offset, end, to_ms)
 
 
-@dataclass(frozen=True)
-class _Partition:
-    """One partition with its consumer, so that none is fetched faster than it is merged.
+def _read_partition(
+    consumer: KafkaConsumer, place: TopicPartition, begin: int, end: int, to_ms: int
+) -> Iterator[tuple[int, Message]]:
+    """Yield a partition's messages with their timestamps, which never decrease.
 
-    Timestamps of its messages never decrease.
+    Each has its own consumer, so that none is fetched faster than it is merged.
     """
-
-    consumer: KafkaConsumer
-    place: TopicPartition
-    begin: int
-    end: int
-    to_ms: int
-
-    def __iter__(self) -> Iterator[tuple[int, Message]]:
-        self.consumer.assign([self.place])
-        self.consumer.seek(self.place, self.begin)
-        newest_ms, deadline = 0, time.monotonic() + PATIENCE_SECONDS
-        while self.consumer.position(self.place) < self.end:
-            for record in self.consumer.poll(timeout_ms=500).get(self.place, ()):
-                if record.offset >= self.end or record.timestamp >= self.to_ms:
-                    return
-                newest_ms = max(newest_ms, record.timestamp)
-                where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-                yield newest_ms, {**where, "ingest_time_ms": record.timestamp, "value": record.value}
-                deadline = time.monotonic() + PATIENCE_SECONDS
-            if time.monotonic() > deadline:
-                raise RecordedError(
-                    f"Kafka returned no message of {self.place.topic}, partition {self.place.partition}, for "
-                    f"{PATIENCE_SECONDS:g} s, although it has some up to offset {self.end}"
-                )
+    consumer.assign([place])
+    consumer.seek(place, begin)
+    newest_ms, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+    while consumer.position(place) < end:
+        for record in consumer.poll(timeout_ms=500).get(place, ()):
+            if record.offset >= end or record.timestamp >= to_ms:
+                return
+            newest_ms = max(newest_ms, record.timestamp)
+            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            yield newest_ms, {**where, "ingest_time_ms": record.timestamp, "value": record.value}
+            deadline = time.monotonic() + PATIENCE_SECONDS
+        if time.monotonic() > deadline:
+            raise RecordedError(
+                f"Kafka returned no message of {place.topic}, partition {place.partition}, for "
+                f"{PATIENCE_SECONDS:g} s, although it has some up to offset {end}"
+            )
 
 
 def slices_of(messages: Iterable[tuple[int, Item]]) -> Iterator[list[Item]]:
