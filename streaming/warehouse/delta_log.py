@@ -27,6 +27,8 @@ DAMAGE_SEARCHED = 200
 class Commit:
     """One version. `new_files` are the paths, in the table's folder, of files with rows that it added.
 
+    `stats` are the statistics of each of them, JSON.
+
     `removes_rows` is true for a delete, an update or an overwrite, whose new files hold the remaining old rows.
     """
 
@@ -34,6 +36,7 @@ class Commit:
     at_ms: int
     new_files: tuple[str, ...]
     removes_rows: bool
+    stats: tuple[str, ...] = ()
 
     @property
     def appended(self) -> tuple[str, ...]:
@@ -72,15 +75,17 @@ def read_commit(table: Location, version: int) -> Commit | None:
         return None
     at_ms = to_ms(at)
     new_files: list[str] = []
+    stats: list[str] = []
     removes_rows = False
     for action in actions_in(content):
         if "add" in action and action["add"]["dataChange"]:
             new_files.append(unquote(action["add"]["path"]))
+            stats.append(action["add"].get("stats") or "{}")
         elif "remove" in action:
             removes_rows |= bool(action["remove"]["dataChange"])
         elif "commitInfo" in action:
             at_ms = action["commitInfo"].get("timestamp", at_ms)
-    return Commit(version, at_ms, tuple(new_files), removes_rows)
+    return Commit(version, at_ms, tuple(new_files), removes_rows, tuple(stats))
 
 
 def access_error(table: str, error: Exception) -> TableAccessError:

@@ -184,8 +184,8 @@ def test_csv_has_a_line_a_page(night: Path, warehouse: Path) -> None:
 
 
 def test_an_override_changes_the_pages_of_its_groups_only(night: Path) -> None:
-    group = pages_of(night)[0].consumer_group
-    late = Override("late", consumer_group=str(group), kinds=LATE["kinds"])
+    group = str(pages_of(night)[0]["consumer_group"])
+    late = Override("late", consumer_group=group, kinds=LATE["kinds"])
     other = Override("late", consumer_group="other", kinds=LATE["kinds"])
     assert pages_of(night, Rulebook(default_rules(), [late])) == []
     assert pages_of(night, Rulebook(default_rules(), [other])) == pages_of(night)

@@ -3,14 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from shlex import quote
 from typing import Any
 
-from streaming.board.chart import AMBER, BLUE, GREEN, GREY, PURPLE, RED, Axis, Bar, Chart, Key, Mark
+from streaming.board.chart import GREEN, PURPLE, Axis, Bar, Chart, Key, Mark
 from streaming.board.known import extent_of
 from streaming.board.page import Page, View
+from streaming.board.pages.alerts import BY_STATE, INHIBITED, SILENT
 from streaming.board.url import AskedError
 from streaming.board.words import STATE_SHAPES
 from streaming.history.incident_story import IncidentStory, Row, lines_of, read_story
@@ -96,15 +97,6 @@ SHAPES = {
 }
 """Shape of each type of event."""
 
-LOOKS = {
-    "FIRING": (RED, ""),
-    "PENDING": (AMBER, "dots"),
-    "RECOVERING": (BLUE, "backslash"),
-    "RESOLVED": (GREEN, ""),
-    "UNKNOWN": (PURPLE, "cross"),
-}
-"""Tone and hatching of each state."""
-
 
 def draw(page: IncidentPage) -> Mapping[str, Any]:
     """Return the chart, and what the template shows beside the value."""
@@ -181,12 +173,12 @@ def states_chart(page: IncidentPage) -> Chart:
         at_ms, state, is_inhibited = step["at_ms"], step["state"], step["inhibited_by"] is not None
         if state == "RESOLVED" or until_ms <= at_ms:
             continue
-        tone, hatch = (GREY, "slash") if is_inhibited else LOOKS.get(state, (GREY, ""))
+        look = INHIBITED if is_inhibited else BY_STATE.get(state, SILENT)
         name = f"{STATE_SHAPES.get(state, '·')} {state}" + (" (inhibited)" if is_inhibited else "")
         title = f"{name} for {span(until_ms - at_ms)}"
-        solid = 0.0 if hatch else 1.0
-        bars.append(Bar(*axis.span(at_ms, until_ms), 26, 40, tone, hatch, name, title, strength=solid))
-        keys[Key(name, tone, hatch)] = None
+        solid = 0.0 if look.hatch else 1.0
+        bars.append(Bar(*axis.span(at_ms, until_ms), 26, 40, look.tone, look.hatch, name, title, strength=solid))
+        keys[replace(look, name=name)] = None
     if members_ms:
         keys[Key("membership change", PURPLE, symbol="◆")] = None
         for at_ms in members_ms:

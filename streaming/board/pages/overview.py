@@ -6,13 +6,11 @@ such as a FaultItem's end, is written only with the next event. The delay does n
 age of the data does.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
+from datetime import datetime
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from conf.location import Location
 from schemas.tables import TABLES, Table
@@ -23,8 +21,7 @@ from streaming.board.words import WRONG
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from streaming.text.times import DAY, MINUTE, to_ms
-from streaming.warehouse.delta_log import Commit, read_commit
-from streaming.warehouse.table_store import read_file
+from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import table_path
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.groups.queue_state import UNKNOWN
@@ -193,29 +190,17 @@ def worst_lately(lags: Mapping[str, Written], lately_ms: int) -> Written | None:
 
 
 def _read_written(warehouse: Location, table: Table, version: int) -> Written | None:
+    """Return the newest commit that appended rows; None if the log lacks it, or its files' statistics of the time."""
     folder = table_path(warehouse, table.name)
     for number in range(version, max(version - MOST_COMMITS, -1), -1):
         commit = read_commit(folder, number)
         if commit is None:
             return None
         if commit.appended:
-            newest_ms = _newest_event(folder, table, commit)
+            newest = [json.loads(stats).get("maxValues", {}).get(table.time) for stats in commit.stats]
+            newest_ms = max((to_ms(datetime.fromisoformat(time)) for time in newest if time), default=None)
             return None if newest_ms is None else Written(commit.at_ms, commit.at_ms - newest_ms)
     return None
-
-
-def _newest_event(folder: str, table: Table, commit: Commit) -> int | None:
-    """Return the newest event time in the footers of a commit's files; None if a file is gone or has no statistics."""
-    newest = []
-    for file in commit.appended:
-        try:
-            footer = pq.read_metadata(BytesIO(read_file(folder, file)[0]))
-        except (OSError, pa.ArrowInvalid):
-            return None
-        column = footer.schema.names.index(table.time)
-        groups = [footer.row_group(number).column(column) for number in range(footer.num_row_groups)]
-        newest += [one.statistics.max for one in groups if one.is_stats_set and one.statistics.has_min_max]
-    return max((to_ms(time) for time in newest if time is not None), default=None)
 
 
 @dataclass(frozen=True)
