@@ -6,7 +6,6 @@ where the data end, or where their cluster stopped sending data.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 from schemas.views import ALL_INCIDENTS
@@ -180,17 +179,9 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
                 greatest(0, floor((start_ms - $from_ms) / $bin_ms))::INT AS first,
                 least($bins - 1, floor((end_ms - $from_ms) / $bin_ms))::INT AS last
             FROM pieces WHERE start_ms <= end_ms
-        ), counted AS (
-            SELECT kind, is_inhibited, is_known, last, greatest(first, 1 + coalesce(max(last) OVER (
-                PARTITION BY incident_id, is_inhibited, is_known ORDER BY first, last
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ), -1)) AS first
-            FROM spans
-        ), steps AS (
-            SELECT kind, is_inhibited, is_known, first AS bin, 1 AS step FROM counted WHERE first <= last
-            UNION ALL SELECT kind, is_inhibited, is_known, last + 1, -1 FROM counted WHERE first <= last
         )
-        SELECT kind, is_inhibited, is_known, bin, sum(step)::INT AS step FROM steps GROUP BY ALL
+        SELECT kind, is_inhibited, is_known, bin, count(DISTINCT incident_id) AS number
+        FROM (SELECT *, unnest(range(first, last + 1)) AS bin FROM spans) GROUP BY ALL
         """,
         {
             **params,
@@ -201,16 +192,12 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
             "silent_ms": list(known.silent_ms.values()),
         },
     )
-    changes: dict[tuple[str, bool], dict[bool, dict[int, int]]] = {}
+    counts: dict[tuple[str, bool], dict[bool, list[int]]] = {}
     for row in rows:
         if asked.is_inhibited in (None, row["is_inhibited"]):
-            of_kind = changes.setdefault((row["kind"], row["is_inhibited"]), {True: {}, False: {}})
-            of_kind[row["is_known"]][row["bin"]] = row["step"]
-
-    def running(steps: Mapping[int, int]) -> tuple[int, ...]:
-        return tuple(accumulate(steps.get(number, 0) for number in range(BINS)))
-
-    bins = [Bins(*of, running(steps[True]), running(steps[False])) for of, steps in changes.items()]
+            of_kind = counts.setdefault((row["kind"], row["is_inhibited"]), {True: [0] * BINS, False: [0] * BINS})
+            of_kind[row["is_known"]][row["bin"]] = row["number"]
+    bins = [Bins(*of, tuple(of_kind[True]), tuple(of_kind[False])) for of, of_kind in counts.items()]
     busiest = sorted(bins, key=lambda one: -one.most)[:MOST_KINDS]
     return sorted(busiest, key=lambda one: (one.kind, one.is_inhibited))
 

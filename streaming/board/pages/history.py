@@ -179,7 +179,14 @@ WHERE {_GROUP}
 
 _IS_WRONG = f"verdict IN {WRONG}"
 
-_FIRST = f"SELECT min(start_ms) AS first_ms FROM steps WHERE {CHOSEN}"
+_EDGES = f"""
+SELECT
+    min(start_ms) AS first_ms,
+    max(start_ms) FILTER (batch_id >= 0 AND start_ms < $at_ms) AS before_ms,
+    min(start_ms) FILTER (batch_id >= 0 AND start_ms > $at_ms) AS after_ms
+FROM steps
+WHERE {CHOSEN}
+"""
 
 _LANES = f"""
 SELECT topic, broker_name, queue_id, count(*) OVER () AS lanes
@@ -204,12 +211,6 @@ FROM steps
 WHERE {CHOSEN} AND batch_id >= 0
 GROUP BY (start_ms - $from_ms) * {MOST_MOMENTS} // greatest($until_ms - $from_ms, 1)
 ORDER BY time_ms
-"""
-
-_NEIGHBOURS = f"""
-SELECT max(start_ms) FILTER (start_ms < $at_ms) AS before_ms, min(start_ms) FILTER (start_ms > $at_ms) AS after_ms
-FROM steps
-WHERE {CHOSEN} AND batch_id >= 0
 """
 
 _AS_OF = """
@@ -255,15 +256,14 @@ def read_times(history: History, place: Place) -> Times:
     incidents = history.rows(_INCIDENTS, named(_INCIDENTS, params))
     with duckdb.connect() as engine:
         engine.register("steps", history.query(_STEPS, named(_STEPS, params)))
-        (first,) = _ask(engine, _FIRST, params).to_pylist()
-        starts_ms = [first["first_ms"], *(row["time_ms"] for row in comings), *(row["start_ms"] for row in incidents)]
+        (edges,) = _ask(engine, _EDGES, params).to_pylist()
+        starts_ms = [edges["first_ms"], *(row["time_ms"] for row in comings), *(row["start_ms"] for row in incidents)]
         known_ms = [ms for ms in starts_ms if ms is not None]
         shown_ms = [place.at_ms, place.until_ms, *known_ms] if known_ms else []
         params["from_ms"], _ = extent_of(place.from_ms, place.until_ms, shown_ms)
         lanes = _ask(engine, _LANES, params).to_pylist()
         names = [f"{row['topic']} {row['broker_name']}:{row['queue_id']}" for row in lanes]
         steps = _ask(engine, _SPANS, {**params, "lanes": names}).to_pylist() if names else []
-        (nearest,) = _ask(engine, _NEIGHBOURS, params).to_pylist()
         return Times(
             params["from_ms"],
             place.until_ms,
@@ -271,8 +271,8 @@ def read_times(history: History, place: Place) -> Times:
             tuple(_spans(steps[:MOST_STEPS], place.until_ms, known_until_ms)),
             len(steps) > MOST_STEPS,
             tuple(_ask(engine, _MOMENTS, params).column("time_ms").to_pylist()),
-            nearest["before_ms"],
-            nearest["after_ms"],
+            edges["before_ms"],
+            edges["after_ms"],
             tuple(queues_of(_ask(engine, _AS_OF, params))),
             comings,
             incidents,
