@@ -7,7 +7,7 @@ age of the data does.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -203,46 +203,30 @@ def _read_written(warehouse: Location, table: Table, version: int) -> Written | 
     return None
 
 
-@dataclass(frozen=True)
-class OverviewPage:
-    """Values of the page.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page.
 
     groups, troubled   the worst groups, and the number of all groups with a problem
     newest_ms          time of the newest row of the live tables, at most now; None while they are empty
     lags               by table, delay from the newest event of its newest commit to that commit
     lag                the largest recent delay of the tables with verdicts and alerts
     """
-
-    trouble: Mapping[str, Any]
-    groups: Sequence[Mapping[str, Any]]
-    troubled: int
-    clusters: Sequence[Mapping[str, Any]]
-    ages: Sequence[Mapping[str, Any]]
-    newest_ms: int | None
-    lags: Mapping[str, Written]
-    lag: Written | None
-    is_stale: bool
-    now_ms: int
-
-
-def read(view: View) -> OverviewPage:
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, as on the alerts page, so that its counts agree
     groups, troubled = read_troubled_groups(view.history)
     ages, lags = read_ages(view.history), read_lags(view.history, view.now_ms)
     live = {table.name for table in LIVE_TABLES}
     newest_ms = max((age["newest_ms"] for age in ages if age["name"] in live and age["newest_ms"]), default=None)
-    return OverviewPage(
-        read_trouble(view.history, until_ms - DAY),
-        groups,
-        troubled,
-        read_clusters(view.history),
-        ages,
-        None if newest_ms is None else min(newest_ms, view.now_ms),
-        lags,
-        worst_lately(lags, view.stale_ms),
-        view.is_stale,
-        view.now_ms,
-    )
+    return {
+        "trouble": read_trouble(view.history, until_ms - DAY),
+        "groups": groups,
+        "troubled": troubled,
+        "clusters": read_clusters(view.history),
+        "ages": ages,
+        "newest_ms": None if newest_ms is None else min(newest_ms, view.now_ms),
+        "lags": lags,
+        "lag": worst_lately(lags, view.stale_ms),
+        "is_stale": view.is_stale,
+    }
 
 
 PAGE = Page("overview", "/", "Overview", read, nav="Overview")

@@ -115,52 +115,39 @@ def excerpt(message: Mapping[str, Any]) -> str:
     return shown + (f" … {rest:,} more bytes" if rest > 0 else "")
 
 
-@dataclass(frozen=True)
-class QualityPage:
-    """Values of the page: `rejected` within the URL's period (`since`), all others as of now."""
-
-    since: str
-    from_ms: int
-    until_ms: int
-    failing: Sequence[Mapping[str, Any]]
-    suites: Mapping[str, Any]
-    rejected: Mapping[str, Any]
-    newest: Sequence[Mapping[str, Any]]
-    now_ms: int
-
-
-def read(view: View) -> QualityPage:
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page: `rejected` within the URL's period (`since`), all others as of now."""
     span_ms = read_span_ms(view.asked, "since", "24h")
     until_ms = -(-view.now_ms // MINUTE) * MINUTE
     from_ms = until_ms - span_ms
-    return QualityPage(
-        view.asked.get("since", "24h"),
-        from_ms,
-        until_ms,
-        read_failing(view.history),
-        read_suites(view.history),
-        read_rejected(view.history, from_ms, until_ms),
-        read_newest(view.history),
-        view.now_ms,
-    )
+    return {
+        "since": view.asked.get("since", "24h"),
+        "from_ms": from_ms,
+        "until_ms": until_ms,
+        "failing": read_failing(view.history),
+        "suites": read_suites(view.history),
+        "rejected": read_rejected(view.history, from_ms, until_ms),
+        "newest": read_newest(view.history),
+    }
 
 
 TONES = (RED, BLUE, AMBER, PURPLE, GREEN, GREY)
 CHART_PX = 180
 
 
-def draw(page: QualityPage) -> Mapping[str, Any]:
-    return {"chart": quarantine_chart(page) if page.rejected["shown"] else None, "excerpt": excerpt}
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"chart": quarantine_chart(page) if page["rejected"]["shown"] else None, "excerpt": excerpt}
 
 
-def quarantine_chart(page: QualityPage) -> Chart:
+def quarantine_chart(page: Mapping[str, Any]) -> Chart:
     """Return counts over time, stacked by topic and reason; after six, tones repeat with another hatching."""
-    axis = Axis(page.from_ms, page.until_ms)
-    rejected: Sequence[Rejected] = page.rejected["shown"]
+    from_ms, until_ms = page["from_ms"], page["until_ms"]
+    axis = Axis(from_ms, until_ms)
+    rejected: Sequence[Rejected] = page["rejected"]["shown"]
     highest = max((sum(counts) for counts in zip(*(reason.counts for reason in rejected), strict=True)), default=0)
     step = max(1, -(-highest // 4))
     scale = CHART_PX / (step * -(-highest // step) or 1)
-    step_ms = (page.until_ms - page.from_ms) / BINS
+    step_ms = (until_ms - from_ms) / BINS
     bars, keys, below = [], [], [0] * BINS
     for number, reason in enumerate(rejected):
         tone, hatch = TONES[number % len(TONES)], HATCHES[(number + number // len(TONES)) % len(HATCHES)]
@@ -168,7 +155,7 @@ def quarantine_chart(page: QualityPage) -> Chart:
         keys.append(key)
         for bin_, count in enumerate(reason.counts):
             if count:
-                title = f"{clock(round(page.from_ms + bin_ * step_ms), page.until_ms)}: {count:,}\n{key.name}"
+                title = f"{clock(round(from_ms + bin_ * step_ms), until_ms)}: {count:,}\n{key.name}"
                 y = CHART_PX - (below[bin_] + count) * scale
                 place = ((bin_ + 0.1) * 100 / BINS, 80 / BINS)
                 solid = 0.0 if hatch else 1.0
