@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from shlex import quote
 from typing import Any
 
@@ -24,42 +25,43 @@ from udfs.alerts.runbook import runbook_url
 MOST_EVENTS = 300
 LONGEST_RUN = 4
 
+PRODUCERS = "producers"
 ABOUT = {
-    "members": "members",
-    "health": "producers",
-    "queue_changes": "queues",
-    "steps": "incident",
-    "deliveries": "notification",
-    "acknowledgements": "acknowledged",
-    "silences": "silenced",
+    "members": ("members", "◆"),
+    "health": (PRODUCERS, "↗"),
+    "queue_changes": ("queues", "≡"),
+    "steps": ("incident", "▲"),
+    "deliveries": ("notification", "✉"),
+    "acknowledgements": ("acknowledged", "●"),
+    "silences": ("silenced", "◌"),
 }
-"""Part of the story to what its events are about. At one time, observations come before states, and these before
-notifications."""
+"""Part of the story to what its events are about, and their shape. At one time, observations come before states, and
+these before notifications."""
 
 
-@dataclass(frozen=True)
-class Event:
-    """One line of the story. `word` is a state of the incident if it is about that."""
+def events(story: IncidentStory, now_ms: int) -> list[Row]:
+    """Return all events by time, with keys that later events do not change; `word` is a state if it is the incident's.
 
-    at_ms: int
-    about: str
-    word: str
-    text: str
-
-
-def events(story: IncidentStory, now_ms: int) -> list[Event]:
-    """Return all events by time; of a long run of producer changes the first, the last and the number between."""
+    Of a long run of producer changes, the first, the last and the number between are returned.
+    """
     parts = lines_of(story, lambda ms: clock(ms, now_ms))
-    found = [Event(line.at_ms, about, line.word, line.text) for name, about in ABOUT.items() for line in parts[name]]
-    shown: list[Event] = []
-    for is_producers, run in groupby(
-        sorted(found, key=lambda event: event.at_ms), lambda one: one.about == "producers"
-    ):
+    found = [
+        {**line._asdict(), "about": about, "shape": shape}
+        for name, (about, shape) in ABOUT.items()
+        for line in parts[name]
+    ]
+    shown: list[Row] = []
+    for about, run in groupby(sorted(found, key=itemgetter("at_ms")), itemgetter("about")):
         lines = list(run)
-        if is_producers and len(lines) > LONGEST_RUN:
+        if about == PRODUCERS and len(lines) > LONGEST_RUN:
             words = f"{len(lines) - 2} more changes of the number of producers that avoid it."
-            lines[1:-1] = [Event(lines[1].at_ms, "producers", "", words)]
+            lines[1:-1] = [{**lines[1], "word": "", "text": words}]
         shown += lines
+    seen = Counter[str]()
+    for event in shown:
+        name = f"{event['at_ms']}-{event['about']}"
+        seen[name] += 1
+        event["key"] = f"{name}-{seen[name]}"
     return shown
 
 
@@ -68,7 +70,7 @@ class IncidentPage:
     """Values of the page: the story, its events oldest first, and the end of the data."""
 
     story: IncidentStory
-    events: Sequence[Event]
+    events: Sequence[Row]
     now_ms: int
     known_until_ms: int
     runbook_url: str | None
@@ -86,18 +88,6 @@ def read(view: View) -> IncidentPage:
     return IncidentPage(story, events(story, view.now_ms), view.now_ms, view.known_until_ms, runbook)
 
 
-SHAPES = {
-    "incident": "▲",
-    "members": "◆",
-    "queues": "≡",
-    "producers": "↗",
-    "notification": "✉",
-    "acknowledged": "●",
-    "silenced": "◌",
-}
-"""Shape of each type of event."""
-
-
 def draw(page: IncidentPage) -> Mapping[str, Any]:
     """Return the chart, and what the template shows beside the value."""
     story = page.story
@@ -108,8 +98,7 @@ def draw(page: IncidentPage) -> Mapping[str, Any]:
         "chart": states_chart(page),
         "active": active if story.ended_ms is None else [],
         "subject": _subject,
-        "shapes": SHAPES,
-        "events": list(_keyed(shown)),
+        "events": shown,
         "more_events": sum(story.left_out.values()) + len(page.events) - len(shown),
         "queues": name_queues(story.queues) if story.queues else "",
         "evidence": [(name, _shown(value)) for name, value in sorted(story.evidence.items())],
@@ -122,15 +111,6 @@ def _subject(incident: Row) -> str:
     if incident["consumer_group"]:
         return f"in group {incident['consumer_group']}" + (f", topic {incident['topic']}" if incident["topic"] else "")
     return f"of {incident['broker_name']}" if incident["broker_name"] else ""
-
-
-def _keyed(reported: Sequence[Event]) -> Iterator[tuple[str, Event]]:
-    """Yield each event with a key that later events do not change."""
-    seen = Counter[str]()
-    for event in reported:
-        name = f"{event.at_ms}-{event.about}"
-        seen[name] += 1
-        yield f"{name}-{seen[name]}", event
 
 
 def _shown(value: object) -> str:
