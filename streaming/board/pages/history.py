@@ -113,7 +113,7 @@ MOST_INCIDENTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A queue's verdict and owners from `start_ms` to `end_ms`."""
+    """A queue's verdict and owners from `start_ms` to `end_ms`; of one queue the newest comes first."""
 
     topic: str
     queue: str
@@ -121,7 +121,7 @@ class Span:
     end_ms: int
     verdict: str
     planned_owner: str | None
-    observed_owners: tuple[str, ...]
+    observed_owners: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,14 @@ LIMIT {MOST_LANES}
 """
 
 _SPANS = f"""
-SELECT topic, broker_name || ':' || queue_id AS queue, start_ms, verdict, planned_owner, observed_owners
+SELECT
+    topic, broker_name || ':' || queue_id AS queue, start_ms,
+    coalesce(lead(start_ms) OVER of_queue, least($until_ms, greatest($known_until_ms, start_ms + 1))) AS end_ms,
+    verdict, planned_owner, observed_owners
 FROM steps
 WHERE topic || ' ' || broker_name || ':' || queue_id IN (SELECT unnest($lanes))
+WINDOW of_queue AS (PARTITION BY topic, broker_name, queue_id ORDER BY start_ms, batch_id)
+QUALIFY end_ms > start_ms
 ORDER BY topic, broker_name, queue_id, start_ms DESC, batch_id DESC
 LIMIT {MOST_STEPS + 1}
 """
@@ -250,8 +255,8 @@ def read_times(history: History, place: Place) -> Times:
 
     The period begins with the first queue, member or incident, or with `at_ms` if that is earlier.
     """
-    params = {name: value for name, value in vars(place).items() if name != "known_until_ms"}
     known_until_ms = min(place.until_ms, place.known_until_ms or place.until_ms)
+    params = {**vars(place), "known_until_ms": known_until_ms}
     comings = history.rows(_COMINGS, named(_COMINGS, params))
     incidents = history.rows(_INCIDENTS, named(_INCIDENTS, params))
     with duckdb.connect() as engine:
@@ -268,7 +273,7 @@ def read_times(history: History, place: Place) -> Times:
             params["from_ms"],
             place.until_ms,
             lanes[0]["lanes"] if lanes else 0,
-            tuple(_spans(steps[:MOST_STEPS], place.until_ms, known_until_ms)),
+            tuple(Span(**row) for row in steps[:MOST_STEPS]),
             len(steps) > MOST_STEPS,
             tuple(_ask(engine, _MOMENTS, params).column("time_ms").to_pylist()),
             edges["before_ms"],
@@ -279,19 +284,6 @@ def read_times(history: History, place: Place) -> Times:
             read_changes(engine, params),
             known_until_ms,
         )
-
-
-def _spans(steps: Sequence[dict[str, Any]], until_ms: int, known_until_ms: int) -> list[Span]:
-    """Return steps, each queue's newest first, as spans in the same order."""
-    spans: list[Span] = []
-    for row in steps:
-        name, start_ms = (row["topic"], row["queue"]), row["start_ms"]
-        last = spans[-1] if spans and (spans[-1].topic, spans[-1].queue) == name else None
-        end_ms = last.start_ms if last else min(until_ms, max(known_until_ms, start_ms + 1))
-        if end_ms > start_ms:
-            owners = (row["planned_owner"], tuple(row["observed_owners"]))
-            spans.append(Span(*name, start_ms, end_ms, row["verdict"], *owners))
-    return spans
 
 
 def _ask(engine: duckdb.DuckDBPyConnection, sql: str, params: dict[str, Any]) -> pa.Table:
