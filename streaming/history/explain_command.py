@@ -138,7 +138,6 @@ def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str
 
 
 def _titles(story: IncidentStory) -> dict[str, str]:
-    """Return the titles of the parts in their order."""
     where = ", UTC (local)" if to_time(story.started_ms).astimezone().utcoffset() else ", UTC"
     return {
         "steps": f"Steps{where}",

@@ -302,7 +302,6 @@ LEAST_SHARE = 0.006
 
 
 def draw(page: AlertsPage) -> Mapping[str, Any]:
-    """Return the chart, and the duration of each incident in words."""
     return {
         "chart": counts_chart(page) if page.is_counted else lanes_chart(page),
         "states": STATES,

@@ -288,7 +288,6 @@ SILENT = Key(NO_DATA, PURPLE, "dots")
 
 
 def draw(page: BrokersPage) -> Mapping[str, Any]:
-    """Return the chart with the same as text, and what the template shows of each broker."""
     lanes = [broker for broker in page.brokers if broker.intervals or broker.incidents]
     shown = _close_joined(lanes[:MOST_LANES], page.until_ms - page.from_ms)
     known = page.known

@@ -109,7 +109,6 @@ def _first(channels: Iterable[Channel], name: str) -> str | None:
 
 
 def draw(page: GroupPage) -> Mapping[str, Any]:
-    """Return what the template shows beside the value: verdicts, members, links by queue, the same as a command."""
     group = page.group
     asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page.asked.get("at")}
     twins = group.twins()

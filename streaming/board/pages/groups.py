@@ -102,7 +102,6 @@ def read(view: View) -> dict[str, Any]:
 
 
 def draw(page: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the sentence that counts the groups with problems."""
     groups = page["chosen"]
     if not groups:
         return {"described": "0 groups."}

@@ -385,7 +385,6 @@ COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy",
 
 
 def draw(page: HistoryPage) -> Mapping[str, Any]:
-    """Return the chart, and the rows of the table of changes."""
     return {
         "chart": bands_chart(page) if page.times.spans else None,
         "most_lanes": MOST_LANES,
@@ -519,7 +518,6 @@ def _describe_number(times: Times) -> str:
 
 
 def _describe_changes(times: Times) -> str:
-    """Return the changes in a few words for the chart's label."""
     changes = times.changes
     words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes["became"].items())]
     if changes["moved"]:

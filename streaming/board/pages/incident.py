@@ -89,7 +89,6 @@ def read(view: View) -> IncidentPage:
 
 
 def draw(page: IncidentPage) -> Mapping[str, Any]:
-    """Return the chart, and what the template shows beside the value."""
     story = page.story
     active = [silence for silence in story.silences if silence["starts_ms"] <= page.now_ms < silence["ends_ms"]]
     shown = page.events[-MOST_EVENTS:]
