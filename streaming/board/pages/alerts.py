@@ -5,7 +5,7 @@ where the data end, or where their cluster stopped sending data.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.views import ALL_INCIDENTS
@@ -29,14 +29,11 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True)
 class Asked:
-    """The filter; None means any. `is_inhibited` selects inhibited or other incidents."""
+    """The filter: values by column, and whether incidents are inhibited; None means any."""
 
     from_ms: int
     until_ms: int
-    cluster: str | None = None
-    kind: str | None = None
-    state: str | None = None
-    consumer_group: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
     is_inhibited: bool | None = None
 
     def condition(self) -> tuple[str, dict[str, Any]]:
@@ -44,13 +41,10 @@ class Asked:
         clauses = [
             "coalesce(ended_at, make_timestamptz($until_ms * 1000)) >= make_timestamptz($from_ms * 1000)",
             "started_at <= make_timestamptz($until_ms * 1000)",
+            *(f"{column} = ${column}" for column in self.values),
         ]
-        params: dict[str, Any] = {"from_ms": self.from_ms, "until_ms": self.until_ms}
-        for column in ("cluster", "kind", "state", "consumer_group"):
-            if (value := getattr(self, column)) is not None:
-                clauses.append(f"{column} = ${column}")
-                params[column] = value
-        if self.cluster is None:
+        params: dict[str, Any] = {"from_ms": self.from_ms, "until_ms": self.until_ms, **self.values}
+        if "cluster" not in self.values:
             clauses.append("cluster <> $canary")
             params["canary"] = CANARY_CLUSTER
         if self.is_inhibited is not None:
@@ -214,7 +208,10 @@ def read_choices(history: History) -> Mapping[str, list[str]]:
 
 PATH = "/alerts"
 STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN", "RESOLVED")
-FILTERS = ("since", "cluster", "kind", "state", "group", "inhibited")
+COLUMNS = {"cluster": "cluster", "kind": "kind", "state": "state", "group": "consumer_group"}
+"""Filter to the column that has its value."""
+
+FILTERS = ("since", *COLUMNS, "inhibited")
 
 
 @dataclass(frozen=True)
@@ -268,16 +265,10 @@ def read(view: View) -> AlertsPage:
 def _read_filter(view: View) -> Asked:
     span_ms = read_span_ms(view.asked, "since", "24h")
     inhibited = read_choice(view.asked, "inhibited", ("yes", "no"))
+    read_choice(view.asked, "state", STATES)
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, so that the axis moves once a minute
-    return Asked(
-        until_ms - span_ms,
-        until_ms,
-        cluster=view.asked.get("cluster"),
-        kind=view.asked.get("kind"),
-        state=read_choice(view.asked, "state", STATES) or None,
-        consumer_group=view.asked.get("group"),
-        is_inhibited={"yes": True, "no": False}.get(inhibited),
-    )
+    values = {column: view.asked[name] for name, column in COLUMNS.items() if name in view.asked}
+    return Asked(until_ms - span_ms, until_ms, values, {"yes": True, "no": False}.get(inhibited))
 
 
 LANE_PX, ROW_PX = 36, 40

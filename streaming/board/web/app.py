@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -69,8 +67,7 @@ class Board:
         """Returns epoch ms by the board's clock."""
         self.tables = Tables(warehouse)
         self.pages: Mapping[str, Page[Any]] = {page.path: page for page in pages}
-        self._bodies: OrderedDict[str, Body] = OrderedDict()
-        self._lock = threading.Lock()
+        self._body = lru_cache(KEPT_BODIES)(self._body_in)
 
     def page(self, path: str) -> Page[Any] | None:
         """Return the page at this path; a slash at its end is ignored."""
@@ -80,21 +77,11 @@ class Board:
         self, page: Page[Any], search: str, shown: str | None = None
     ) -> tuple[Body | None, str, dict[str, Any] | None]:
         """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
-        now_ms = self.now_ms()
-        seen = self.tables.look()
-        parts = "\0".join((page.path, search, seen.tag, str(now_ms // MINUTE)))
-        key = hashlib.sha256(parts.encode()).hexdigest()[:24]
+        seen, minute = self.tables.look(), self.now_ms() // MINUTE
+        key = hashlib.sha256("\0".join((page.path, search, seen.tag, str(minute))).encode()).hexdigest()[:24]
         if key == shown:
             return None, key, None
-        with self._lock:
-            body = self._bodies.get(key)
-        if body is None:
-            body = self._body(page, search, seen, now_ms)
-            with self._lock:
-                self._bodies[key] = body
-                while len(self._bodies) > KEPT_BODIES:
-                    self._bodies.popitem(last=False)
-        return body, key, seen.firing
+        return self._body(page, search, seen, minute), key, seen.firing
 
     def value_json(self, page: Page[Any], search: str) -> tuple[str, int]:
         """Return the page's value as JSON and the status of the response; of an error its sentence."""
@@ -110,7 +97,9 @@ class Board:
         left_out = {name: number for name, number in view.history.left_out.items() if name in page.tables}
         return as_json({"now_ms": now_ms, "newest_ms": view.newest_ms, "left_out": left_out, "page": value}), 200
 
-    def _body(self, page: Page[Any], search: str, seen: Seen, now_ms: int) -> Body:
+    def _body_in(self, page: Page[Any], search: str, seen: Seen, _minute: int) -> Body:
+        """Render a page; ages in it are as of the minute."""
+        now_ms = self.now_ms()
         if seen.history is None:
             html = _message("No tables yet", "hint", seen.trouble, now_ms, is_without_tables=True)
             return Body("No tables yet", html)
