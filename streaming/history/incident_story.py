@@ -446,7 +446,8 @@ def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, li
             Line(
                 row["starts_ms"],
                 row["silence_id"],
-                f"by {row['created_by']}, until {moment(row['ends_ms'])} ({row['match']}): {row['comment']}",
+                f"by {row['created_by']}, {moment(row['starts_ms'])} until {moment(row['ends_ms'])} ({row['match']}): "
+                f"{row['comment']}",
             )
             for row in story.silences
         ],
