@@ -204,7 +204,7 @@ def in_order(pages: Pages) -> list[Row]:
 def overlap(page: Row, other: Row) -> bool:
     """Return whether both are about the same subject at overlapping times."""
     spans = [(one["started_at"], math.inf if one["ended_at"] is None else one["ended_at"]) for one in (page, other)]
-    return page["alert_id"] == other["alert_id"] and max(spans)[0] <= min(end for _, end in spans)
+    return bool(page["alert_id"] == other["alert_id"] and max(spans)[0] <= min(end for _, end in spans))
 
 
 @dataclass(frozen=True)

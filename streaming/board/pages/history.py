@@ -286,7 +286,7 @@ def read_times(history: History, place: Place) -> Times:
         )
 
 
-def _ask(engine: duckdb.DuckDBPyConnection, sql: str, params: dict[str, Any]) -> pa.Table:
+def _ask(engine: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, Any]) -> pa.Table:
     return engine.sql(sql, params=named(sql, params)).to_arrow_table()
 
 
