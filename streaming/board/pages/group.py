@@ -3,13 +3,12 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from streaming.board.page import Page, View
-from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, Queue, is_alerted_topic, read_group
-from streaming.board.pages.matrix import Matrix, build_matrix, clients_of, count_verdicts, order_queues
-from streaming.board.url import AskedError, Slice, href, read_choice, read_moment_ms, slice_of
+from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, is_alerted_topic, read_group
+from streaming.board.pages.matrix import build_matrix, clients_of, count_verdicts, order_queues
+from streaming.board.url import AskedError, href, read_choice, read_moment_ms, slice_of
 from streaming.board.words import WORST_FIRST, WRONG, version_words, worst_first
 from streaming.text.times import iso
 
@@ -20,31 +19,14 @@ MOST_IN_ORDER = 64
 MOST_BROKERS = 20
 
 
-@dataclass(frozen=True)
-class GroupPage:
-    """Values of the page. `asked` are the URL's parameters; the filters are `topic` ("" for all), `verdict`, `broker`
-    and `order`.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page. `asked` are the URL's parameters; the filters are `topic` ("" for all), `verdict`,
+    `broker` and `order`.
 
     bare_topic  a topic of the URL that only alerts name
     of_topic    counts of the topic's queues by verdict; `brokers` are their brokers
     shown       the requested page of the chosen queues, `matrix` these by client
     """
-
-    asked: Mapping[str, str]
-    group: Group
-    topic: str
-    bare_topic: str
-    of_topic: Counter[str]
-    brokers: Sequence[str]
-    verdict: str
-    broker: str
-    order: str
-    shown: Slice[Queue]
-    matrix: Matrix
-    now_ms: int
-
-
-def read(view: View) -> GroupPage:
     asked = view.asked
     if not asked.get("group"):
         raise AskedError("group is missing: give a consumer group, as in /group?group=billing.")
@@ -61,20 +43,19 @@ def read(view: View) -> GroupPage:
     order = read_choice(asked, "order", ("queue", "worst"), "worst" if len(of_topic) > MOST_IN_ORDER else "queue")
     chosen = [queue for queue in of_topic if verdict in ("", queue.verdict) and broker in ("", queue.broker_name)]
     shown = slice_of(order_queues(chosen, order), asked, QUEUES_A_PAGE)
-    return GroupPage(
-        asked,
-        group,
-        topic,
-        topic if is_bare else "",
-        count_verdicts(of_topic),
-        brokers,
-        verdict,
-        broker,
-        order,
-        shown,
-        build_matrix(group, shown.items),
-        view.now_ms,
-    )
+    return {
+        "asked": asked,
+        "group": group,
+        "topic": topic,
+        "bare_topic": topic if is_bare else "",
+        "of_topic": count_verdicts(of_topic),
+        "brokers": brokers,
+        "verdict": verdict,
+        "broker": broker,
+        "order": order,
+        "shown": shown,
+        "matrix": build_matrix(group, shown.items),
+    }
 
 
 MOST_MEMBERS = 30
@@ -108,9 +89,9 @@ def _first(channels: Iterable[Channel], name: str) -> str | None:
     return next((value for channel in channels if (value := getattr(channel, name))), None)
 
 
-def draw(page: GroupPage) -> Mapping[str, Any]:
-    group = page.group
-    asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page.asked.get("at")}
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    group: Group = page["group"]
+    asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page["asked"].get("at")}
     twins = group.twins()
     members = sorted(
         members_of(group.channels),
@@ -126,7 +107,7 @@ def draw(page: GroupPage) -> Mapping[str, Any]:
         "twins": twins,
         "hrefs": {
             queue.key: href("/history", {**asked, "topic": queue.topic, "queue": queue.name})
-            for queue in page.shown.items
+            for queue in page["shown"].items
         },
         "incidents": _incidents_by_queue(page),
         "brokers": _worst_brokers(group) if len(group.queues) > MOST_IN_ORDER else [],
@@ -135,16 +116,18 @@ def draw(page: GroupPage) -> Mapping[str, Any]:
         "members_command": shlex.join(
             ["balancewatch", "members", "--current", "--group", group.consumer_group, "--cluster", group.cluster]
         ),
-        "topics": [*group.topics(), *([page.bare_topic] if page.bare_topic else [])],
-        "verdict_choices": [(name, f"{name} ({page.of_topic[name]:,})") for name in WORST_FIRST if page.of_topic[name]],
+        "topics": [*group.topics(), *([page["bare_topic"]] if page["bare_topic"] else [])],
+        "verdict_choices": [
+            (name, f"{name} ({page['of_topic'][name]:,})") for name in WORST_FIRST if page["of_topic"][name]
+        ],
     }
 
 
-def _incidents_by_queue(page: GroupPage) -> dict[str, tuple[str, str]]:
+def _incidents_by_queue(page: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return kind and ID of the first incident that lists each queue; causes come before effects."""
-    known = {queue.key for queue in page.shown.items if queue.verdict in WRONG}
+    known = {queue.key for queue in page["shown"].items if queue.verdict in WRONG}
     found: dict[str, tuple[str, str]] = {}
-    for incident in page.group.incidents:
+    for incident in page["group"].incidents:
         for name in incident["queues"]:
             if (key := f"{incident['topic']} {name}") in known:
                 found.setdefault(key, (incident["kind"], incident["incident_id"]))
@@ -159,14 +142,14 @@ def _worst_brokers(group: Group) -> list[tuple[str, Counter[str]]]:
     return sorted(by_broker.items(), key=lambda item: ([-item[1][name] for name in WRONG], item[0]))
 
 
-def _command(page: GroupPage) -> str:
-    group = page.group
+def _command(page: Mapping[str, Any]) -> str:
+    group: Group = page["group"]
     words = ["balancewatch"]
-    if page.shown.items:
-        worst = order_queues(page.shown.items, "worst")[0]
+    if page["shown"].items:
+        worst = order_queues(page["shown"].items, "worst")[0]
         words += ["owner", worst.topic, worst.name]
     else:
-        words += ["assignments", *(["--topic", page.topic] if page.topic else [])]
+        words += ["assignments", *(["--topic", page["topic"]] if page["topic"] else [])]
     words += ["--group", group.consumer_group, "--cluster", group.cluster]
     if group.at_ms is not None:
         words += ["--at", iso(group.at_ms)]
