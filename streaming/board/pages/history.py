@@ -124,28 +124,16 @@ class Span:
     observed_owners: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Times:
-    """Values of the history page. `lanes` is the number of queues, of which `spans` has at most MOST_LANES.
+Times = Mapping[str, Any]
+"""What happened to a group's queues within a period, which begins at `from_ms` with the first that is known.
 
-    `changes` are of all queues. Spans end at `known_until_ms`, the end of the data. `queues` are all of the group at
-    the chosen time; `before_ms` and `after_ms` are the nearest changes around it. `comings` are the members that
-    joined, changed, left or expired within one second, newest first.
-    """
-
-    from_ms: int
-    until_ms: int
-    lanes: int
-    spans: tuple[Span, ...]
-    is_cut: bool
-    moments: tuple[int, ...]
-    before_ms: int | None
-    after_ms: int | None
-    queues: tuple[Queue, ...]
-    comings: Sequence[Row]
-    incidents: Sequence[Row]
-    changes: Row
-    known_until_ms: int
+lanes      the number of queues, of which `spans` has at most MOST_LANES; `is_cut` if their changes are too many
+moments    times of changes; `before_ms` and `after_ms` are the nearest ones around the chosen time
+queues     all of the group at the chosen time
+comings    members that joined, changed, left or expired within one second, newest first
+changes    of all queues
+known_until_ms  the end of the data, and of the spans
+"""
 
 
 @dataclass(frozen=True)
@@ -269,21 +257,21 @@ def read_times(history: History, place: Place) -> Times:
         lanes = _ask(engine, _LANES, params).to_pylist()
         names = [f"{row['topic']} {row['broker_name']}:{row['queue_id']}" for row in lanes]
         steps = _ask(engine, _SPANS, {**params, "lanes": names}).to_pylist() if names else []
-        return Times(
-            params["from_ms"],
-            place.until_ms,
-            lanes[0]["lanes"] if lanes else 0,
-            tuple(Span(**row) for row in steps[:MOST_STEPS]),
-            len(steps) > MOST_STEPS,
-            tuple(_ask(engine, _MOMENTS, params).column("time_ms").to_pylist()),
-            edges["before_ms"],
-            edges["after_ms"],
-            tuple(queues_of(_ask(engine, _AS_OF, params))),
-            comings,
-            incidents,
-            read_changes(engine, params),
-            known_until_ms,
-        )
+        return {
+            "from_ms": params["from_ms"],
+            "until_ms": place.until_ms,
+            "lanes": lanes[0]["lanes"] if lanes else 0,
+            "spans": [Span(**row) for row in steps[:MOST_STEPS]],
+            "is_cut": len(steps) > MOST_STEPS,
+            "moments": _ask(engine, _MOMENTS, params).column("time_ms").to_pylist(),
+            "before_ms": edges["before_ms"],
+            "after_ms": edges["after_ms"],
+            "queues": queues_of(_ask(engine, _AS_OF, params)),
+            "comings": comings,
+            "incidents": incidents,
+            "changes": read_changes(engine, params),
+            "known_until_ms": known_until_ms,
+        }
 
 
 def _ask(engine: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, Any]) -> pa.Table:
@@ -337,15 +325,17 @@ def read(view: View) -> HistoryPage:
     asked = view.asked
     place, at_ms = _read_place(view)
     times = read_times(view.history, place)
-    group = read_group(view.history, place.cluster, place.consumer_group, at_ms, times.queues)
+    group = read_group(view.history, place.cluster, place.consumer_group, at_ms, times["queues"])
     topics = group.topics()
-    is_unknown = place.topic not in topics and not times.lanes and topics
+    is_unknown = place.topic not in topics and not times["lanes"] and topics
     if is_unknown and not is_alerted_topic(view.history, group, place.topic):
         read_choice(asked, "topic", topics)
     names = sorted({queue.name for queue in group.queues if place.topic in ("", queue.topic)})
     if len(names) > MOST_CHOICES:
-        names = list(dict.fromkeys(span.queue for span in times.spans))
-    queues = [queue for queue in times.queues if place.topic in ("", queue.topic) and place.queue in ("", queue.name)]
+        names = list(dict.fromkeys(span.queue for span in times["spans"]))
+    queues = [
+        queue for queue in times["queues"] if place.topic in ("", queue.topic) and place.queue in ("", queue.name)
+    ]
     order = "worst" if len(queues) > MOST_IN_ORDER else "queue"
     shown = slice_of(order_queues(queues, order), asked, QUEUES_A_PAGE)
     return HistoryPage(asked, group, times, topics, names, queues, shown, build_matrix(group, shown.items), view.now_ms)
@@ -386,7 +376,7 @@ COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy",
 
 def draw(page: HistoryPage) -> Mapping[str, Any]:
     return {
-        "chart": bands_chart(page) if page.times.spans else None,
+        "chart": bands_chart(page) if page.times["spans"] else None,
         "most_lanes": MOST_LANES,
         "changes": _changes(page.times),
         "changes_note": _describe_number(page.times),
@@ -402,13 +392,13 @@ def draw(page: HistoryPage) -> Mapping[str, Any]:
 def bands_chart(page: HistoryPage) -> Chart:
     """Return the chart with a lane per queue below those of incidents and members. Its label counts the changes."""
     times = page.times
-    axis = Axis(times.from_ms, times.until_ms)
-    queues = list(dict.fromkeys((span.topic, span.queue) for span in times.spans))
-    names = [*(incident["kind"] for incident in times.incidents), "members", *(queue for _, queue in queues)]
-    lanes = {name: number for number, name in enumerate(queues, len(times.incidents) + 1)}
+    axis = Axis(times["from_ms"], times["until_ms"])
+    queues = list(dict.fromkeys((span.topic, span.queue) for span in times["spans"]))
+    names = [*(incident["kind"] for incident in times["incidents"]), "members", *(queue for _, queue in queues)]
+    lanes = {name: number for number, name in enumerate(queues, len(times["incidents"]) + 1)}
     bars = []
-    for lane, incident in enumerate(times.incidents):
-        end_ms = incident["end_ms"] or max(incident["start_ms"], times.known_until_ms)
+    for lane, incident in enumerate(times["incidents"]):
+        end_ms = incident["end_ms"] or max(incident["start_ms"], times["known_until_ms"])
         place = axis.span(incident["start_ms"], end_ms, LEAST_SHARE)
         title, link = f"{incident['kind']}, {incident['state']}", href("/incident", {"id": incident["incident_id"]})
         text = fitting(incident["state"], place[1])
@@ -420,13 +410,12 @@ def bands_chart(page: HistoryPage) -> Chart:
         y = lanes[span.topic, span.queue] * LANE_PX + 2
         link = _at(page, span.start_ms)
         seen = some(span.observed_owners, 3) if span.observed_owners else "no client"
-        title = (
-            f"{span.queue} {span.verdict}\n{clock(span.start_ms, times.until_ms)} to "
-            f"{clock(span.end_ms, times.until_ms)}\nplanned owner: {span.planned_owner or 'none'}\nconsumed by: {seen}"
-        )
+        start, end = (clock(ms, times["until_ms"]) for ms in (span.start_ms, span.end_ms))
+        planned = span.planned_owner or "none"
+        title = f"{span.queue} {span.verdict}\n{start} to {end}\nplanned owner: {planned}\nconsumed by: {seen}"
         text = fitting(word, place[1])
         bars.append(Bar(*place, y, LANE_PX - 4, known.tone, known.hatch, span.verdict, title, text, link))
-    middle = len(times.incidents) * LANE_PX + LANE_PX / 2
+    middle = len(times["incidents"]) * LANE_PX + LANE_PX / 2
     marks = [
         Mark(
             axis.x(coming["time_ms"]),
@@ -436,12 +425,12 @@ def bands_chart(page: HistoryPage) -> Chart:
             f"{some(coming['client_ids'], 3)} {COMING_WORDS.get(coming['change'], coming['change'])}",
             _at(page, coming["time_ms"]),
         )
-        for coming in times.comings
+        for coming in times["comings"]
     ]
-    of_all = f" of {times.lanes:,}" if len(queues) < times.lanes else ""
+    of_all = f" of {times['lanes']:,}" if len(queues) < times["lanes"] else ""
     label = (
-        f"{counted(len(queues), 'queue')}{of_all} from {clock(times.from_ms, times.until_ms)} to "
-        f"{clock(times.until_ms, times.until_ms)} UTC: {_describe_changes(times)}. The table below lists them."
+        f"{counted(len(queues), 'queue')}{of_all} from {clock(times['from_ms'], times['until_ms'])} to "
+        f"{clock(times['until_ms'], times['until_ms'])} UTC: {_describe_changes(times)}. The table below lists them."
     )
     return Chart(
         "bands",
@@ -461,10 +450,10 @@ def _at(page: HistoryPage, time_ms: int) -> str:
 
 def _bars(times: Times) -> list[Span]:
     """Return the spans to draw: all if there are few, else one per verdict, at most the newest MOST_BARS."""
-    if len(times.spans) <= MOST_BARS:
-        return list(times.spans)
+    if len(times["spans"]) <= MOST_BARS:
+        return list(times["spans"])
     merged = []
-    for (topic, queue, verdict), group in groupby(times.spans, lambda span: (span.topic, span.queue, span.verdict)):
+    for (topic, queue, verdict), group in groupby(times["spans"], lambda span: (span.topic, span.queue, span.verdict)):
         newest, *older = group
         start_ms = older[-1].start_ms if older else newest.start_ms
         owner = newest.planned_owner if not older else None
@@ -477,8 +466,8 @@ def _changes(times: Times) -> list[Row]:
 
     A row has a new verdict (`became`) and the one before it (`was`), or a shape with words.
     """
-    rows = [_change_row(change) for change in times.changes["newest"]]
-    for coming in times.comings:
+    rows = [_change_row(change) for change in times["changes"]["newest"]]
+    for coming in times["comings"]:
         time_ms, change = coming["time_ms"], coming["change"]
         shape = "▲" if change == "JOINED" else "◆" if change == "CHANGED" else "▼"
         mark = {"shape": shape, "words": COMING_WORDS.get(change, change), "look": "coming"}
@@ -508,17 +497,17 @@ def _change_row(change: Row) -> Row:
 
 def _describe_number(times: Times) -> str:
     """Return `12 changes, newest first`, or `newest 60 of 70 changes` if the table shows only a part."""
-    number = times.changes["number"] + len(times.comings)
+    number = times["changes"]["number"] + len(times["comings"])
     if not number:
         return ""
     if number <= MOST_CHANGES:
         return f"{counted(number, 'change')}, newest first"
-    over = "over " if len(times.comings) == MOST_COMINGS else ""
+    over = "over " if len(times["comings"]) == MOST_COMINGS else ""
     return f"newest {MOST_CHANGES} of {over}{counted(number, 'change')}"
 
 
 def _describe_changes(times: Times) -> str:
-    changes = times.changes
+    changes = times["changes"]
     words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes["became"].items())]
     if changes["moved"]:
         words.append(f"{changes['moved']:,} moved to another client")

@@ -1,7 +1,6 @@
 """The quality page: failing expectations, and messages in quarantine."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from schemas.views import MOST_SEVERE_FIRST
@@ -17,20 +16,6 @@ MOST_REASONS = 12
 NEWEST_MESSAGES = 30
 BINS = 48
 EXCERPT_BYTES = 120
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """Quarantined messages of one topic and reason: counts in BINS equal parts of the period."""
-
-    topic: str
-    reason: str
-    counts: tuple[int, ...]
-    newest_ms: int
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts)
 
 
 def read_failing(history: History) -> list[dict[str, Any]]:
@@ -65,31 +50,27 @@ def read_suites(history: History) -> dict[str, Any]:
 
 
 def read_rejected(history: History, from_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return counts by topic and code of the first reason: the most frequent MOST_REASONS (`shown`), and counts of the
-    others and their messages.
+    """Return counts by topic and code of the first reason: the most frequent MOST_REASONS (`shown`) with their `counts`
+    in BINS equal parts of the period, and counts of the others and their messages.
     """
     rows = history.rows(
         """
-        SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason,
-            least($bins - 1, floor((epoch_ms(ingest_time) - $from_ms) / $bin_ms))::INT AS bin,
-            count(*) AS n, epoch_ms(max(ingest_time)) AS newest_ms
-        FROM quarantine
-        WHERE ingest_time BETWEEN make_timestamptz($from_ms * 1000) AND make_timestamptz($until_ms * 1000)
-        GROUP BY ALL ORDER BY ALL
+        SELECT topic, reason, count(*) AS total, epoch_ms(max(ingest_time)) AS newest_ms, histogram(bin) AS counts
+        FROM (
+            SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason, ingest_time,
+                least($bins - 1, floor((epoch_ms(ingest_time) - $from_ms) / $bin_ms))::INT AS bin
+            FROM quarantine
+            WHERE ingest_time BETWEEN make_timestamptz($from_ms * 1000) AND make_timestamptz($until_ms * 1000)
+        ) GROUP BY topic, reason ORDER BY total DESC, topic, reason
         """,
         {"from_ms": from_ms, "until_ms": until_ms, "bins": BINS, "bin_ms": max(1.0, (until_ms - from_ms) / BINS)},
     )
-    counts: dict[tuple[str, str], list[int]] = {}
-    newest: dict[tuple[str, str], int] = {}
     for row in rows:
-        key = (row["topic"], row["reason"])
-        counts.setdefault(key, [0] * BINS)[row["bin"]] += row["n"]
-        newest[key] = max(newest.get(key, 0), row["newest_ms"])
-    found = [Rejected(*key, tuple(bins), newest[key]) for key, bins in counts.items()]
-    found.sort(key=lambda one: (-one.total, one.topic, one.reason))
-    total, more = sum(one.total for one in found), found[MOST_REASONS:]
-    more_messages = sum(one.total for one in more)
-    return {"shown": found[:MOST_REASONS], "total": total, "more_reasons": len(more), "more_messages": more_messages}
+        counts = dict(row["counts"])
+        row["counts"] = [counts.get(number, 0) for number in range(BINS)]
+    total, more = sum(row["total"] for row in rows), rows[MOST_REASONS:]
+    more_messages = sum(row["total"] for row in more)
+    return {"shown": rows[:MOST_REASONS], "total": total, "more_reasons": len(more), "more_messages": more_messages}
 
 
 def read_newest(history: History) -> list[dict[str, Any]]:
@@ -143,17 +124,17 @@ def quarantine_chart(page: Mapping[str, Any]) -> Chart:
     """Return counts over time, stacked by topic and reason; after six, tones repeat with another hatching."""
     from_ms, until_ms = page["from_ms"], page["until_ms"]
     axis = Axis(from_ms, until_ms)
-    rejected: Sequence[Rejected] = page["rejected"]["shown"]
-    highest = max((sum(counts) for counts in zip(*(reason.counts for reason in rejected), strict=True)), default=0)
+    rejected = page["rejected"]["shown"]
+    highest = max((sum(counts) for counts in zip(*(reason["counts"] for reason in rejected), strict=True)), default=0)
     step = max(1, -(-highest // 4))
     scale = CHART_PX / (step * -(-highest // step) or 1)
     step_ms = (until_ms - from_ms) / BINS
     bars, keys, below = [], [], [0] * BINS
     for number, reason in enumerate(rejected):
         tone, hatch = TONES[number % len(TONES)], HATCHES[(number + number // len(TONES)) % len(HATCHES)]
-        key = Key(f"{reason.topic}: {reason.reason}", tone, hatch)
+        key = Key(f"{reason['topic']}: {reason['reason']}", tone, hatch)
         keys.append(key)
-        for bin_, count in enumerate(reason.counts):
+        for bin_, count in enumerate(reason["counts"]):
             if count:
                 title = f"{clock(round(from_ms + bin_ * step_ms), until_ms)}: {count:,}\n{key.name}"
                 y = CHART_PX - (below[bin_] + count) * scale
