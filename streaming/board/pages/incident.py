@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from shlex import quote
@@ -65,18 +65,8 @@ def events(story: IncidentStory, now_ms: int) -> list[Row]:
     return shown
 
 
-@dataclass(frozen=True)
-class IncidentPage:
-    """Values of the page: the story, its events oldest first, and the end of the data."""
-
-    story: IncidentStory
-    events: Sequence[Row]
-    now_ms: int
-    known_until_ms: int
-    runbook_url: str | None
-
-
-def read(view: View) -> IncidentPage:
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page: the story, its events oldest first, and the end of the data."""
     asked = view.asked.get("id")
     if not asked:
         raise AskedError("id is missing: open an incident from the alerts page, or give /incident?id=ID.")
@@ -84,21 +74,26 @@ def read(view: View) -> IncidentPage:
         story = read_story(view.history, find_incident(view.history, asked))
     except UnknownIncidentError as error:
         raise AskedError(f"{error}.".replace("INCIDENT ", "id = ", 1)) from None
-    runbook = runbook_url(view.runbooks_url, story.kind, story.cause)
-    return IncidentPage(story, events(story, view.now_ms), view.now_ms, view.known_until_ms, runbook)
+    return {
+        "story": story,
+        "events": events(story, view.now_ms),
+        "now_ms": view.now_ms,
+        "known_until_ms": view.known_until_ms,
+        "runbook_url": runbook_url(view.runbooks_url, story.kind, story.cause),
+    }
 
 
-def draw(page: IncidentPage) -> Mapping[str, Any]:
-    story = page.story
-    active = [silence for silence in story.silences if silence["starts_ms"] <= page.now_ms < silence["ends_ms"]]
-    shown = page.events[-MOST_EVENTS:]
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    story: IncidentStory = page["story"]
+    active = [silence for silence in story.silences if silence["starts_ms"] <= page["now_ms"] < silence["ends_ms"]]
+    shown = page["events"][-MOST_EVENTS:]
     return {
         "story": story,
         "chart": states_chart(page),
         "active": active if story.ended_ms is None else [],
         "subject": _subject,
         "events": shown,
-        "more_events": sum(story.left_out.values()) + len(page.events) - len(shown),
+        "more_events": sum(story.left_out.values()) + len(page["events"]) - len(shown),
         "queues": name_queues(story.queues) if story.queues else "",
         "evidence": [(name, _shown(value)) for name, value in sorted(story.evidence.items())],
         "delivered": sum(delivery["outcome"] == "DELIVERED" for delivery in story.deliveries),
@@ -136,16 +131,17 @@ def _commands(story: IncidentStory, active: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def states_chart(page: IncidentPage) -> Chart:
+def states_chart(page: Mapping[str, Any]) -> Chart:
     """Return the band of states, which ends with the incident or with the data, and marks of membership changes.
 
     The axis begins at the first sign, or at a membership change shortly before, and ends with the band.
     """
-    story = page.story
-    end_ms = story.ended_ms or max(page.known_until_ms, story.changed_ms)
+    story: IncidentStory = page["story"]
+    now_ms: int = page["now_ms"]
+    end_ms = story.ended_ms or max(page["known_until_ms"], story.changed_ms)
     members_ms = [change["at_ms"] for change in story.members]
     times_ms = [story.started_ms, *(step["at_ms"] for step in story.steps), *members_ms, end_ms]
-    axis = Axis(*extent_of(story.from_ms, max(page.now_ms, end_ms), times_ms))
+    axis = Axis(*extent_of(story.from_ms, max(now_ms, end_ms), times_ms))
     bars, marks, keys = [], [], dict[Key, None]()
     steps = [next(run) for _, run in groupby(story.steps, lambda step: (step["state"], step["inhibited_by"] is None))]
     for step, until_ms in zip(steps, [*(step["at_ms"] for step in steps[1:]), end_ms], strict=True):
@@ -161,11 +157,11 @@ def states_chart(page: IncidentPage) -> Chart:
     if members_ms:
         keys[Key("membership change", PURPLE, symbol="◆")] = None
         for at_ms in members_ms:
-            marks.append(Mark(axis.x(at_ms), 12, "◆", PURPLE, f"membership change, {clock(at_ms, page.now_ms)}"))
+            marks.append(Mark(axis.x(at_ms), 12, "◆", PURPLE, f"membership change, {clock(at_ms, now_ms)}"))
     if story.ended_ms:
         keys[Key("resolved", GREEN, symbol="■")] = None
-        marks.append(Mark(axis.x(end_ms), 46, "■", GREEN, f"resolved, {clock(end_ms, page.now_ms)}"))
-    reported = "; ".join(f"{step['state']} at {clock(step['at_ms'], page.now_ms)}" for step in steps[:20])
+        marks.append(Mark(axis.x(end_ms), 46, "■", GREEN, f"resolved, {clock(end_ms, now_ms)}"))
+    reported = "; ".join(f"{step['state']} at {clock(step['at_ms'], now_ms)}" for step in steps[:20])
     label = f"States of {story.kind} over time: {reported}. The story below lists them."
     return Chart("band", label, 72, axis, bars, marks, tuple(keys))
 
