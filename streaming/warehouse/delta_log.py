@@ -25,23 +25,20 @@ DAMAGE_SEARCHED = 200
 
 @dataclass(frozen=True)
 class Commit:
-    """One version. `new_files` are the paths, in the table's folder, of files with rows that it added.
-
-    `stats` are the statistics of each of them, JSON.
+    """One version. `new_files` are the files with rows that it added: path in the table's folder to statistics, JSON.
 
     `removes_rows` is true for a delete, an update or an overwrite, whose new files hold the remaining old rows.
     """
 
     version: int
     at_ms: int
-    new_files: tuple[str, ...]
+    new_files: dict[str, str]
     removes_rows: bool
-    stats: tuple[str, ...] = ()
 
     @property
-    def appended(self) -> tuple[str, ...]:
+    def appended(self) -> dict[str, str]:
         """Files whose rows were not in the table before."""
-        return () if self.removes_rows else self.new_files
+        return {} if self.removes_rows else self.new_files
 
 
 def in_one_line(error: BaseException) -> str:
@@ -74,18 +71,16 @@ def read_commit(table: Location, version: int) -> Commit | None:
     except FileNotFoundError:
         return None
     at_ms = to_ms(at)
-    new_files: list[str] = []
-    stats: list[str] = []
+    new_files: dict[str, str] = {}
     removes_rows = False
     for action in actions_in(content):
         if "add" in action and action["add"]["dataChange"]:
-            new_files.append(unquote(action["add"]["path"]))
-            stats.append(action["add"].get("stats") or "{}")
+            new_files[unquote(action["add"]["path"])] = action["add"].get("stats") or "{}"
         elif "remove" in action:
             removes_rows |= bool(action["remove"]["dataChange"])
         elif "commitInfo" in action:
             at_ms = action["commitInfo"].get("timestamp", at_ms)
-    return Commit(version, at_ms, tuple(new_files), removes_rows, tuple(stats))
+    return Commit(version, at_ms, new_files, removes_rows)
 
 
 def access_error(table: str, error: Exception) -> TableAccessError:

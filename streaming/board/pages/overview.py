@@ -197,7 +197,7 @@ def _read_written(warehouse: Location, table: Table, version: int) -> Written | 
         if commit is None:
             return None
         if commit.appended:
-            newest = [json.loads(stats).get("maxValues", {}).get(table.time) for stats in commit.stats]
+            newest = [json.loads(stats).get("maxValues", {}).get(table.time) for stats in commit.appended.values()]
             newest_ms = max((to_ms(datetime.fromisoformat(time)) for time in newest if time), default=None)
             return None if newest_ms is None else Written(commit.at_ms, commit.at_ms - newest_ms)
     return None
