@@ -34,7 +34,7 @@ GROUPS = {
             "List alert transitions, or the newest row of each incident.",
             {
                 "rules": Place(
-                    "check.rules_command",
+                    "check.check_command",
                     "Explain an alert: when it fires and ends, who receives it, what inhibits it, which keys decide.",
                 )
             },

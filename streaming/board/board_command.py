@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from conf.settings import SettingsError
-from streaming.board.web.server import BoardServer
+from streaming.board.web.app import BoardServer
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load
 from streaming.terminal.setting_options import Warehouse

@@ -2,8 +2,8 @@
 
 Rules for every page:
 
-- `read` queries the tables and the URL and returns a frozen dataclass with all values of the page. It runs after every
-  change of the tables and once a minute, for every viewer, possibly in several threads at once.
+- `read` queries the tables and the URL and returns all values of the page, as a dict or a dataclass. It runs after
+  every change of the tables and once a minute, for every viewer, possibly in several threads at once.
 - The template shows the value as `page`. `draw` may derive more from the value, such as a chart; it uses no table, URL
   or clock. The first element is `parts.heading`.
 - Elements that can move (rows, cards) have an `id`, which keeps their node, focus and scroll position.

@@ -2,27 +2,27 @@
 
     story = read_story(history, find_incident(history, "c87a8d88"))
 
-`explain` prints it, and the board's incident page shows it. Times are epoch ms. Lists are oldest first and have at most
-MOST_SHOWN items: of longer ones the first half and the last. `IncidentStory.left_out` counts the omitted items by list
-name.
+`explain` prints it, and the board's incident page shows it; `lines_of` describes its parts for both. Times are epoch
+ms. Lists are oldest first and have at most MOST_SHOWN items: of longer ones the first half and the last.
+`IncidentStory.left_out` counts the omitted items by list name.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
 from streaming.store.alerts import UnknownIncidentError
 from streaming.store.store import History
-from streaming.text.times import to_ms, to_time
-from udfs.alerts.pattern import describe_matchers, is_match, read_matchers
+from streaming.text.times import SECOND, to_ms, to_time
+from udfs.alerts.pattern import LABELS, describe_matchers, is_match, read_matchers
+from udfs.alerts.prose import join_words, name_queues
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.rocketmq.model import is_queue_name
 
 Row = dict[str, Any]
-Part = TypeVar("Part")
 
 MOST_SHOWN = 200
 
@@ -58,141 +58,25 @@ def ends(number: int, most: int, always: Collection[int] = ()) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One row of the alerts table. `why` is the sentence for `reason`."""
-
-    at_ms: int
-    state: str
-    reason: str | None
-    why: str
-    severity: str
-    cause: str | None
-    queues: tuple[str, ...]
-    inhibited_by: str | None
-    summary: str
-
-
-def turning_points(steps: Sequence[Step]) -> set[int]:
-    """Return the steps that are always shown: the first FIRING and the last RESOLVED."""
-    firing = [number for number, step in enumerate(steps) if step.state == "FIRING"][:1]
-    ending = [number for number, step in enumerate(steps) if step.state == "RESOLVED"][-1:]
-    return {*firing, *ending}
-
-
-@dataclass(frozen=True)
-class MemberChange:
-    """JOINED, CHANGED, LEFT or EXPIRED, as several brokers report it within a minute.
-
-    `channels` are (broker_name, client_addr).
-    """
-
-    at_ms: int
-    change: str
-    client_id: str
-    channels: tuple[tuple[str, str], ...]
-    strategy: str | None
-    client_version: str | None
-
-
-@dataclass(frozen=True)
-class QueueChange:
-    """A queue whose planned owner, observed owners or verdict changed. `*_before` is None in the first row."""
-
-    at_ms: int
-    topic: str
-    queue: str
-    verdict_before: str | None
-    verdict: str
-    planned_before: str | None
-    planned_owner: str | None
-    observed_before: tuple[str, ...] | None
-    observed_owners: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Related:
-    """Another incident, by its newest row."""
-
-    incident_id: str
-    kind: str
-    state: str
-    cause: str | None
-    consumer_group: str | None
-    topic: str | None
-    broker_name: str | None
-    summary: str
-    started_ms: int
-
-
-@dataclass(frozen=True)
-class Inhibited(Related):
-    """An incident that this one inhibits, or did. `inhibited_until_ms` is None while it does.
-
-    `paged_ms` is its first FIRING row without inhibition, which pages unless it is `info`; None without one.
-    """
-
-    inhibited_since_ms: int
-    inhibited_until_ms: int | None
-    paged_ms: int | None
-
-
-@dataclass(frozen=True)
-class HealthChange:
-    """`unavailable_producers` of `producers` avoid the broker from `at_ms`, planned until `until_ms`."""
-
-    at_ms: int
-    broker_name: str
-    unavailable_producers: int
-    producers: int
-    until_ms: int | None
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """One row of the delivery log: `outcome` is PENDING, DELIVERED, RETRYING, REFUSED, or why no receiver got it."""
-
-    at_ms: int
-    status: str | None
-    receiver: str
-    outcome: str | None
-    attempt: int
-    code: int | None
-    latency_ms: int
-    reason: str | None
-    route: str | None
-
-
-@dataclass(frozen=True)
-class CoveringSilence:
-    """A silence that covered the incident at some time."""
-
-    silence_id: str
-    created_by: str
-    comment: str
-    match: str
-    starts_ms: int
-    ends_ms: int
-
-
-@dataclass(frozen=True)
-class Acknowledged:
-    """An acknowledgement."""
-
-    at_ms: int
-    acknowledged_by: str
-    note: str
-
-
-@dataclass(frozen=True)
 class IncidentStory:
     """One incident. `summary` is the newest, `advice` the newest while it was open.
 
     started_ms, verdict_since_ms   when its trouble began, and since when the verdict on its queues is certain
     ended_ms                       None while it is open
     from_ms, to_ms                 range of the context: two minutes before the start until the end, None while open
-    inhibits_by_kind, paged_by_kind  how many incidents it inhibits, and how many of these paged nevertheless
+    steps                          rows of the alerts table; `why` is the sentence for `reason`
+    members                        JOINED, CHANGED, LEFT or EXPIRED, as several brokers report it within a minute;
+                                   `channels` are (broker_name, client_addr)
+    queue_changes                  queues whose planned owner, observed owners or verdict changed; `*_before` is None in
+                                   the first row
     inhibitors                     the incident that inhibits this one, then the one that inhibits that one, and so on
+    inhibits                       incidents that this one inhibits, or did; `inhibited_until_ms` is None while it does,
+                                   `paged_ms` is the first FIRING row without inhibition, None without one or if `info`
+    inhibits_by_kind, paged_by_kind  how many incidents it inhibits, and how many of these paged nevertheless
+    health                         how many producers avoid the broker from `at_ms`, planned until `until_ms`
+    deliveries                     the delivery log: PENDING, DELIVERED, RETRYING, REFUSED, or why no receiver got it
     not_notified_reason            why no receiver was notified, or None
+    silences                       those that covered the incident at some time
     """
 
     incident_id: str
@@ -220,18 +104,18 @@ class IncidentStory:
     from_ms: int
     to_ms: int | None
     verdict_since_ms: int | None = None
-    steps: tuple[Step, ...] = ()
-    members: tuple[MemberChange, ...] = ()
-    queue_changes: tuple[QueueChange, ...] = ()
-    inhibitors: tuple[Related, ...] = ()
-    inhibits: tuple[Inhibited, ...] = ()
+    steps: Sequence[Row] = ()
+    members: Sequence[Row] = ()
+    queue_changes: Sequence[Row] = ()
+    inhibitors: Sequence[Row] = ()
+    inhibits: Sequence[Row] = ()
     inhibits_by_kind: Mapping[str, int] = field(default_factory=dict)
     paged_by_kind: Mapping[str, int] = field(default_factory=dict)
-    health: tuple[HealthChange, ...] = ()
-    deliveries: tuple[Delivery, ...] = ()
+    health: Sequence[Row] = ()
+    deliveries: Sequence[Row] = ()
     not_notified_reason: str | None = None
-    silences: tuple[CoveringSilence, ...] = ()
-    acknowledgements: tuple[Acknowledged, ...] = ()
+    silences: Sequence[Row] = ()
+    acknowledgements: Sequence[Row] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -247,59 +131,61 @@ MOST_ROWS = 20_000
 """Rows read from each table; of a longer history the first half and the last."""
 
 
-def member_changes(history: History, story: IncidentStory) -> list[MemberChange]:
+def turning_points(steps: Sequence[Row]) -> set[int]:
+    """Return the steps that are always shown: the first FIRING and the last RESOLVED."""
+    firing = [number for number, step in enumerate(steps) if step["state"] == "FIRING"][:1]
+    ending = [number for number, step in enumerate(steps) if step["state"] == "RESOLVED"][-1:]
+    return {*firing, *ending}
+
+
+def member_changes(history: History, story: IncidentStory) -> list[Row]:
     """Return changes of the group's members; reports of one client by several brokers within a minute are one."""
     if story.consumer_group is None:
         return []
-    rows = history.rows(
-        _both_ends(
-            "epoch_ms(changed_at) AS at_ms, change, client_id, broker_name, client_addr, strategy, client_version",
-            f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
-            "WHERE cluster = $cluster AND consumer_group = $group",
-            "changed_at, batch_id, broker_name, client_addr",
-        ),
+    rows = _both_ends(
+        history,
+        "epoch_ms(changed_at) AS at_ms, change, client_id, broker_name, client_addr, strategy, client_version",
+        f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
+        "WHERE cluster = $cluster AND consumer_group = $group",
+        "changed_at, batch_id, broker_name, client_addr",
         {"cluster": story.cluster, "group": story.consumer_group},
     )
-    changes: list[MemberChange] = []
-    newest: dict[tuple[str, str], int] = {}
+    changes: list[Row] = []
+    newest: dict[tuple[str, str], Row] = {}
     for row in rows:
         channel = (row.pop("broker_name"), row.pop("client_addr"))
-        number = newest.get((row["client_id"], row["change"]))
-        if number is not None and _is_same(changes[number], row["at_ms"], channel):
-            changes[number] = replace(changes[number], channels=(*changes[number].channels, channel))
+        known = newest.get((row["client_id"], row["change"]))
+        if known is not None and _is_same(known, row["at_ms"], channel):
+            known["channels"].append(channel)
         else:
-            newest[row["client_id"], row["change"]] = len(changes)
-            changes.append(MemberChange(**row, channels=(channel,)))
+            changes.append(row | {"channels": [channel]})
+            newest[row["client_id"], row["change"]] = changes[-1]
     return changes
 
 
-def _is_same(change: MemberChange, at_ms: int, channel: tuple[str, str]) -> bool:
+def _is_same(change: Row, at_ms: int, channel: tuple[str, str]) -> bool:
     """Return whether another broker reports the same change, of the same host, for the first time."""
     broker_name, client_addr = channel
-    hosts = {addr.rpartition(":")[0] for _, addr in change.channels}
-    is_new = all(known != broker_name for known, _ in change.channels)
-    return is_new and at_ms - change.at_ms <= TOGETHER_MS and client_addr.rpartition(":")[0] in hosts
+    hosts = {addr.rpartition(":")[0] for _, addr in change["channels"]}
+    is_new = all(known != broker_name for known, _ in change["channels"])
+    return is_new and at_ms - change["at_ms"] <= TOGETHER_MS and client_addr.rpartition(":")[0] in hosts
 
 
-def queue_moves(history: History, story: IncidentStory) -> list[QueueChange]:
+def queue_moves(history: History, story: IncidentStory) -> list[Row]:
     """Return changes of the group's queues, or of those of the incident's topic."""
     if story.consumer_group is None:
         return []
-    return _read(
+    return _both_ends(
         history,
-        QueueChange,
-        _both_ends(
-            "epoch_ms(changed_at) AS at_ms, topic, concat(broker_name, ':', queue_id) AS queue, verdict_before, "
-            "verdict, planned_before, planned_owner, observed_before, "
-            "list_filter(coalesce(observed_owners, []), lambda client: client <> '') AS observed_owners",
-            "SELECT * FROM (SELECT *, lag(verdict) OVER w AS verdict_before, "
-            "lag(planned_owner) OVER w AS planned_before, "
-            f"lag(observed_owners) OVER w AS observed_before FROM {history.between(ASSIGNMENTS, None, story.to_ms)} "
-            "WHERE cluster = $cluster AND consumer_group = $group AND ($topic IS NULL OR topic = $topic) "
-            "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
-            "WHERE changed_at >= $since",
-            "changed_at, batch_id, topic, broker_name, queue_id",
-        ),
+        "epoch_ms(changed_at) AS at_ms, topic, concat(broker_name, ':', queue_id) AS queue, verdict_before, verdict, "
+        "planned_before, planned_owner, observed_before, "
+        "list_filter(coalesce(observed_owners, []), lambda client: client <> '') AS observed_owners",
+        "SELECT * FROM (SELECT *, lag(verdict) OVER w AS verdict_before, lag(planned_owner) OVER w AS planned_before, "
+        f"lag(observed_owners) OVER w AS observed_before FROM {history.between(ASSIGNMENTS, None, story.to_ms)} "
+        "WHERE cluster = $cluster AND consumer_group = $group AND ($topic IS NULL OR topic = $topic) "
+        "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
+        "WHERE changed_at >= $since",
+        "changed_at, batch_id, topic, broker_name, queue_id",
         {
             "cluster": story.cluster,
             "group": story.consumer_group,
@@ -332,39 +218,29 @@ def verdict_since_ms(history: History, story: IncidentStory) -> int | None:
     return since_ms
 
 
-def health_changes(history: History, story: IncidentStory) -> list[HealthChange]:
+def health_changes(history: History, story: IncidentStory) -> list[Row]:
     """Return health changes of the brokers of an incident without a group."""
     if not story.broker_name or story.consumer_group is not None:
         return []
-    return _read(
+    return _both_ends(
         history,
-        HealthChange,
-        _both_ends(
-            "epoch_ms(changed_at) AS at_ms, broker_name, unavailable_producers, producers, "
-            "epoch_ms(unavailable_until) AS until_ms",
-            f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
-            "WHERE cluster = $cluster AND list_contains($brokers, broker_name)",
-            "changed_at, batch_id, broker_name",
-        ),
+        "epoch_ms(changed_at) AS at_ms, broker_name, unavailable_producers, producers, "
+        "epoch_ms(unavailable_until) AS until_ms",
+        f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
+        "WHERE cluster = $cluster AND list_contains($brokers, broker_name)",
+        "changed_at, batch_id, broker_name",
         {"cluster": story.cluster, "brokers": story.broker_name.split(",")},
     )
 
 
-def _both_ends(columns: str, sql: str, order: str) -> str:
-    """Return SQL of the ordered rows; of more than MOST_ROWS the first half and the last."""
+def _both_ends(history: History, columns: str, sql: str, order: str, params: Row) -> list[Row]:
+    """Return the ordered rows; of more than MOST_ROWS the first half and the last."""
     half = MOST_ROWS // 2
-    return (
+    return history.rows(
         f"SELECT {columns} FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "
-        f"count(*) OVER () AS number FROM ({sql})) WHERE nth <= {half} OR nth > number - {half} ORDER BY nth"
+        f"count(*) OVER () AS number FROM ({sql})) WHERE nth <= {half} OR nth > number - {half} ORDER BY nth",
+        params,
     )
-
-
-def _read(history: History, part: Callable[..., Part], sql: str, params: dict[str, Any]) -> list[Part]:
-    """Return a part for each row: columns become its fields, and lists become tuples."""
-    return [
-        part(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
-        for row in history.rows(sql, params)
-    ]
 
 
 _RELATED = (
@@ -424,24 +300,20 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
     story = _head(rows)
     left_out: dict[str, int] = {}
 
-    def bounded(name: str, parts: Sequence[Part], always: Collection[int] = ()) -> tuple[Part, ...]:
-        reported = ends(len(parts), MOST_SHOWN, always)
-        if len(reported) < len(parts):
-            left_out[name] = len(parts) - len(reported)
-        return tuple(parts[number] for number in reported)
+    def bounded(name: str, parts: Sequence[Row], always: Collection[int] = ()) -> list[Row]:
+        shown = ends(len(parts), MOST_SHOWN, always)
+        if len(shown) < len(parts):
+            left_out[name] = len(parts) - len(shown)
+        return [parts[number] for number in shown]
 
     steps = [_step(row) for row in rows]
-    inhibits = _read(history, Inhibited, _EFFECTS, asked)
-    deliveries = _read(
-        history,
-        Delivery,
+    inhibits = history.rows(_EFFECTS, asked)
+    deliveries = history.rows(
         "SELECT epoch_ms(delivered_at) AS at_ms, status, receiver, outcome, attempt, code, latency_ms, reason, route "
         "FROM alert_deliveries WHERE incident_id = $id ORDER BY delivered_at, batch_id",
         asked,
     )
-    acknowledgements = _read(
-        history,
-        Acknowledged,
+    acknowledgements = history.rows(
         "SELECT epoch_ms(acknowledged_at) AS at_ms, acknowledged_by, note FROM acknowledgements "
         "WHERE incident_id = $id ORDER BY acknowledged_at",
         asked,
@@ -453,10 +325,10 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
         members=bounded("members", member_changes(history, story)),
         queue_changes=bounded("queue_changes", queue_moves(history, story)),
         health=bounded("health", health_changes(history, story)),
-        inhibitors=tuple(_read(history, Related, _INHIBITORS, asked)),
+        inhibitors=history.rows(_INHIBITORS, asked),
         inhibits=bounded("inhibits", inhibits),
-        inhibits_by_kind=dict(Counter(one.kind for one in inhibits)),
-        paged_by_kind=dict(Counter(one.kind for one in inhibits if one.paged_ms is not None)),
+        inhibits_by_kind=dict(Counter(one["kind"] for one in inhibits)),
+        paged_by_kind=dict(Counter(one["kind"] for one in inhibits if one["paged_ms"] is not None)),
         deliveries=bounded("deliveries", deliveries),
         not_notified_reason=_not_notified_reason(story, deliveries),
         silences=bounded("silences", _silences(history, story)),
@@ -498,18 +370,18 @@ def _queues(row: Row) -> tuple[str, ...]:
     return tuple(filter(is_queue_name, row["queues"] or ()))
 
 
-def _step(row: Row) -> Step:
-    return Step(
-        to_ms(row["changed_at"]),
-        row["state"],
-        row["reason"],
-        REASONS.get(row["reason"] or "", row["reason"] or ""),
-        row["severity"],
-        row["cause"],
-        _queues(row),
-        row["inhibited_by"],
-        row["summary"],
-    )
+def _step(row: Row) -> Row:
+    return {
+        "at_ms": to_ms(row["changed_at"]),
+        "state": row["state"],
+        "reason": row["reason"],
+        "why": REASONS.get(row["reason"] or "", row["reason"] or ""),
+        "severity": row["severity"],
+        "cause": row["cause"],
+        "queues": _queues(row),
+        "inhibited_by": row["inhibited_by"],
+        "summary": row["summary"],
+    }
 
 
 NOT_NOTIFIED: Mapping[str, str] = {
@@ -521,8 +393,8 @@ NOT_NOTIFIED: Mapping[str, str] = {
 """Outcome without a notification to the reason in words, the strongest first."""
 
 
-def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Delivery]) -> str | None:
-    outcomes = {delivery.outcome: delivery.reason for delivery in deliveries}
+def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Row]) -> str | None:
+    outcomes = {delivery["outcome"]: delivery["reason"] for delivery in deliveries}
     if outcomes.keys() & {"PENDING", "DELIVERED", "RETRYING", "REFUSED"}:
         return None
     if story.fired_ms is None:
@@ -534,12 +406,9 @@ def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Delivery]) -
     return "no row in the delivery log: no relay has run since it fired"
 
 
-def _silences(history: History, story: IncidentStory) -> list[CoveringSilence]:
+def _silences(history: History, story: IncidentStory) -> list[Row]:
     """Return the silences that matched the incident and were active during it."""
-    labels = {
-        name: getattr(story, name)
-        for name in ("kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause")
-    }
+    labels = {name: getattr(story, name) for name in LABELS}
     found = []
     for row in history.rows("SELECT * FROM silences_now ORDER BY starts_at, silence_id"):
         try:
@@ -549,8 +418,113 @@ def _silences(history: History, story: IncidentStory) -> list[CoveringSilence]:
         starts_ms, ends_ms = to_ms(row["starts_at"]), to_ms(row["ends_at"])
         is_then = ends_ms > story.started_ms and starts_ms <= (story.ended_ms or starts_ms)
         if is_then and is_match(matchers, labels):
+            names = {name: row[name] for name in ("silence_id", "created_by", "comment")}
             match = describe_matchers(matchers)
-            found.append(
-                CoveringSilence(row["silence_id"], row["created_by"], row["comment"], match, starts_ms, ends_ms)
-            )
+            found.append({**names, "match": match, "starts_ms": starts_ms, "ends_ms": ends_ms})
     return found
+
+
+class Line(NamedTuple):
+    """One event: its time, a word (a state, change, outcome, name or id), and the text."""
+
+    at_ms: int
+    word: str
+    text: str
+
+
+def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, list[Line]]:
+    """Return the lines of each part by its name in IncidentStory. `moment` formats times within the text."""
+    return {
+        "steps": [*map(_step_line, story.steps)],
+        "inhibitors": [*map(_related_line, story.inhibitors)],
+        "inhibits": [_effect_line(row, moment) for row in story.inhibits],
+        "members": [*map(_member_line, story.members)],
+        "queue_changes": _queue_lines(story.queue_changes),
+        "health": [_health_line(row, moment) for row in story.health],
+        "deliveries": [*map(_delivery_line, story.deliveries)],
+        "silences": [
+            Line(
+                row["starts_ms"],
+                row["silence_id"],
+                f"by {row['created_by']}, {moment(row['starts_ms'])} until {moment(row['ends_ms'])} ({row['match']}): "
+                f"{row['comment']}",
+            )
+            for row in story.silences
+        ],
+        "acknowledgements": [Line(row["at_ms"], row["acknowledged_by"], row["note"]) for row in story.acknowledgements],
+    }
+
+
+def _step_line(step: Row) -> Line:
+    queues = f"; {name_queues(step['queues'])}" if step["queues"] and step["state"] == "FIRING" else ""
+    under = f" ({step['inhibited_by']})" if step["inhibited_by"] and step["reason"] == "inhibited" else ""
+    severity = f" to {step['severity']}" if step["reason"] == "severity_changed" else ""
+    return Line(step["at_ms"], step["state"], f"{step['why']}{severity}{under}{queues}")
+
+
+def _related_line(row: Row) -> Line:
+    return Line(row["started_ms"], row["state"], f"{row['incident_id']} {row['kind']}: {row['summary']}")
+
+
+def _effect_line(row: Row, moment: Callable[[int], str]) -> Line:
+    """Return the incident; one that paged, or is no longer inhibited, with these times."""
+    line, until_ms, paged_ms = _related_line(row), row["inhibited_until_ms"], row["paged_ms"]
+    note = ""
+    if paged_ms is not None and (until_ms is None or paged_ms < until_ms):
+        until = "" if until_ms is None else f" until {moment(until_ms)}"
+        note = f" (paged {moment(paged_ms)}; inhibited from {moment(row['inhibited_since_ms'])}{until})"
+    elif until_ms is not None and (line.word != "RESOLVED" or paged_ms is not None):
+        since = "" if paged_ms == until_ms or paged_ms is None else f" {moment(paged_ms)}"
+        note = f" (inhibited until {moment(until_ms)}{'' if paged_ms is None else f', pages since{since}'})"
+    return line._replace(text=line.text + note)
+
+
+def _member_line(row: Row) -> Line:
+    views = join_words([f"{broker_name} ({addr})" for broker_name, addr in row["channels"]])
+    runs = " ".join(filter(None, (row["client_version"], row["strategy"])))
+    return Line(row["at_ms"], row["change"], f"{row['client_id']} at {views}" + (f", {runs}" if runs else ""))
+
+
+def _queue_lines(queue_changes: Sequence[Row]) -> list[Line]:
+    """Return the changes; equal changes of one topic within one second are one line."""
+    alike: dict[tuple[Any, ...], list[Row]] = {}
+    for row in queue_changes:
+        alike.setdefault((row["at_ms"] // SECOND, row["topic"], _what_moved(row)), []).append(row)
+    return [
+        Line(rows[0]["at_ms"], "", f"{topic} {name_queues([row['queue'] for row in rows])} {moved}")
+        for (_, topic, moved), rows in alike.items()
+    ]
+
+
+def _what_moved(row: Row) -> str:
+    """Return verdict, planned owner and consumers, each with its value before where that differs."""
+    after = row["verdict"], _who(row["planned_owner"]), _who(*row["observed_owners"])
+    before = row["verdict_before"], _who(row["planned_before"]), _who(*(row["observed_before"] or ()))
+    if row["verdict_before"] is None:
+        before = after
+    verdict, planned, consumed = (
+        new if old == new else f"{old} → {new}" for old, new in zip(before, after, strict=True)
+    )
+    return f"{verdict}: planned owner {planned}; consumed by {consumed}"
+
+
+def _who(*clients: str | None) -> str:
+    return join_words([client for client in clients if client] or ["none"])
+
+
+def _health_line(row: Row, moment: Callable[[int], str]) -> Line:
+    until = f", until {moment(row['until_ms'])}" if row["until_ms"] is not None else ""
+    return Line(
+        row["at_ms"],
+        row["broker_name"],
+        f"avoided by {row['unavailable_producers']} of {row['producers']} producers{until}",
+    )
+
+
+def _delivery_line(row: Row) -> Line:
+    who = "no receiver" if row["receiver"] == "*" else row["receiver"]
+    attempt = f", attempt {row['attempt']}, {row['latency_ms']} ms" if row["attempt"] else ""
+    code = f", HTTP {row['code']}" if row["code"] else ""
+    reason = f": {row['reason']}" if row["reason"] else ""
+    route = f", route {row['route']}" if row["route"] else ""
+    return Line(row["at_ms"], row["outcome"] or "", f"{who} {row['status'] or ''}{attempt}{code}{route}{reason}")

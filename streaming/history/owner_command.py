@@ -8,8 +8,8 @@ import pyarrow as pa
 import typer
 
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
-from streaming.history.query_options import FORMAT, GLOB, At, Cluster, parse_options
-from streaming.history.table_question import is_glob, open_history
+from streaming.history.query_options import FORMAT, GLOB, At, Cluster, QueryOptions, parse_options
+from streaming.history.table_question import equals, open_history, where_named
 from streaming.store.freshness import LIVE_TABLES, Freshness, describe_stale, read_freshness
 from streaming.store.store import History
 from streaming.terminal.command import fail
@@ -20,7 +20,6 @@ from streaming.text.suggestions import suggest
 from streaming.text.times import both_times, time_text, to_ms, to_time, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.prose import join_words, name_queues
-from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.groups.verdict_reason import VERDICT_REASONS
 from udfs.rocketmq.model import queue_order
 
@@ -72,13 +71,12 @@ class UnknownQueueError(ValueError):
 
 @dataclass(frozen=True)
 class Queue:
-    """The queue to look up. `group` and `cluster` are names or globs; None means all but the canary's."""
+    """The queue to look up, of all groups or of those that the options name."""
 
     topic: str
     broker_name: str
     queue_id: int
-    group: str | None
-    cluster: str | None
+    options: QueryOptions
 
     @property
     def name(self) -> str:
@@ -86,15 +84,8 @@ class Queue:
 
     def condition(self) -> tuple[str, dict[str, Any]]:
         """Return the SQL condition on topic, group and cluster, and its parameters."""
-        conditions, params = ["topic = $topic"], {"topic": self.topic}
-        for column, glob in (("consumer_group", self.group), ("cluster", self.cluster)):
-            if glob is not None:
-                conditions.append(f"{column} {'GLOB' if is_glob(glob) else '='} ${column}")
-                params[column] = glob
-        if self.cluster is None:
-            conditions.append("cluster <> $canary")
-            params["canary"] = CANARY_CLUSTER
-        return " AND ".join(conditions), params
+        where, params = where_named(self.options, {"group": equals("consumer_group"), "cluster": equals("cluster")})
+        return f"topic = $topic AND {where}", {"topic": self.topic, **params}
 
 
 def owner(
@@ -127,7 +118,7 @@ def owner(
     try:
         history = open_history(options, ASSIGNMENTS, *LIVE_TABLES)
         freshness = read_freshness(history, at_ms, options.stale_ms)
-        found = read_owners(history, Queue(topic, broker_name, int(number), group, cluster), freshness)
+        found = read_owners(history, Queue(topic, broker_name, int(number), options), freshness)
     except (WarehouseError, UnknownQueueError) as error:
         fail(str(error))
     stale = describe_stale(freshness)
@@ -200,8 +191,10 @@ def _what_is_known(history: History, queue: Queue, at_ms: int) -> str:
     )
     if not rows:
         groups = names("consumer_group", queue.topic)
-        options = f"--group {queue.group!r}" if queue.group else f"--cluster {queue.cluster!r}"
-        return f"{options} has no queue of topic {queue.topic}{suggest(queue.group or '', groups)}"
+        name = "group" if "group" in queue.options.names else "cluster"
+        given = queue.options.names.get(name)
+        nearest = suggest(str(given), groups) if name == "group" else ""
+        return f"--{name} {given!r} has no queue of topic {queue.topic}{nearest}"
     first = {row["queue"]: to_ms(row["first"]) for row in rows}
     if queue.name not in first:
         return f"topic {queue.topic} has no queue {queue.name}; it has {name_queues(sorted(first, key=queue_order))}"

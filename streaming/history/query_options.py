@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from conf.location import Location
-from streaming.terminal.command import choose, fail, load
+from streaming.terminal.command import fail, load
 from streaming.text.times import both_times, parse_moment, wall_ms
 
 Format = Literal["table", "json", "csv", "parquet"]
@@ -57,7 +57,7 @@ FirstLimit = Annotated[int | None, _limit("first")]
 @dataclass(frozen=True)
 class QueryOptions:
     """Parsed options. Times are epoch ms, both ends included. `names` maps a given option to its name or glob, or to
-    the chosen values of a closed list; no `states` means all.
+    the chosen values of a closed list.
 
     Rows older than `stale_ms` (board.stale_seconds) do not show the current state. `runbooks_url` is the prefix of
     runbook links.
@@ -69,7 +69,6 @@ class QueryOptions:
     at_ms: int | None = None
     is_current: bool = False
     names: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    states: tuple[str, ...] = ()
     limit: int | None = None
     format: Format = "table"
     stale_ms: int = 660_000
@@ -82,21 +81,17 @@ def parse_options(
     until: str | None = None,
     at: str | None = None,
     current: bool = False,
-    state: str | None = None,
-    states: Sequence[str] = (),
     format_: str = "table",
     formats: Sequence[Format] = FORMATS,
     limit: int | None = None,
     warehouse: Location | None = None,
     **names: str | tuple[str, ...] | None,
 ) -> QueryOptions:
-    """Return the parsed options. `states` are the values that `state` may have; `names` are names, globs or chosen
-    values by option.
+    """Return the parsed options; `names` are names, globs or chosen values by option.
 
     Leaves with 2 and a sentence that names the option where one is invalid.
     """
     form = check_format(format_, formats)
-    wanted = () if state is None else choose("--state", state.upper(), states)
     given = {name: glob for name, glob in names.items() if glob is not None}
     for name, glob in given.items():
         if not 0 < len(glob) <= MOST_CHARACTERS:
@@ -118,7 +113,6 @@ def parse_options(
         at_ms=at_ms,
         is_current=current,
         names=given,
-        states=wanted,
         limit=(limit or None) if limit is not None else (TABLE_ROWS if form == "table" else None),
         format=form,
         stale_ms=round(settings.board.stale_seconds * 1000),

@@ -7,7 +7,7 @@ import typer
 
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS
 from streaming.history.query_options import GLOB, Broker, Cluster, Group, Topic
-from streaming.history.table_question import Named, Question, States, any_of, command_of, equals
+from streaming.history.table_question import Named, Question, any_of, command_of, equals
 from streaming.store.alerts import present_alert
 from streaming.terminal.printing import Layout, Records, print_table, show_alerts, styled_state, time_columns
 from udfs.alerts.kinds import KIND_FACTS
@@ -16,6 +16,10 @@ from udfs.alerts.self_kinds import SELF_FACTS
 
 def _option(text: str, metavar: str = GLOB) -> Any:
     return Annotated[str | None, typer.Option(help=text, metavar=metavar)]
+
+
+def _state(text: str, sql: str, values: tuple[str, ...], **defaults: tuple[str, ...]) -> Named:
+    return Named(_option(text, "STATE"), equals(sql), values, **defaults)
 
 
 def _table(layout: Layout) -> Callable[[Records], None]:
@@ -50,8 +54,8 @@ alerts = command_of(
 
         Example: balancewatch alerts rules starved_queue --cluster prod --group billing
         """,
-        states=States(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
         names={
+            "state": _state(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
             "kind": Named(
                 _option("Only these kinds: starved_queue,duplicate_client_id or 'broker_*'.", "KIND"),
                 equals("kind"),
@@ -80,12 +84,12 @@ faults = command_of(
 
         Example: balancewatch faults --broker broker-b --since 2h --format csv
         """,
-        states=States(
-            "Only this state: available or unavailable.",
-            "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
-            ("AVAILABLE", "UNAVAILABLE"),
-        ),
         names={
+            "state": _state(
+                "Only this state: available or unavailable.",
+                "CASE WHEN available THEN 'AVAILABLE' ELSE 'UNAVAILABLE' END",
+                ("AVAILABLE", "UNAVAILABLE"),
+            ),
             "cluster": CLUSTER,
             "broker": Named(Broker, equals("broker_name")),
             "client": Named(_option("Only the producer with this ClientId, or a glob."), equals("client_id")),
@@ -123,8 +127,8 @@ assignments = command_of(
         Example: balancewatch assignments --since 2h --topic 'orders*' --broker broker-a --format parquet >
         moves.parquet
         """,
-        states=States(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
         names={
+            "state": _state(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": TOPIC,
@@ -163,15 +167,15 @@ members = command_of(
 
         Example: balancewatch members --since 2h --client '10.0.0.5@*' --format json
         """,
-        states=States(
-            f"Only these changes, with commas: {', '.join(CHANGES)}. Default with --current or --at: "
-            f"{','.join(MEMBERS)}.",
-            "change",
-            CHANGES,
-            of_current=MEMBERS,
-            of_at=MEMBERS,
-        ),
         names={
+            "state": _state(
+                f"Only these changes, with commas: {', '.join(CHANGES)}. Default with --current or --at: "
+                f"{','.join(MEMBERS)}.",
+                "change",
+                CHANGES,
+                of_current=MEMBERS,
+                of_at=MEMBERS,
+            ),
             "cluster": CLUSTER,
             "group": GROUP,
             "topic": Named(
@@ -210,8 +214,8 @@ deliveries = command_of(
 
         Example: balancewatch deliveries --incident 'c87a8d8867cd0128-*' --format json
         """,
-        states=States(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
         names={
+            "state": _state(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
             "incident": Named(_option("Only this incident, or a glob."), equals("incident_id")),
             "receiver": Named(_option("Only this receiver, or a glob."), equals("receiver")),
             "cluster": CLUSTER,

@@ -6,7 +6,7 @@ A question selects all rows of a span, or the newest row of each key. Notes abou
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -44,23 +44,13 @@ def any_of(items: str) -> Condition:
 class Named:
     """An option that takes a name or a glob; with `values`, several of that closed list.
 
-    `option` is its type as Typer reads it, with its help.
+    `option` is its type as Typer reads it, with its help. `of_current` and `of_at` are the values without the option,
+    with --current and with --at; empty means all.
     """
 
     option: Any
     condition: Condition
     values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class States:
-    """The option --state: `sql` is a row's state, one of `values`. `of_current` and `of_at` are the defaults with
-    --current and with --at; empty means all.
-    """
-
-    help: str
-    sql: str
-    values: tuple[str, ...]
     of_current: tuple[str, ...] = ()
     of_at: tuple[str, ...] = ()
 
@@ -79,7 +69,6 @@ class Question:
 
     table: Table
     help: str
-    states: States
     names: Mapping[str, Named]
     show: Callable[[Records], None]
     nothing: str
@@ -116,28 +105,31 @@ def sql_of(history: History, question: Question, options: QueryOptions) -> tuple
         rows = history.newest(table)
     else:
         rows = history.between(table, options.since_ms, options.until_ms)
-    conditions = list(_conditions(question, options))
-    where = f" WHERE {' AND '.join(sql for sql, _ in conditions)}" if conditions else ""
-    params = {name: value for _, values in conditions for name, value in values.items()}
-    beside = {one.name: history.newest(one, options.at_ms) for one in question.beside}
-    return f"SELECT * FROM ({question.wrap.format(rows=rows, **beside)}){where}", params
-
-
-def _conditions(question: Question, options: QueryOptions) -> Iterator[tuple[str, dict[str, Any]]]:
-    of = {name: named.condition for name, named in question.names.items()}
-    for name, value in options.names.items():
-        if isinstance(value, str):
-            yield of[name](f"{{}} {'GLOB' if is_glob(value) else '='} ${name}"), {name: value}
-        else:
-            yield of[name](f"list_contains(${name}, {{}})"), {name: list(value)}
-    if "cluster" in of and "cluster" not in options.names:
-        yield f"{of['cluster']('{}')} IS DISTINCT FROM $canary", {"canary": CANARY_CLUSTER}
-    if options.states:
-        yield f"list_contains($states, {question.states.sql})", {"states": list(options.states)}
+    where, params = where_named(options, {name: named.condition for name, named in question.names.items()})
     if options.is_current:
         for sign, at_ms in ((">=", options.since_ms), ("<=", options.until_ms)):
             if at_ms is not None:
-                yield f"{question.table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)", {}
+                where += f" AND {table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
+    beside = {one.name: history.newest(one, options.at_ms) for one in question.beside}
+    return f"SELECT * FROM ({question.wrap.format(rows=rows, **beside)}) WHERE {where}", params
+
+
+def where_named(options: QueryOptions, conditions: Mapping[str, Condition]) -> tuple[str, dict[str, Any]]:
+    """Return SQL that compares a row with the given names, and its parameters.
+
+    Without --cluster the canary's rows are left out, if rows have a cluster.
+    """
+    clauses, params = ["true"], dict[str, Any]()
+    for name, value in options.names.items():
+        if isinstance(value, str):
+            compare, params[name] = f"{{}} {'GLOB' if is_glob(value) else '='} ${name}", value
+        else:
+            compare, params[name] = f"list_contains(${name}, {{}})", list(value)
+        clauses.append(conditions[name](compare))
+    if "cluster" in conditions and "cluster" not in options.names:
+        clauses.append(f"{conditions['cluster']('{}')} IS DISTINCT FROM $canary")
+        params["canary"] = CANARY_CLUSTER
+    return " AND ".join(clauses), params
 
 
 def is_glob(text: str) -> bool:
@@ -148,31 +140,22 @@ def is_glob(text: str) -> bool:
 def command_of(question: Question) -> Callable[..., None]:
     """Return the function that Typer makes the command of."""
 
-    def command(
-        *, context: Any = None, current: bool, at: str | None, state: str | None, format_: str, **given: Any
-    ) -> None:
+    def command(*, context: Any = None, current: bool, at: str | None, **given: Any) -> None:
         if context is not None and context.invoked_subcommand is not None:
             _refuse_options(context)
             return
-        states = question.states
-        default = states.of_current if current else states.of_at if at is not None else ()
-        if state is None and default:
-            state = ",".join(default)
         for name, named in question.names.items():
-            if named.values and given[name] is not None:
-                given[name] = choose(f"--{name}", given[name], named.values)
-        run_query(
-            question, parse_options(current=current, at=at, state=state, states=states.values, format_=format_, **given)
-        )
+            if given[name] is None:
+                given[name] = (named.of_current if current else named.of_at if at is not None else ()) or None
+            elif named.values:
+                text = given[name].upper() if name == "state" else given[name]
+                given[name] = choose(f"--{name}", text, named.values)
+        run_query(question, parse_options(current=current, at=at, **given))
 
-    filters = {
-        "state": Annotated[str | None, typer.Option(help=question.states.help, metavar="STATE")],
-        **{name: one.option for name, one in question.names.items()},
-    }
     options = {
         **({"context": typer.Context} if question.has_commands else {}),
         **{"current": Current, "since": Since, "until": Until, "at": At},
-        **filters,
+        **{name: named.option for name, named in question.names.items()},
         **{"format_": FormatName, "limit": Limit, "warehouse": Warehouse},
     }
     defaults = {"current": False, "format_": "table"}

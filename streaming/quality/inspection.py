@@ -189,25 +189,14 @@ KEPT_LOOKS = 30
 """Limit on the newest rates of a source, of which `usual` is the median."""
 
 
-class Queues(NamedTuple):
-    """Numbers of queues of a broker that consumers read and producers write."""
-
-    read: int
-    write: int
-
-
-class Route(NamedTuple):
-    """A topic's queues by broker from `from_ms` on, event time."""
-
-    from_ms: int
-    queues: Mapping[str, Queues]
-
-
 class Routes:
-    """The newest routes of each topic. Messages that break their contract are skipped."""
+    """The newest routes of each topic: by time, a broker's queues that consumers read and producers write.
+
+    Messages that break their contract are skipped.
+    """
 
     def __init__(self) -> None:
-        self._routes: dict[tuple[str, str], list[Route]] = {}
+        self._routes: dict[tuple[str, str], list[tuple[int, dict[str, dict[str, int]]]]] = {}
 
     def learn(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -215,10 +204,13 @@ class Routes:
             key = None if reasons else (event.cluster, event.topic)
             if key is None or (key not in self._routes and len(self._routes) >= MOST_ROUTES):
                 continue
-            queues = {one.broker_name: Queues(one.read_queue_nums, one.write_queue_nums) for one in event.queues}
+            queues = {
+                one.broker_name: {PULLS: one.read_queue_nums, SEND_LATENCIES: one.write_queue_nums}
+                for one in event.queues
+            }
             known = self._routes.setdefault(key, [])
-            if not known or (known[-1].queues != queues and event.event_time_ms >= known[-1].from_ms):
-                known.append(Route(event.event_time_ms, queues))
+            if not known or (known[-1][1] != queues and event.event_time_ms >= known[-1][0]):
+                known.append((event.event_time_ms, queues))
                 del known[:-KEPT_ROUTES]
 
     def word_for(self, kind: str, event: Any) -> str | None:
@@ -228,16 +220,15 @@ class Routes:
         """
         words = set()
         until_ms: float = math.inf
-        for route in reversed(self._routes.get((event.cluster, event.topic), [])):
+        for from_ms, brokers in reversed(self._routes.get((event.cluster, event.topic), [])):
             if until_ms <= event.event_time_ms - FOLLOW_MS:
                 break
-            queues = route.queues.get(event.broker_name)
+            queues = brokers.get(event.broker_name)
             if queues is None:
                 words.add("unknown_broker")
             else:
-                number = queues.read if kind == PULLS else queues.write
-                words.add(KNOWN if event.queue_id < number else "unknown_queue")
-            until_ms = route.from_ms
+                words.add(KNOWN if event.queue_id < queues[kind] else "unknown_queue")
+            until_ms = from_ms
         return next((word for word in (KNOWN, "unknown_queue", "unknown_broker") if word in words), None)
 
 

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,60 +43,52 @@ _ADVICE = {
 }
 
 
-@dataclass
-class _Topic:
-    """`streak` counts consecutive validations that would open or resolve the alert."""
-
-    streak: int = 0
-    event_ms: int = 0
-
-
 class QualityAlerts:
-    """Open data_quality alerts, and the streaks of all topics."""
+    """Open data_quality alerts, and by topic the consecutive validations that would open or resolve one."""
 
     def __init__(self, quality: Quality, alerts: SelfAlerts | None = None) -> None:
         self._quality = quality
         self._alerts = alerts or SelfAlerts()
-        self._topics = {known.alert.labels["topic"]: _Topic(event_ms=known.changed_ms) for known in self._alerts}
+        self._streaks: Counter[str] = Counter()
+        self._judged_ms = {known.alert.labels["topic"]: known.changed_ms for known in self._alerts}
 
     def judge(self, topic: str, outcomes: Sequence[Outcome], now_ms: int) -> list[Row]:
         """Return the row to write after a validation, if any; times in epoch ms."""
-        state = self._topics.setdefault(topic, _Topic())
-        state.event_ms = now_ms
+        self._judged_ms[topic] = now_ms
         failed = [one for one in outcomes if not one.is_success and one.expectation.severity is Severity.CRITICAL]
         worst = max((one.share for one in failed), default=0.0)
         share = self._quality.alert_share
         known = self._alerts.find(topic=topic)
         would_change = worst > share if known is None else worst <= share / 2
-        state.streak = state.streak + 1 if would_change else 0
-        if state.streak >= self._quality.alert_validations:
-            if known is not None:
-                return [self._end(known, now_ms)]
-            state.streak = 0
-            return [self._note(self._alerts.open(describe(topic, failed), now_ms))]
+        self._streaks[topic] = self._streaks[topic] + 1 if would_change else 0
         failing = {f"{one.suite} {one.expectation.name}" for one in failed}
+        if self._streaks[topic] >= self._quality.alert_validations:
+            self._streaks[topic] = 0
+            if known is not None:
+                return self._end(known, now_ms)
+            return self._noted(self._alerts.open(describe(topic, failed), now_ms))
         if known is not None and worst > share and failing - set(_described(known.alert)):
-            return [self._note(self._alerts.update(known, describe(topic, failed), now_ms))]
+            return self._noted(self._alerts.update(known, describe(topic, failed), now_ms))
         return []
 
     def rest(self, topic: str, now_ms: int) -> list[Row]:
         """Return the row to write for a topic without new messages, if any."""
         known = self._alerts.find(topic=topic)
-        if known is None or now_ms - self._topics[topic].event_ms < LIMITS.topic_quiet_ms:
+        if known is None or now_ms - self._judged_ms[topic] < LIMITS.topic_quiet_ms:
             return []
-        return [self._end(known, now_ms)]
+        return self._end(known, now_ms)
 
     def end_all(self, now_ms: int) -> list[Row]:
         """Return rows that resolve all open alerts."""
-        return [self._end(known, now_ms) for known in self._alerts]
+        return [row for known in self._alerts for row in self._end(known, now_ms)]
 
-    def _end(self, known: OpenAlert, now_ms: int) -> Row:
-        self._topics[known.alert.labels["topic"]].streak = 0
-        return self._note(self._alerts.resolve(known, now_ms))
+    def _end(self, known: OpenAlert, now_ms: int) -> list[Row]:
+        self._streaks[known.alert.labels["topic"]] = 0
+        return self._noted(self._alerts.resolve(known, now_ms))
 
-    def _note(self, row: Row) -> Row:
+    def _noted(self, row: Row) -> list[Row]:
         self._alerts.note_row(row)
-        return row
+        return [row]
 
 
 def describe(topic: str, failed: Sequence[Outcome]) -> SelfAlert:

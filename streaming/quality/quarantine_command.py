@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -23,7 +23,7 @@ from schemas.decode import decode
 from schemas.events import EVENTS, ROUTES, key_of
 from schemas.tables import QUARANTINE, REPAIRS
 from streaming.history.query_options import GLOB, QueryOptions, Since, Topic, Until, is_terminal, parse_options
-from streaming.history.table_question import Named, Question, States, command_of, equals, open_history, select
+from streaming.history.table_question import Named, Question, command_of, equals, open_history, select
 from streaming.kafka_io.publisher import Publisher
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.printing import Layout, print_table, time_columns
@@ -36,6 +36,8 @@ from streaming.warehouse.appender import Appender
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.warehouse_error import WarehouseError
+
+Row = Mapping[str, Any]
 
 WAITING, REPLAYED = "WAITING", "REPLAYED"
 STATES = (WAITING, REPLAYED)
@@ -55,7 +57,7 @@ class ChangeError(ValueError):
     """The change is impossible. The message says what to do instead."""
 
 
-def place_text(row: Mapping[str, Any]) -> str:
+def place_text(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}@{row['offset']}"
 
 
@@ -120,17 +122,8 @@ def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
     return node, last
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A message that today's contract accepts: the quarantined row, the value to publish, and its event."""
-
-    row: Mapping[str, Any]
-    value: bytes
-    event: Any
-
-
-def prepare(row: Mapping[str, Any], sets: Mapping[str, Any], now_ms: int) -> tuple[Ready | None, str]:
-    """Return the message to publish, or why it is left out."""
+def prepare(row: Row, sets: Mapping[str, Any], now_ms: int) -> tuple[Row | None, str]:
+    """Return the quarantined row with the `key` and `value` to publish, or why it is left out."""
     if row["state"] == REPLAYED:
         return None, "already replayed"
     try:
@@ -142,18 +135,19 @@ def prepare(row: Mapping[str, Any], sets: Mapping[str, Any], now_ms: int) -> tup
         return None, f"rejected by today's contract: {'; '.join(reasons)}"
     if row["topic"] == ROUTES and now_ms - event.event_time_ms > ROUTE_MS:
         return None, "too old: a newer route exists, and Kafka would keep this old one as the newest of its key"
-    return Ready(row, value, event), ""
+    key = key_of(row["topic"], msgspec.structs.asdict(event))
+    return {**row, "key": key, "value": value, "event_time_ms": event.event_time_ms}, ""
 
 
-def publish_again(settings: Settings, messages: Sequence[Ready], owner: str) -> Iterator[int]:
+def publish_again(settings: Settings, messages: Sequence[Row], owner: str) -> Iterator[int]:
     """Publish the messages, and yield after each part how many Kafka has. Raises PublishError."""
     with Publisher(settings.kafka) as publisher:
         for start in range(0, len(messages), AT_A_TIME):
             futures = []
             try:
                 for message in messages[start : start + AT_A_TIME]:
-                    key = key_of(message.row["topic"], msgspec.structs.asdict(message.event))
-                    futures.append((message, publisher.publish_raw(message.row["topic"], key, message.value)))
+                    future = publisher.publish_raw(message["topic"], message["key"], message["value"])
+                    futures.append((message, future))
                 publisher.flush()
             finally:
                 confirmed = [(message, future.value) for message, future in futures if future.succeeded()]
@@ -161,15 +155,14 @@ def publish_again(settings: Settings, messages: Sequence[Ready], owner: str) -> 
             yield len(confirmed)
 
 
-def _record(warehouse: Location, confirmed: Sequence[tuple[Ready, Any]], owner: str) -> None:
+def _record(warehouse: Location, confirmed: Sequence[tuple[Row, Any]], owner: str) -> None:
     now_ms = wall_ms()
     rows = [
         {
-            **{name: message.row[name] for name in ("topic", "partition", "offset")},
-            "ingest_time": to_ms(message.row["ingest_time"]),
+            **{name: message[name] for name in ("topic", "partition", "offset", "value")},
+            "ingest_time": to_ms(message["ingest_time"]),
             "changed_at": now_ms,
             "action": REPLAYED,
-            "value": message.value,
             "owner": owner,
             "replayed_partition": landed.partition,
             "replayed_offset": landed.offset,
@@ -193,6 +186,9 @@ PARTITION = typer.Argument(help="Partition.", min=0, metavar="PARTITION")
 OFFSET = typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")
 
 
+State = Annotated[
+    str | None, typer.Option(help=f"Only these states, with commas: {', '.join(STATES)}.", metavar="STATE")
+]
 Reason = Annotated[
     str | None,
     typer.Option(
@@ -227,8 +223,8 @@ QUARANTINED = Question(
 
     Example: balancewatch quarantine --topic rocketmq.pulls --reason 'wrong_type*' --since 2h --format json
     """,
-    states=States(f"Only these states, with commas: {', '.join(STATES)}.", "state", STATES, of_current=(WAITING,)),
     names={
+        "state": Named(State, equals("state"), STATES, of_current=(WAITING,)),
         "topic": Named(Topic, equals("topic")),
         "reason": Named(
             Reason,  # itself, a code with any field, or a glob
@@ -375,10 +371,10 @@ def _user_name() -> str:
         return "unknown"
 
 
-def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list[Ready]:
+def _prepare(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[Row]:
     """Return the messages to publish; print them, and why others are left out."""
     now_ms = wall_ms()
-    ready: list[Ready] = []
+    ready: list[Row] = []
     left = Counter[str]()
     for row in rows:
         message, reason = prepare(row, sets, now_ms)
@@ -387,11 +383,8 @@ def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list
         else:
             ready.append(message)
     if ready:
-        layout: Layout = {
-            "message": lambda row: place_text(row["row"]),
-            "event time": lambda row: time_text(row["event"].event_time_ms),
-        }
-        print_table([vars(message) for message in ready[:SHOWN]], layout)
+        layout: Layout = {"message": place_text, "event time": lambda row: time_text(row["event_time_ms"])}
+        print_table(ready[:SHOWN], layout)
     if len(ready) > SHOWN:
         say(f"… and {len(ready) - SHOWN:,} more")
     for reason, number in left.most_common(SHOWN):
@@ -399,7 +392,7 @@ def _prepare(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any]) -> list
     return ready
 
 
-def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> None:
+def _publish(settings: Settings, ready: Sequence[Row], owner: str) -> None:
     """Publish the messages and print their number. Raises PublishError."""
     published = 0
     try:
@@ -410,7 +403,7 @@ def _publish(settings: Settings, ready: Sequence[Ready], owner: str) -> None:
         say(f"{published:,} published.")
 
 
-def _print_message(row: Mapping[str, Any]) -> None:
+def _print_message(row: Row) -> None:
     say(f"{place_text(row)}, {both_times(to_ms(row['ingest_time']))}, {row['state']}")
     say(f"rejected for: {'; '.join(row['reasons'])}")
     _, reasons = validate(row["topic"], row["raw"], wall_ms())

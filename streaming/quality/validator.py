@@ -42,7 +42,6 @@ def open_context() -> AbstractDataContext:
 
 
 def as_gx(expectation: Expectation) -> GxExpectation:
-    """Return the declaration in Great Expectations' form."""
     common: dict[str, Any] = {
         "column": expectation.column,
         "mostly": expectation.mostly,

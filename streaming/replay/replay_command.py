@@ -6,6 +6,7 @@ is as long as a micro-batch of `run`: a late event must not change verdicts from
 """
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,7 +83,9 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[list[Message]
             raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
 
 
-def _open_partitions(open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms: int) -> Iterator["_Partition"]:
+def _open_partitions(
+    open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms: int
+) -> Iterator[Iterator[tuple[int, Message]]]:
     asking = open_one()
     spans = read_spans(asking, EVENTS)
     if not spans:
@@ -92,39 +95,32 @@ def _open_partitions(open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms:
     for place in places:
         found, end = begins.get(place), spans[place.topic, place.partition].end
         if found and found.offset < end:
-            yield _Partition(open_one(), place, found.offset, end, to_ms)
+            yield _read_partition(open_one(), place, found.offset, end, to_ms)
 
 
-@dataclass(frozen=True)
-class _Partition:
-    """One partition with its consumer, so that none is fetched faster than it is merged.
+def _read_partition(
+    consumer: KafkaConsumer, place: TopicPartition, begin: int, end: int, to_ms: int
+) -> Iterator[tuple[int, Message]]:
+    """Yield a partition's messages with their timestamps, which never decrease.
 
-    Timestamps of its messages never decrease.
+    Each has its own consumer, so that none is fetched faster than it is merged.
     """
-
-    consumer: KafkaConsumer
-    place: TopicPartition
-    begin: int
-    end: int
-    to_ms: int
-
-    def __iter__(self) -> Iterator[tuple[int, Message]]:
-        self.consumer.assign([self.place])
-        self.consumer.seek(self.place, self.begin)
-        newest_ms, deadline = 0, time.monotonic() + PATIENCE_SECONDS
-        while self.consumer.position(self.place) < self.end:
-            for record in self.consumer.poll(timeout_ms=500).get(self.place, ()):
-                if record.offset >= self.end or record.timestamp >= self.to_ms:
-                    return
-                newest_ms = max(newest_ms, record.timestamp)
-                where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-                yield newest_ms, {**where, "ingest_time_ms": record.timestamp, "value": record.value}
-                deadline = time.monotonic() + PATIENCE_SECONDS
-            if time.monotonic() > deadline:
-                raise RecordedError(
-                    f"Kafka returned no message of {self.place.topic}, partition {self.place.partition}, for "
-                    f"{PATIENCE_SECONDS:g} s, although it has some up to offset {self.end}"
-                )
+    consumer.assign([place])
+    consumer.seek(place, begin)
+    newest_ms, deadline = 0, time.monotonic() + PATIENCE_SECONDS
+    while consumer.position(place) < end:
+        for record in consumer.poll(timeout_ms=500).get(place, ()):
+            if record.offset >= end or record.timestamp >= to_ms:
+                return
+            newest_ms = max(newest_ms, record.timestamp)
+            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            yield newest_ms, {**where, "ingest_time_ms": record.timestamp, "value": record.value}
+            deadline = time.monotonic() + PATIENCE_SECONDS
+        if time.monotonic() > deadline:
+            raise RecordedError(
+                f"Kafka returned no message of {place.topic}, partition {place.partition}, for "
+                f"{PATIENCE_SECONDS:g} s, although it has some up to offset {end}"
+            )
 
 
 def slices_of(messages: Iterable[tuple[int, Item]]) -> Iterator[list[Item]]:
@@ -181,58 +177,34 @@ def _event_of(path: Path, number: int, line: bytes) -> Event:
     )
 
 
-@dataclass
-class Page:
-    """One incident. Times are epoch ms of event time; `paged_ms` is None while it has not paged."""
+Row = dict[str, Any]
+Pages = dict[str, Row]
+"""Incident to its page: the row of the alerts table that paged first, with `ended_at`, None while it is open."""
 
-    alert_id: str
-    incident_id: str
-    kind: str
-    severity: str
-    cluster: str
-    consumer_group: str | None
-    topic: str | None
-    summary: str
-    started_ms: int
-    paged_ms: int | None = None
-    ended_ms: int | None = None
-
-    def overlaps(self, other: "Page") -> bool:
-        """Return whether both are about the same subject at overlapping times."""
-        is_before_end = other.ended_ms is None or self.started_ms <= other.ended_ms
-        is_after_start = self.ended_ms is None or other.started_ms <= self.ended_ms
-        return self.alert_id == other.alert_id and is_before_end and is_after_start
+COLUMNS = (
+    "alert_id", "incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary", "state",
+    "inhibited_by", "started_at",
+)  # fmt: skip
+"""Columns of the alerts table that a page is made of; times are epoch ms of event time."""
 
 
-SUBJECT = ("alert_id", "incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
-COLUMNS = (*SUBJECT, "state", "inhibited_by", "started_at")
-"""Columns of the alerts table that a page is made of."""
+def add_page(pages: Pages, row: Mapping[str, Any]) -> None:
+    """Add the row, of which an incident's are oldest first, to the pages."""
+    page = pages.get(row["incident_id"])
+    if page is None and row["state"] == "FIRING" and row["inhibited_by"] is None and row["severity"] != "info":
+        pages[row["incident_id"]] = {**row, "ended_at": None}
+    elif page is not None and row["state"] == "RESOLVED":
+        page["ended_at"] = row["changed_at"]
 
 
-class Pages:
-    """Incidents built from rows of the alerts table, oldest first. Resolved ones that never paged are dropped."""
+def in_order(pages: Pages) -> list[Row]:
+    return sorted(pages.values(), key=itemgetter("changed_at", "incident_id"))
 
-    def __init__(self) -> None:
-        self._known: dict[str, Page] = {}
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        page = self._known.get(row["incident_id"])
-        if page is None:
-            page = Page(**{name: row[name] for name in SUBJECT}, started_ms=row["started_at"])
-            self._known[page.incident_id] = page
-        if row["state"] == "RESOLVED":
-            page.ended_ms = row["changed_at"]
-            if page.paged_ms is None:
-                del self._known[page.incident_id]
-        elif row["state"] == "FIRING" and page.paged_ms is None:
-            page.severity, page.summary = row["severity"], row["summary"]
-            if row["inhibited_by"] is None and row["severity"] != "info":
-                page.paged_ms = row["changed_at"]
-
-    def paged(self) -> list[Page]:
-        """Return the incidents that paged, in order of their page."""
-        paged = [page for page in self._known.values() if page.paged_ms is not None]
-        return sorted(paged, key=lambda page: (page.paged_ms, page.incident_id))
+def overlap(page: Row, other: Row) -> bool:
+    """Return whether both are about the same subject at overlapping times."""
+    spans = [(one["started_at"], math.inf if one["ended_at"] is None else one["ended_at"]) for one in (page, other)]
+    return bool(page["alert_id"] == other["alert_id"] and max(spans)[0] <= min(end for _, end in spans))
 
 
 @dataclass(frozen=True)
@@ -250,23 +222,23 @@ class Asked:
         return self.cluster in (None, row["cluster"]) and self.consumer_group in (None, row["consumer_group"])
 
 
-def read_pages(warehouse: Location, asked: Asked) -> list[Page]:
+def read_pages(warehouse: Location, asked: Asked) -> list[Row]:
     """Return the pages sent until the end of the span, from alerts and the delivery log. Raises NotWrittenError.
 
     The relay's alerts about its receivers are no pages, and neither is an incident that the log has as not notified
     (silence, limit, no route). Damaged files are skipped, which DuckDB cannot.
     """
 
-    def read(row: Mapping[str, Any]) -> dict[str, Any]:
+    def read(row: Mapping[str, Any]) -> Row:
         return {**row, **{name: to_ms(row[name]) for name in ("started_at", "changed_at")}}
 
     of_rules = pc.field("kind").isin(sorted(KIND_FACTS))
-    pages = Pages()
+    pages: Pages = {}
     for row in read_table(warehouse, ALERTS, of_rules, (*COLUMNS, "changed_at", "batch_id"), read=read):
         if row["changed_at"] < asked.to_ms and asked.is_for(row):
-            pages.add(row)
+            add_page(pages, row)
     unreported = _read_unreported(warehouse)
-    return [page for page in pages.paged() if page.incident_id not in unreported]
+    return [page for page in in_order(pages) if page["incident_id"] not in unreported]
 
 
 def _read_unreported(warehouse: Location) -> set[str]:
@@ -280,37 +252,29 @@ def _read_unreported(warehouse: Location) -> set[str]:
     return set(rows["incident_id"].to_pylist()) - set(rows.filter(is_notified)["incident_id"].to_pylist())
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """A page of one run or both: `replayed` under the rules under test, `notified` under those in force at the time."""
+def compare(replayed: Sequence[Row], sent: Sequence[Row], from_ms: int, to_ms_: int) -> list[Row]:
+    """Return the pages of [from, to), oldest first, each with its `outcome`, `replayed_at` and `sent_at`.
 
-    outcome: Literal["same", "new", "gone"]
-    page: Page
-    replayed_ms: int | None
-    notified_ms: int | None
-
-
-def compare(replayed: Sequence[Page], notified: Sequence[Page], from_ms: int, to_ms_: int) -> list[Outcome]:
-    """Return the pages of [from, to), oldest first; pages of overlapping incidents are the same."""
-    outcomes, left = [], list(notified)
+    Pages of overlapping incidents are the same: replayed under the rules under test, sent under those in force then.
+    """
+    outcomes, left = [], list(sent)
     for page in replayed:
-        match = next((other for other in left if other.overlaps(page)), None)
-        if match is None:
-            outcomes.append(Outcome("new", page, page.paged_ms, None))
-        else:
+        match = next((other for other in left if overlap(other, page)), None)
+        if match is not None:
             left.remove(match)
-            outcomes.append(Outcome("same", page, page.paged_ms, match.paged_ms))
-    outcomes += [Outcome("gone", page, None, page.paged_ms) for page in left]
+        times = {"replayed_at": page["changed_at"], "sent_at": match and match["changed_at"]}
+        outcomes.append({**page, "outcome": "new" if match is None else "same", **times})
+    outcomes += [{**page, "outcome": "gone", "replayed_at": None, "sent_at": page["changed_at"]} for page in left]
     listed = [
-        outcome
-        for outcome in outcomes
-        if any(at_ms is not None and from_ms <= at_ms < to_ms_ for at_ms in (outcome.replayed_ms, outcome.notified_ms))
+        one
+        for one in outcomes
+        if any(at_ms is not None and from_ms <= at_ms < to_ms_ for at_ms in (one["replayed_at"], one["sent_at"]))
     ]
-    return sorted(listed, key=lambda outcome: (outcome.page.paged_ms, outcome.page.incident_id))
+    return sorted(listed, key=itemgetter("changed_at", "incident_id"))
 
 
-def count(outcomes: Iterable[Outcome]) -> dict[str, int]:
-    counts: Counter[str] = Counter(outcome.outcome for outcome in outcomes)
+def count(outcomes: Iterable[Row]) -> dict[str, int]:
+    counts = Counter(one["outcome"] for one in outcomes)
     return {name: counts[name] for name in MEANINGS}
 
 
@@ -328,31 +292,35 @@ MOST_TRANSITIONS = 100_000
 class Replayed:
     """The result. `transitions` are the alert rows of the span, `messages` the number of events with the warm-up."""
 
-    pages: list[Page] = field(default_factory=list)
-    transitions: list[dict[str, Any]] = field(default_factory=list)
+    pages: list[Row] = field(default_factory=list)
+    transitions: list[Row] = field(default_factory=list)
     messages: int = 0
     first_ms: int | None = None
 
 
 def work_through(slices: Iterable[list[Message]], rulebook: Rulebook, asked: Asked) -> Replayed:
     """Process the slices. Memory holds a slice, the state, and the transitions of the span."""
-    stream, pages, replayed = Stream(rulebook), Pages(), Replayed()
+    stream, replayed = Stream(rulebook), Replayed()
+    pages: Pages = {}
     for messages in slices:
         if messages and replayed.first_ms is None:
             replayed.first_ms = messages[0]["ingest_time_ms"]
         replayed.messages += len(messages)
         alerts = stream.work_through(messages).get("alerts", [])
         for row in sorted(filter(asked.is_for, alerts), key=lambda row: row["changed_at"]):
-            pages.add(row)
+            add_page(pages, row)
             if asked.from_ms <= row["changed_at"] < asked.to_ms and len(replayed.transitions) < MOST_TRANSITIONS:
                 replayed.transitions.append(row)
-    replayed.pages = pages.paged()
+    replayed.pages = in_order(pages)
     return replayed
 
 
-def print_outcomes(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked, format_: str) -> None:
+def print_outcomes(outcomes: Sequence[Row], replayed: Replayed, asked: Asked, format_: str) -> None:
     """Print the result as table, json or csv; csv has only the pages. Times are ISO 8601."""
-    pages = [_row(one) for one in outcomes]
+    pages = [
+        {name: iso(row[name]) if name.endswith("_at") and row[name] is not None else row[name] for name in PRINTED}
+        for row in outcomes
+    ]
     since, until, counts = iso(asked.from_ms), iso(asked.to_ms), count(outcomes)
     if format_ == "json":
         write_json({"since": since, "until": until, "events": replayed.messages, "counts": counts, "pages": pages})
@@ -365,21 +333,10 @@ def print_outcomes(outcomes: Sequence[Outcome], replayed: Replayed, asked: Asked
             print_table(pages, {"page": _head, "time and summary": _times_and_summary})
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
-    page = outcome.page
-    return {
-        "outcome": outcome.outcome,
-        "kind": page.kind,
-        "severity": page.severity,
-        "cluster": page.cluster,
-        "consumer_group": page.consumer_group,
-        "topic": page.topic,
-        "alert_id": page.alert_id,
-        "replayed_at": None if outcome.replayed_ms is None else iso(outcome.replayed_ms),
-        "sent_at": None if outcome.notified_ms is None else iso(outcome.notified_ms),
-        "started_at": iso(page.started_ms),
-        "summary": page.summary,
-    }
+PRINTED = (
+    "outcome", "kind", "severity", "cluster", "consumer_group", "topic", "alert_id", "replayed_at", "sent_at",
+    "started_at", "summary",
+)  # fmt: skip
 
 
 def _head(row: Mapping[str, Any]) -> Text:

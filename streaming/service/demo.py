@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from conf.settings import Settings, SettingsError
-from streaming.board.web.server import BoardServer
+from streaming.board.web.app import BoardServer
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher, PublishError
 from streaming.queries.written_batch import WrittenBatch

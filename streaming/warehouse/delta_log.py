@@ -35,13 +35,14 @@ DAMAGE_SEARCHED = 200
 
 @dataclass(frozen=True)
 class Commit:
-    """One version. `appended` are the paths, in the table's folder, of files whose rows were not in the table before.
+    """One version. `appended` are the files whose rows were not in the table before: path in the table's folder to
+    statistics, JSON.
 
     A delete, an update or an overwrite has none: its new files hold the remaining old rows.
     """
 
     at_ms: int
-    appended: tuple[str, ...]
+    appended: dict[str, str]
 
 
 def in_one_line(error: BaseException) -> str:
@@ -77,7 +78,7 @@ def read_commit(table: Location, version: int) -> Commit | None:
     stated_ms = [action["commitInfo"].get("timestamp") for action in actions if "commitInfo" in action]
     removes_rows = any(action["remove"]["dataChange"] for action in actions if "remove" in action)
     adds = [] if removes_rows else [action["add"] for action in actions if "add" in action]
-    appended = tuple(unquote(add["path"]) for add in adds if add["dataChange"])
+    appended = {unquote(add["path"]): add.get("stats") or "{}" for add in adds if add["dataChange"]}
     return Commit(next(filter(None, stated_ms), to_ms(at)), appended)
 
 

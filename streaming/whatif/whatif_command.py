@@ -217,17 +217,6 @@ def report_of(before: Group, after: Group, notes: Sequence[str]) -> dict[str, An
     }
 
 
-def print_whatif(before: Group, after: Group, notes: Sequence[str], format_: str) -> None:
-    """Print the result; CSV has a row for each queue. Raises ValueError as `report_of`."""
-    report = report_of(before, after, notes)
-    if format_ == "json":
-        write_json(report)
-    elif format_ == "csv":
-        print_rows(report["queues"], "csv")
-    else:
-        _print_for_people(report, is_changed=before != after)
-
-
 def _allotment(group: Group, allotment: Allotment) -> dict[str, Any]:
     return {
         "strategy": group.strategy,
@@ -424,11 +413,17 @@ def whatif(
         changed = change(state, changes)
         if save is not None:
             save_file(save, state)
-        print_whatif(state, changed, notes, form)
+        report = report_of(state, changed, notes)
     except (WarehouseError, UnknownGroupError) as error:
         fail(str(error))
     except ValueError as error:
         fail(str(error), code=2)
+    if form == "json":
+        write_json(report)
+    elif form == "csv":
+        print_rows(report["queues"], "csv")
+    else:
+        _print_for_people(report, is_changed=state != changed)
 
 
 def _last_part(text: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from playwright.sync_api import ConsoleMessage, Error, Page, Request, Response, 
 
 from conf.settings import Settings
 from streaming.board.web.access import AccessControl
-from streaming.board.web.server import BoardServer
+from streaming.board.web.app import BoardServer
 from tests.board.modelled import write_modelled
 from tests.board.tables import NOW_MS
 

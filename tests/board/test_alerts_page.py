@@ -142,7 +142,7 @@ def test_bins_count_open_incidents(tmp_path: Path) -> None:
 def pieces(warehouse: Path, incident_id: str, now_ms: int = NOW_MS) -> list[tuple[str, int, int]]:
     """(look, minutes before NOW_MS it began, and ended)"""
     history, asked = History(warehouse), Asked(NOW_MS - 24 * HOUR, NOW_MS)
-    (one,) = [one for one in read_incidents(history, asked, 0, 50) if one.incident_id == incident_id]
+    (one,) = [one for one in read_incidents(history, asked, 0, 50) if one["incident_id"] == incident_id]
     reported = pieces_of(one, read_steps(history, [incident_id])[incident_id], now_ms)
     return [(look.name, (NOW_MS - start) // MINUTE, (NOW_MS - end) // MINUTE) for look, start, end in reported]
 

@@ -97,8 +97,8 @@ def test_an_incident_about_two_brokers_stands_at_both_until_it_ended(tmp_path: P
     about = {**OF_NO_GROUP, "broker_name": "broker-a,broker-b", "kind": "broker_no_data"}
     gone = alert("gone", "RESOLVED", 3 * HOUR, **about)
     found = brokers(write(tmp_path, {"alerts": [alert("open", ago_ms=20 * MINUTE, **about), gone]}))
-    assert [one.incident_id for one in found["broker-b"].incidents] == ["open"]
-    assert found["broker-a"].open_incidents[0].end_ms is None
+    assert [one["incident_id"] for one in found["broker-b"].incidents] == ["open"]
+    assert found["broker-a"].open_incidents[0]["end_ms"] is None
     assert len(brokers(tmp_path, 4 * HOUR)["broker-a"].incidents) == 2
 
 

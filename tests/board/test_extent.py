@@ -63,7 +63,7 @@ def test_the_time_of_brokers_ends_with_what_is_over(tmp_path: Path) -> None:
 def test_a_history_begins_with_the_first_that_is_known(tmp_path: Path) -> None:
     warehouse = write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=NOW_MS - 6 * MINUTE)]})
     page = history.read(view_of(warehouse, group="billing", since="1h", at="2m"))
-    assert (page.times.from_ms, page.at_ms) == (NOW_MS - 6 * MINUTE - 30_000, NOW_MS - 2 * MINUTE)
+    assert (page.times["from_ms"], page.at_ms) == (NOW_MS - 6 * MINUTE - 30_000, NOW_MS - 2 * MINUTE)
 
 
 def test_an_incident_of_many_hours_is_drawn_from_its_first_sign_to_its_end(tmp_path: Path) -> None:

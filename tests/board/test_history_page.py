@@ -5,8 +5,15 @@ from typing import Any
 
 import pytest
 
-from streaming.board.pages.history import PAGE, bands_chart
-from streaming.board.pages.queue_times import MOST_CHANGES, MOST_LANES, Change, Place, Times, read_times
+from streaming.board.pages.history import (
+    MOST_CHANGES,
+    MOST_LANES,
+    PAGE,
+    Place,
+    Times,
+    bands_chart,
+    read_times,
+)
 from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, rows_of, text_of, walk
@@ -57,7 +64,7 @@ def ago(minutes: int) -> int:
 
 
 def test_spans_cover_the_whole_time_without_a_gap_and_begin_with_what_was_before(warehouse: Path) -> None:
-    spans = [span for span in times(warehouse).spans if span.queue == "broker-a:0"]
+    spans = [span for span in times(warehouse)["spans"] if span.queue == "broker-a:0"]
     assert [(span.verdict, span.start_ms, span.end_ms) for span in spans] == [
         ("OK", ago(30), NOW_MS),
         ("UNOWNED", ago(40), ago(30)),
@@ -66,7 +73,7 @@ def test_spans_cover_the_whole_time_without_a_gap_and_begin_with_what_was_before
 
 
 def test_moments_are_those_of_changes_within_the_time(warehouse: Path) -> None:
-    assert times(warehouse).moments == (ago(40), ago(30), ago(20))
+    assert times(warehouse)["moments"] == [ago(40), ago(30), ago(20)]
 
 
 @pytest.mark.parametrize(
@@ -77,12 +84,12 @@ def test_the_nearest_changes_are_found_on_both_sides_and_leave_the_moment_itself
     warehouse: Path, at: int, before: int | None, after: int | None
 ) -> None:
     found = times(warehouse, at_ms=at)
-    assert (found.before_ms, found.after_ms) == (before, after)
+    assert (found["before_ms"], found["after_ms"]) == (before, after)
 
 
 def test_the_queues_as_of_a_moment_are_those_of_the_newest_step_up_to_it(warehouse: Path) -> None:
     def verdicts(at_ms: int) -> list[str]:
-        return [queue.verdict for queue in times(warehouse, at_ms=at_ms).queues]
+        return [queue.verdict for queue in times(warehouse, at_ms=at_ms)["queues"]]
 
     assert verdicts(ago(41)) == ["OK", "OK"]
     assert verdicts(ago(40)) == ["UNOWNED", "UNOWNED"]
@@ -92,15 +99,18 @@ def test_the_queues_as_of_a_moment_are_those_of_the_newest_step_up_to_it(warehou
 def test_of_two_steps_at_one_moment_the_later_batch_holds(tmp_path: Path) -> None:
     write(tmp_path, {"assignments": [step(0, 10, "UNOWNED", None)]})
     write(tmp_path, {"assignments": [step(0, 10, "OK")]}, 1)
-    assert [queue.verdict for queue in times(tmp_path).queues] == ["OK"]
+    assert [queue.verdict for queue in times(tmp_path)["queues"]] == ["OK"]
 
 
 def test_changes_that_came_at_one_moment_are_one_with_all_its_queues(warehouse: Path) -> None:
-    assert times(warehouse).changes.newest == (
-        Change(ago(20), "orders", "became", "UNOWNED", "OK", ("broker-a:1",), (B,), 1),
-        Change(ago(30), "orders", "became", "UNOWNED", "OK", ("broker-a:0",), (A,), 1),
-        Change(ago(40), "orders", "became", "OK", "UNOWNED", ("broker-a:0", "broker-a:1")),
-    )
+    newest = times(warehouse)["changes"]["newest"]
+    assert [
+        (row["time_ms"], row["way"], row["before"], row["after"], row["queues"], row["owners"]) for row in newest
+    ] == [
+        (ago(20), "became", "UNOWNED", "OK", ["broker-a:1"], [B]),
+        (ago(30), "became", "UNOWNED", "OK", ["broker-a:0"], [A]),
+        (ago(40), "became", "OK", "UNOWNED", ["broker-a:0", "broker-a:1"], []),
+    ]
 
 
 def test_queues_that_move_from_client_to_client_are_changes_though_their_verdict_stays(tmp_path: Path) -> None:
@@ -130,7 +140,7 @@ def test_changes_are_of_all_queues_and_say_what_is_left_out(tmp_path: Path) -> N
     steps += [step(number, 1 + number // 2, "OK", B) for number in range(queues)]
     steps.append(step(queues - 1, 0, "NOT_CONSUMED", B))
     page = shown(PAGE, write(tmp_path, {"assignments": steps}), group="billing", since="6h")
-    assert times(tmp_path, 6 * HOUR).changes.number == queues // 2 + 1
+    assert times(tmp_path, 6 * HOUR)["changes"]["number"] == queues // 2 + 1
     assert f"{queues} moved to another client" in str([one.get("aria-label") for one in walk(page)])
     few = [step(0, 59 - number % 59, ("OK", "NOT_CONSUMED")[number % 2], topic=f"t{number}") for number in range(70)]
     other = write(tmp_path / "few", {"assignments": few})
@@ -193,16 +203,16 @@ def test_a_moment_before_the_time_shown_moves_the_time_to_it(warehouse: Path) ->
 def test_one_queue_may_be_chosen(warehouse: Path) -> None:
     page = shown(PAGE, warehouse, group="billing", since="1h", topic="orders", queue="broker-a:1")
     assert list(rows_by_queue(page)) == ["broker-a:1"]
-    assert {span.queue for span in times(warehouse, queue="broker-a:1").spans} == {"broker-a:1"}
+    assert {span.queue for span in times(warehouse, queue="broker-a:1")["spans"]} == {"broker-a:1"}
 
 
 def test_of_many_queues_those_that_were_wrong_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
     steps = [step(number, 30, "OK") for number in range(MOST_LANES + 20)]
     steps.append(step(MOST_LANES + 15, 20, "NOT_CONSUMED"))
     found = times(write(tmp_path, {"assignments": steps}))
-    assert found.lanes == MOST_LANES + 20
-    assert len({span.queue for span in found.spans}) == MOST_LANES
-    assert f"broker-a:{MOST_LANES + 15}" in {span.queue for span in found.spans}
+    assert found["lanes"] == MOST_LANES + 20
+    assert len({span.queue for span in found["spans"]}) == MOST_LANES
+    assert f"broker-a:{MOST_LANES + 15}" in {span.queue for span in found["spans"]}
     page = shown(PAGE, tmp_path, group="billing", since="1h")
     assert f"{MOST_LANES} of {MOST_LANES + 20} queues, problems first" in text_of(page)
 

@@ -74,12 +74,12 @@ def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) ->
     """One line a moment and change: two queues that made the same step are one."""
     story = text_of(by_id(shown(PAGE, warehouse, id="abc-1"), "story-table"))
     order = [
-        "c@1 (4.9.8) expired at 10.0.0.1:5, according to broker-a.",
-        "2 queues of orders, broker-a:0-1: OK → UNOWNED; planned owner: none; pulled by: no client.",
-        "PENDING First seen; waiting to confirm.",
-        "FIRING Confirmed (critical). Queues: broker-a:0-1.",
-        "Delivered to pager (firing, attempt 1, HTTP 202 after 41 ms).",
-        "Acknowledged by ada: restarting",
+        "EXPIRED c@1 at broker-a (10.0.0.1:5), 4.9.8",
+        "orders broker-a:0-1 OK → UNOWNED: planned owner c@1 → none; consumed by c@1 → none",
+        "PENDING first seen; waiting to confirm",
+        "FIRING confirmed; broker-a:0-1",
+        "DELIVERED pager firing, attempt 1, 41 ms, HTTP 202, route prod",
+        "acknowledged ada restarting",
     ]
     places = [story.find(line) for line in order]
     assert -1 not in places, story

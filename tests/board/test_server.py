@@ -7,7 +7,7 @@ import pytest
 
 from conf.settings import Settings
 from streaming.board.web.access import AccessControl
-from streaming.board.web.server import BoardServer
+from streaming.board.web.app import BoardServer
 from tests.system.test_bounded_server import connected, get, is_closed, quickly
 
 pytestmark = pytest.mark.real

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.check import check_command, rules_command
+from streaming.check import check_command
 from streaming.relay.tables import RelayTables
 from streaming.text.times import to_ms
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -258,7 +258,6 @@ def test_a_mute_that_matches_is_reported_with_its_window(
 ) -> None:
     """By severity; whether it is open, and until when. One that matches nothing of it is not."""
     move_to_site(tmp_path, monkeypatch, MUTES + SITE)
-    monkeypatch.setattr(rules_command, "wall_ms", lambda: to_ms(datetime.fromisoformat(now)))
     monkeypatch.setattr(check_command, "wall_ms", lambda: to_ms(datetime.fromisoformat(now)))
     monkeypatch.setenv("COLUMNS", "400")
     found = [(one["severity"], one["name"], one["is_open"]) for one in answer(judge, *starved())["mutes"]]

@@ -109,7 +109,7 @@ def test_the_head_is_the_newest_row_with_the_advice_of_when_it_was_open(history:
 
 def test_the_steps_are_its_rows_with_their_reasons_in_words(history: History) -> None:
     steps = read_story(history, "hole-1").steps
-    assert [(step.at_ms - START_MS, step.state, step.why) for step in steps] == [
+    assert [(step["at_ms"] - START_MS, step["state"], step["why"]) for step in steps] == [
         (50_000, "PENDING", "first seen; waiting to confirm"),
         (55_000, "FIRING", "confirmed"),
         (120_000, "RESOLVED", "recovery confirmed"),
@@ -120,32 +120,36 @@ def test_members_are_those_of_its_group_around_it_and_brokers_that_describe_the_
     history: History,
 ) -> None:
     members = read_story(history, "hole-1").members
-    assert [(one.change, one.client_id, one.channels) for one in members] == [
-        ("JOINED", "A@1", (("broker-a", "h2:5"), ("broker-b", "h2:6"))),
-        ("LEFT", "A@1", (("broker-a", "h2:5"),)),
+    assert [(one["change"], one["client_id"], one["channels"]) for one in members] == [
+        ("JOINED", "A@1", [("broker-a", "h2:5"), ("broker-b", "h2:6")]),
+        ("LEFT", "A@1", [("broker-a", "h2:5")]),
     ]
 
 
 def test_queues_that_moved_are_reported_with_what_was_before(history: History) -> None:
     queue_changes = read_story(history, "hole-1").queue_changes
-    assert [(one.queue, one.verdict_before, one.verdict) for one in queue_changes] == [
+    assert [(one["queue"], one["verdict_before"], one["verdict"]) for one in queue_changes] == [
         ("broker-a:0", "OK", "UNOWNED"),
         ("broker-a:1", "OK", "UNOWNED"),
         ("broker-a:0", "UNOWNED", "OK"),
         ("broker-a:1", "UNOWNED", "OK"),
     ]
-    assert (queue_changes[0].planned_before, queue_changes[0].planned_owner, queue_changes[0].observed_before) == (
+    assert (
+        queue_changes[0]["planned_before"],
+        queue_changes[0]["planned_owner"],
+        queue_changes[0]["observed_before"],
+    ) == (
         "A@1",
         None,
-        ("A@1",),
+        ["A@1"],
     )
 
 
 def test_causes_and_effects_name_each_other(history: History) -> None:
-    assert [one.incident_id for one in read_story(history, "hole-1").inhibitors] == ["twin-1"]
+    assert [one["incident_id"] for one in read_story(history, "hole-1").inhibitors] == ["twin-1"]
     twin = read_story(history, "twin-1")
-    assert ([one.incident_id for one in twin.inhibits], twin.inhibits_by_kind) == (["hole-1"], {"starved_queue": 1})
-    assert twin.inhibitors == ()
+    assert ([one["incident_id"] for one in twin.inhibits], twin.inhibits_by_kind) == (["hole-1"], {"starved_queue": 1})
+    assert twin.inhibitors == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ def test_of_a_long_story_beginning_and_end_are_reported_and_where_it_fired(
     rows = [alert("one", state, second, reason=None) for second, state in enumerate(states)]
     write(tmp_path, {"alerts": rows})
     story = read_story(History(tmp_path), "one-1")
-    seconds = [(step.at_ms - START_MS) // 1000 for step in story.steps]
+    seconds = [(step["at_ms"] - START_MS) // 1000 for step in story.steps]
     assert seconds == [*range(100), 120, *range(201, 301)]
     assert story.left_out == {"steps": 100}
     reported = run(tmp_path, "explain", "one-1").stdout
@@ -207,21 +211,24 @@ def test_of_too_many_rows_around_it_the_first_and_the_last_are_read(
     rows = [member(f"A@{number}", "JOINED", number) for number in range(9)]
     write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})
     members = read_story(History(tmp_path), "one-1").members
-    assert [one.client_id for one in members] == ["A@0", "A@1", "A@7", "A@8"]
+    assert [one["client_id"] for one in members] == ["A@0", "A@1", "A@7", "A@8"]
 
 
 def test_causes_that_name_each_other_end(tmp_path: Path) -> None:
     rows = [alert("a", "FIRING", 5, inhibited_by="b-1"), alert("b", "FIRING", 5, inhibited_by="a-1")]
     story = read_story(History(write(tmp_path, {"alerts": rows})), "a-1")
-    assert [one.incident_id for one in story.inhibitors] == ["b-1"]
+    assert [one["incident_id"] for one in story.inhibitors] == ["b-1"]
 
 
 def test_who_was_reported_and_why_nobody_was(history: History) -> None:
     twin, hole = read_story(history, "twin-1"), read_story(history, "hole-1")
-    assert [(one.outcome, one.receiver) for one in twin.deliveries] == [("PENDING", "pager"), ("DELIVERED", "pager")]
+    assert [(one["outcome"], one["receiver"]) for one in twin.deliveries] == [
+        ("PENDING", "pager"),
+        ("DELIVERED", "pager"),
+    ]
     assert (twin.not_notified_reason, hole.not_notified_reason) == (None, "inhibited by another incident (twin-1)")
-    assert [(one.acknowledged_by, one.note) for one in twin.acknowledgements] == [("ada", "at it")]
-    assert [one.silence_id for one in twin.silences] == ["5117e4ce"]
+    assert [(one["acknowledged_by"], one["note"]) for one in twin.acknowledgements] == [("ada", "at it")]
+    assert [one["silence_id"] for one in twin.silences] == ["5117e4ce"]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +248,7 @@ def test_what_happens_to_an_open_incident_belongs_to_it_however_late(tmp_path: P
     history = History(
         write(tmp_path, {"alerts": [alert("one", "FIRING", 5)]}, {"memberships": [member("A@1", "LEFT", 9999)]})
     )
-    assert [one.change for one in read_story(history, "one-1").members] == ["LEFT"]
+    assert [one["change"] for one in read_story(history, "one-1").members] == ["LEFT"]
     assert read_story(history, "one-1").to_ms is None
 
 
@@ -294,7 +301,7 @@ def test_broker_incidents_describe_how_many_producers_avoided_the_broker(tmp_pat
         ],
     }
     (one,) = read_story(History(write(tmp_path, rows)), "slow-1").health
-    assert (one.unavailable_producers, one.producers, one.until_ms) == (3, 4, START_MS + 90_000)
+    assert (one["unavailable_producers"], one["producers"], one["until_ms"]) == (3, 4, START_MS + 90_000)
 
 
 def test_the_command_prints_every_part(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,8 +349,8 @@ def test_the_twins_of_the_model_read_as_one_story(tmp_path: Path) -> None:
     history = History(write(tmp_path, rows))
     (starved,) = history.rows("SELECT incident_id FROM incidents WHERE kind = 'starved_queue' AND fired_at IS NOT NULL")
     story = read_story(history, starved["incident_id"])
-    assert [one.kind for one in story.inhibitors] == ["duplicate_client_id"]
-    assert {one.queue for one in story.queue_changes if one.verdict == "UNOWNED"} >= set(story.queues)
-    twins = [one for one in story.members if one.client_id == story.client_id and one.change == "JOINED"]
+    assert [one["kind"] for one in story.inhibitors] == ["duplicate_client_id"]
+    assert {one["queue"] for one in story.queue_changes if one["verdict"] == "UNOWNED"} >= set(story.queues)
+    twins = [one for one in story.members if one["client_id"] == story.client_id and one["change"] == "JOINED"]
     assert twins
-    assert all(len(one.channels) == len({broker_name for broker_name, _ in one.channels}) for one in twins)
+    assert all(len(one["channels"]) == len({broker_name for broker_name, _ in one["channels"]}) for one in twins)

@@ -16,9 +16,10 @@ from streaming.relay.notice import record_of
 from streaming.replay import replay_command
 from streaming.replay.replay_command import (
     Asked,
-    Page,
     Pages,
     RecordedError,
+    Row,
+    add_page,
     compare,
     count,
     read_events,
@@ -81,8 +82,12 @@ def alerts_of(night: Path, rulebook: Rulebook | None = None) -> list[dict[str, A
     return [row for part in read_events(night) for row in stream.work_through(part).get("alerts", [])]
 
 
-def pages_of(night: Path, rulebook: Rulebook | None = None, asked: Asked = EVERYTHING) -> list[Page]:
+def pages_of(night: Path, rulebook: Rulebook | None = None, asked: Asked = EVERYTHING) -> list[Row]:
     return replay(read_events(night), rulebook or Rulebook(default_rules()), asked).pages
+
+
+def kinds_and_times(pages: list[Row]) -> list[tuple[str, int]]:
+    return [(one["kind"], one["changed_at"]) for one in pages]
 
 
 def command(*arguments: str) -> Any:
@@ -100,8 +105,9 @@ def report(night: Path, warehouse: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def page(alert_id: str, started: int, paged: int | None, ended: int | None) -> Page:
-    return Page(alert_id, f"{alert_id}-{started}", "k", "error", "c", "g", "t", "s", started, paged, ended)
+def page(alert_id: str, started_at: int, changed_at: int, ended_at: int | None) -> Row:
+    times = {"started_at": started_at, "changed_at": changed_at, "ended_at": ended_at}
+    return {"alert_id": alert_id, "incident_id": f"{alert_id}-{started_at}", **times}
 
 
 def test_the_rules_in_force_page_as_they_did(night: Path, warehouse: Path) -> None:
@@ -142,8 +148,7 @@ def test_a_replay_writes_nothing(night: Path, warehouse: Path) -> None:
 
 def test_only_pages_of_the_span_are_listed_and_what_came_before_warms_up(night: Path, warehouse: Path) -> None:
     (reported,) = pages_of(night)
-    assert reported.paged_ms is not None
-    after = Asked(reported.paged_ms + 1, START + 60 * MINUTE)
+    after = Asked(reported["changed_at"] + 1, START + 60 * MINUTE)
     assert compare(pages_of(night, asked=after), [reported], after.from_ms, after.to_ms) == []
 
 
@@ -180,8 +185,8 @@ def test_csv_has_a_line_a_page(night: Path, warehouse: Path) -> None:
 
 
 def test_an_override_changes_the_pages_of_its_groups_only(night: Path) -> None:
-    group = pages_of(night)[0].consumer_group
-    late = Override("late", consumer_group=str(group), kinds=LATE["kinds"])
+    group = str(pages_of(night)[0]["consumer_group"])
+    late = Override("late", consumer_group=group, kinds=LATE["kinds"])
     other = Override("late", consumer_group="other", kinds=LATE["kinds"])
     assert pages_of(night, Rulebook(default_rules(), [late])) == []
     assert pages_of(night, Rulebook(default_rules(), [other])) == pages_of(night)
@@ -205,7 +210,7 @@ def test_pages_of_one_subject_at_overlapping_times_are_the_same() -> None:
     reported = [page("a", 0, 10, 20), page("a", 100, 110, None), page("b", 0, 5, 6)]
     replayed = [page("a", 5, 30, 40), page("a", 90, 120, None), page("c", 0, 50, None)]
     outcomes = compare(replayed, reported, 0, 1000)
-    assert [(one.outcome, one.page.alert_id, one.page.paged_ms) for one in outcomes] == [
+    assert [(one["outcome"], one["alert_id"], one["changed_at"]) for one in outcomes] == [
         ("gone", "b", 5),
         ("same", "a", 30),
         ("new", "c", 50),
@@ -216,7 +221,7 @@ def test_pages_of_one_subject_at_overlapping_times_are_the_same() -> None:
 
 def test_pages_of_one_subject_at_different_times_are_not_the_same() -> None:
     outcomes = compare([page("a", 50, 60, 70)], [page("a", 0, 10, 20)], 0, 1000)
-    assert [one.outcome for one in outcomes] == ["gone", "new"]
+    assert [one["outcome"] for one in outcomes] == ["gone", "new"]
 
 
 INCIDENT = {
@@ -225,7 +230,7 @@ INCIDENT = {
 
 
 def test_an_incident_pages_once_it_is_neither_inhibited_nor_info() -> None:
-    pages = Pages()
+    pages: Pages = {}
     for at, changes in enumerate(
         (
             {"state": "PENDING"},
@@ -236,15 +241,15 @@ def test_an_incident_pages_once_it_is_neither_inhibited_nor_info() -> None:
         ),
         1,
     ):
-        assert [one.paged_ms for one in pages.paged()] == ([4] if at > 4 else [])
-        pages.add({**INCIDENT, **changes, "changed_at": at})
+        assert [one["changed_at"] for one in pages.values()] == ([4] if at > 4 else [])
+        add_page(pages, {**INCIDENT, **changes, "changed_at": at})
 
 
 def test_an_incident_that_never_paged_is_dropped_when_it_ends() -> None:
-    pages = Pages()
+    pages: Pages = {}
     for at, state in ((1, "PENDING"), (2, "RESOLVED")):
-        pages.add({**INCIDENT, "state": state, "changed_at": at})
-    assert pages.paged() == []
+        add_page(pages, {**INCIDENT, "state": state, "changed_at": at})
+    assert pages == {}
 
 
 @pytest.mark.parametrize(
@@ -303,7 +308,7 @@ def test_what_kafka_holds_gives_the_pages_that_the_events_give(
     cluster = events[0][1]["cluster"]
     asked = Asked(START, START + 60 * MINUTE, cluster)
     replayed = replay(slices, Rulebook(default_rules()), asked)
-    assert [(one.kind, one.paged_ms) for one in replayed.pages] == [(one.kind, one.paged_ms) for one in pages_of(night)]
+    assert kinds_and_times(replayed.pages) == kinds_and_times(pages_of(night))
     middle = messages[len(messages) // 2]["ingest_time_ms"]
     later = [one for part in read_kafka(settings.kafka, middle, 2**53) for one in part]
     earlier = [one for part in read_kafka(settings.kafka, began_ms, middle) for one in part]
@@ -312,20 +317,18 @@ def test_what_kafka_holds_gives_the_pages_that_the_events_give(
 
 def test_pages_are_read_from_the_table_up_to_the_end_of_the_span(warehouse: Path) -> None:
     (reported,) = read_pages(warehouse, until(START + 60 * MINUTE))
-    assert reported.ended_ms is not None
-    assert reported.paged_ms is not None
-    (still_open,) = read_pages(
-        warehouse, Asked(START, reported.paged_ms + 1, reported.cluster, reported.consumer_group)
-    )
-    assert still_open.ended_ms is None
-    assert read_pages(warehouse, until(reported.paged_ms)) == []
+    assert reported["ended_at"] is not None
+    paged_ms = reported["changed_at"]
+    (still_open,) = read_pages(warehouse, Asked(START, paged_ms + 1, reported["cluster"], reported["consumer_group"]))
+    assert still_open["ended_at"] is None
+    assert read_pages(warehouse, until(paged_ms)) == []
 
 
 def test_what_nobody_was_reported_is_no_page_that_was_sent(night: Path, tmp_path: Path) -> None:
     alerts = alerts_of(night)
     append_rows(DeltalakeWriter(tmp_path), {"alerts": alerts}, "app", 0)
     (reported,) = read_pages(tmp_path, until(START + 60 * MINUTE))
-    row = notice(incident_id=reported.incident_id, kind=reported.kind, changed_at_ms=START)
+    row = notice(incident_id=reported["incident_id"], kind=reported["kind"], changed_at_ms=START)
     silenced = dict(record_of(row, "SILENCED", START))
     append_rows(DeltalakeWriter(tmp_path), {"alert_deliveries": [silenced]}, "app", 1)
     assert read_pages(tmp_path, until(START + 60 * MINUTE)) == []

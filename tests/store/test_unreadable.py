@@ -142,14 +142,14 @@ def test_an_incident_is_explained_beside_a_silence_of_another_form(warehouse: Pa
     add(warehouse, SILENCES, SILENCE | {"silence_id": "good"})
     history = History(warehouse)
     (incident,) = {row["incident_id"] for row in history.rows("SELECT incident_id FROM alerts")}
-    assert [one.silence_id for one in read_story(history, incident).silences] == ["good"]
+    assert [one["silence_id"] for one in read_story(history, incident).silences] == ["good"]
 
 
 def test_a_list_that_names_no_queue_and_no_place_hides_no_page(warehouse: Path) -> None:
     names = [None, "", "x", "b:", ":1", "b:x", "b:-1", "b:1"]
     add(warehouse, ALERTS, ALERT | {"incident_id": "listed", "queues": names})
     story = read_story(History(warehouse), "listed")
-    assert (story.queues, story.steps[0].queues) == (("b:1",), ("b:1",))
+    assert (story.queues, story.steps[0]["queues"]) == (("b:1",), ("b:1",))
     row = {"suite": "t", "expectation": "e", "success": False, "evaluated": 1, "validated_at": START_MS}
     add(warehouse, QUALITY, row | {"observed": [None, "5"], "sample_offsets": ["t-0@1", None]})
     printed = CliRunner().invoke(app, ["quality", "--warehouse", str(warehouse)], catch_exceptions=False)
@@ -174,4 +174,4 @@ def test_run_starts_and_a_replay_compares_beside_a_file_that_is_damaged(warehous
     (file,) = set(DeltaTable(table_path(warehouse, table.name)).file_uris()) - before
     Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
     assert open_in(warehouse) == ("assignments", "t")
-    assert [page.incident_id for page in read_pages(warehouse, Asked(0, START_MS + 1))] == [f"m-{START_MS}"]
+    assert [page["incident_id"] for page in read_pages(warehouse, Asked(0, START_MS + 1))] == [f"m-{START_MS}"]

@@ -5,8 +5,7 @@ where the data end, or where their cluster stopped sending data.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas.views import ALL_INCIDENTS
@@ -30,14 +29,11 @@ MOST_STEPS = 50
 
 @dataclass(frozen=True)
 class Asked:
-    """The filter; None means any. `is_inhibited` selects inhibited or other incidents."""
+    """The filter: values by column, and whether incidents are inhibited; None means any."""
 
     from_ms: int
     until_ms: int
-    cluster: str | None = None
-    kind: str | None = None
-    state: str | None = None
-    consumer_group: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
     is_inhibited: bool | None = None
 
     def condition(self) -> tuple[str, dict[str, Any]]:
@@ -45,13 +41,10 @@ class Asked:
         clauses = [
             "coalesce(ended_at, make_timestamptz($until_ms * 1000)) >= make_timestamptz($from_ms * 1000)",
             "started_at <= make_timestamptz($until_ms * 1000)",
+            *(f"{column} = ${column}" for column in self.values),
         ]
-        params: dict[str, Any] = {"from_ms": self.from_ms, "until_ms": self.until_ms}
-        for column in ("cluster", "kind", "state", "consumer_group"):
-            if (value := getattr(self, column)) is not None:
-                clauses.append(f"{column} = ${column}")
-                params[column] = value
-        if self.cluster is None:
+        params: dict[str, Any] = {"from_ms": self.from_ms, "until_ms": self.until_ms, **self.values}
+        if "cluster" not in self.values:
             clauses.append("cluster <> $canary")
             params["canary"] = CANARY_CLUSTER
         if self.is_inhibited is not None:
@@ -59,28 +52,8 @@ class Asked:
         return " AND ".join(clauses), params
 
 
-@dataclass(frozen=True)
-class Incident:
-    """One incident now; `ended_ms` is None while it is open, `fired_ms` if it never fired."""
-
-    incident_id: str
-    kind: str
-    severity: str
-    state: str
-    cause: str | None
-    cluster: str
-    consumer_group: str | None
-    topic: str | None
-    broker_name: str | None
-    summary: str
-    inhibited_by: str | None
-    started_ms: int
-    fired_ms: int | None
-    ended_ms: int | None
-
-    @property
-    def subject(self) -> str:
-        return self.consumer_group or self.broker_name or self.cluster
+Incident = Mapping[str, Any]
+"""One incident now; `ended_ms` is None while it is open, `fired_ms` if it never fired."""
 
 
 @dataclass(frozen=True)
@@ -120,18 +93,17 @@ def count_incidents(history: History, asked: Asked) -> tuple[int, int, int]:
     return int(row["n"]), *extent_of(asked.from_ms, asked.until_ms, times_ms)
 
 
-def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> list[Incident]:
+def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> Sequence[Incident]:
     """Return incidents, open ones first, then the most recently resolved."""
     condition, params = asked.condition()
-    rows = history.rows(
+    return history.rows(
         "SELECT incident_id, kind, severity, state, cause, cluster, consumer_group, topic, broker_name, summary, "
-        "inhibited_by, epoch_ms(started_at) AS started_ms, epoch_ms(fired_at) AS fired_ms, "
-        f"epoch_ms(ended_at) AS ended_ms FROM ({ALL_INCIDENTS}) WHERE {condition} "
+        "inhibited_by, coalesce(consumer_group, broker_name, cluster) AS subject, epoch_ms(started_at) AS started_ms, "
+        f"epoch_ms(fired_at) AS fired_ms, epoch_ms(ended_at) AS ended_ms FROM ({ALL_INCIDENTS}) WHERE {condition} "
         "ORDER BY ended_at DESC NULLS FIRST, state <> 'FIRING', inhibited_by IS NOT NULL, started_at DESC, "
         "incident_id LIMIT $limit OFFSET $offset",
         {**params, "limit": limit, "offset": offset},
     )
-    return [Incident(**row) for row in rows]
 
 
 def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tuple[Step, ...]]:
@@ -201,17 +173,9 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
                 greatest(0, floor((start_ms - $from_ms) / $bin_ms))::INT AS first,
                 least($bins - 1, floor((end_ms - $from_ms) / $bin_ms))::INT AS last
             FROM pieces WHERE start_ms <= end_ms
-        ), counted AS (
-            SELECT kind, is_inhibited, is_known, last, greatest(first, 1 + coalesce(max(last) OVER (
-                PARTITION BY incident_id, is_inhibited, is_known ORDER BY first, last
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ), -1)) AS first
-            FROM spans
-        ), steps AS (
-            SELECT kind, is_inhibited, is_known, first AS bin, 1 AS step FROM counted WHERE first <= last
-            UNION ALL SELECT kind, is_inhibited, is_known, last + 1, -1 FROM counted WHERE first <= last
         )
-        SELECT kind, is_inhibited, is_known, bin, sum(step)::INT AS step FROM steps GROUP BY ALL
+        SELECT kind, is_inhibited, is_known, bin, count(DISTINCT incident_id) AS number
+        FROM (SELECT *, unnest(range(first, last + 1)) AS bin FROM spans) GROUP BY ALL
         """,
         {
             **params,
@@ -222,35 +186,32 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
             "silent_ms": list(known.silent_ms.values()),
         },
     )
-    changes: dict[tuple[str, bool], dict[bool, dict[int, int]]] = {}
+    counts: dict[tuple[str, bool], dict[bool, list[int]]] = {}
     for row in rows:
         if asked.is_inhibited in (None, row["is_inhibited"]):
-            of_kind = changes.setdefault((row["kind"], row["is_inhibited"]), {True: {}, False: {}})
-            of_kind[row["is_known"]][row["bin"]] = row["step"]
-    bins = [Bins(*of, _running(steps[True]), _running(steps[False])) for of, steps in changes.items()]
+            of_kind = counts.setdefault((row["kind"], row["is_inhibited"]), {True: [0] * BINS, False: [0] * BINS})
+            of_kind[row["is_known"]][row["bin"]] = row["number"]
+    bins = [Bins(*of, tuple(of_kind[True]), tuple(of_kind[False])) for of, of_kind in counts.items()]
     busiest = sorted(bins, key=lambda one: -one.most)[:MOST_KINDS]
     return sorted(busiest, key=lambda one: (one.kind, one.is_inhibited))
 
 
 def read_choices(history: History) -> Mapping[str, list[str]]:
     """Return the clusters and kinds with incidents, at most 200 each, without the canary's cluster."""
-    found: dict[str, list[str]] = {}
-    for column in ("cluster", "kind"):
-        rows = history.rows(
-            f"SELECT DISTINCT {column} AS value FROM alerts WHERE cluster <> $canary ORDER BY 1 LIMIT 200",
-            {"canary": CANARY_CLUSTER},
-        )
-        found[column] = [row["value"] for row in rows]
-    return found
-
-
-def _running(steps: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(accumulate(steps.get(number, 0) for number in range(BINS)))
+    (found,) = history.rows(
+        "SELECT list_sort(list(DISTINCT cluster))[:200] AS cluster, list_sort(list(DISTINCT kind))[:200] AS kind "
+        "FROM alerts WHERE cluster <> $canary",
+        {"canary": CANARY_CLUSTER},
+    )
+    return {name: values or [] for name, values in found.items()}
 
 
 PATH = "/alerts"
 STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN", "RESOLVED")
-FILTERS = ("since", "cluster", "kind", "state", "group", "inhibited")
+COLUMNS = {"cluster": "cluster", "kind": "kind", "state": "state", "group": "consumer_group"}
+"""Filter to the column that has its value."""
+
+FILTERS = ("since", *COLUMNS, "inhibited")
 
 
 @dataclass(frozen=True)
@@ -293,7 +254,7 @@ def read(view: View) -> AlertsPage:
         from_ms,
         until_ms,
         Slice(incidents, page, pages, total),
-        {} if is_counted else read_steps(view.history, [incident.incident_id for incident in incidents]),
+        {} if is_counted else read_steps(view.history, [incident["incident_id"] for incident in incidents]),
         read_bins(view.history, replace(asked, from_ms=from_ms, until_ms=until_ms), known) if is_counted else (),
         known,
         view.now_ms,
@@ -304,16 +265,10 @@ def read(view: View) -> AlertsPage:
 def _read_filter(view: View) -> Asked:
     span_ms = read_span_ms(view.asked, "since", "24h")
     inhibited = read_choice(view.asked, "inhibited", ("yes", "no"))
+    read_choice(view.asked, "state", STATES)
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, so that the axis moves once a minute
-    return Asked(
-        until_ms - span_ms,
-        until_ms,
-        cluster=view.asked.get("cluster"),
-        kind=view.asked.get("kind"),
-        state=read_choice(view.asked, "state", STATES) or None,
-        consumer_group=view.asked.get("group"),
-        is_inhibited={"yes": True, "no": False}.get(inhibited),
-    )
+    values = {column: view.asked[name] for name, column in COLUMNS.items() if name in view.asked}
+    return Asked(until_ms - span_ms, until_ms, values, {"yes": True, "no": False}.get(inhibited))
 
 
 LANE_PX, ROW_PX = 36, 40
@@ -338,19 +293,20 @@ LEAST_SHARE = 0.006
 
 
 def draw(page: AlertsPage) -> Mapping[str, Any]:
-    """Return the chart, and the duration of each incident in words."""
     return {
         "chart": counts_chart(page) if page.is_counted else lanes_chart(page),
         "states": STATES,
         "most_lanes": MOST_LANES,
-        "lasted": {incident.incident_id: _lasted(page, incident) for incident in page.incidents.items},
+        "lasted": {incident["incident_id"]: _lasted(page, incident) for incident in page.incidents.items},
     }
 
 
 def _lasted(page: AlertsPage, incident: Incident) -> str:
-    known_ms = min(page.known.of_incident(incident.cluster, incident.kind, incident.started_ms), page.known_until_ms)
-    lasted = span((incident.ended_ms or known_ms) - incident.started_ms)
-    if incident.ended_ms:
+    known_ms = min(
+        page.known.of_incident(incident["cluster"], incident["kind"], incident["started_ms"]), page.known_until_ms
+    )
+    lasted = span((incident["ended_ms"] or known_ms) - incident["started_ms"])
+    if incident["ended_ms"]:
         return lasted
     return lasted + (" so far" if known_ms == page.known_until_ms else f", then {NO_DATA}")
 
@@ -361,20 +317,20 @@ def lanes_chart(page: AlertsPage) -> Chart:
     incidents = page.incidents.items
     bars = []
     for lane, incident in enumerate(incidents):
-        name = f"{incident.kind}, {incident.subject} ({incident.cluster})\n{incident.state}"
-        for look, start_ms, end_ms in _known_pieces(incident, page.steps.get(incident.incident_id, ()), page.known):
+        name = f"{incident['kind']}, {incident['subject']} ({incident['cluster']})\n{incident['state']}"
+        for look, start_ms, end_ms in _known_pieces(incident, page.steps.get(incident["incident_id"], ()), page.known):
             if end_ms >= page.from_ms:
                 title = f"{name}, {span(end_ms - start_ms)}\n{look.name}"
                 place = axis.span(start_ms, end_ms, LEAST_SHARE)
-                link = href("/incident", id=incident.incident_id)
+                link = href("/incident", id=incident["incident_id"])
                 solid = 0.0 if look.hatch else 1.0
                 bars.append(
                     Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, look.name, title, "", link, solid)
                 )
     labels = []
     for lane, incident in enumerate(incidents):
-        words = f"{STATE_SHAPES.get(incident.state, '·')} {incident.kind} · {incident.subject}"
-        labels.append((lane * LANE_PX + 10, _shortened(words + (" (inhibited)" if incident.inhibited_by else ""))))
+        words = f"{STATE_SHAPES.get(incident['state'], '·')} {incident['kind']} · {incident['subject']}"
+        labels.append((lane * LANE_PX + 10, _shortened(words + (" (inhibited)" if incident["inhibited_by"] else ""))))
     label = f"Timeline of {len(incidents)} incidents, newest first; the table below lists them."
     return Chart("timeline-lanes", label, LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
 
@@ -422,8 +378,8 @@ def counts_chart(page: AlertsPage) -> Chart:
 def _known_pieces(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
     """Return the pieces, cut where the incident's cluster stopped sending data."""
     pieces = pieces_of(incident, steps, known.until_ms)
-    known_ms = known.of_incident(incident.cluster, incident.kind, incident.started_ms)
-    if incident.ended_ms is not None or known_ms >= known.until_ms:
+    known_ms = known.of_incident(incident["cluster"], incident["kind"], incident["started_ms"])
+    if incident["ended_ms"] is not None or known_ms >= known.until_ms:
         return pieces
     cut = [(look, start, min(end, known_ms)) for look, start, end in pieces if start < known_ms]
     return [*cut, (SILENT, known_ms, known.until_ms)]
@@ -435,14 +391,14 @@ def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) ->
     Before the first row, the incident was pending until it fired.
     """
     first_ms = steps[0].at_ms if steps else known_until_ms
-    fired_ms = first_ms if incident.fired_ms is None else min(incident.fired_ms, first_ms)
-    reported = [Step(incident.started_ms, "PENDING", False), Step(fired_ms, "FIRING", False), *steps]
-    end_ms = incident.ended_ms if incident.ended_ms is not None else max(known_until_ms, reported[-1].at_ms + 1)
+    fired_ms = first_ms if incident["fired_ms"] is None else min(incident["fired_ms"], first_ms)
+    reported = [Step(incident["started_ms"], "PENDING", False), Step(fired_ms, "FIRING", False), *steps]
+    end_ms = incident["ended_ms"] if incident["ended_ms"] is not None else max(known_until_ms, reported[-1].at_ms + 1)
     ends = [*(step.at_ms for step in reported[1:]), end_ms]
     pieces: list[tuple[Key, int, int]] = []
     for step, end in zip(reported, ends, strict=True):
         look = INHIBITED if step.is_inhibited else BY_STATE.get(step.state, SILENT)
-        if look is FIRING and incident.ended_ms is not None:
+        if look is FIRING and incident["ended_ms"] is not None:
             look = RESOLVED
         if step.state == "RESOLVED" or end <= step.at_ms:
             continue

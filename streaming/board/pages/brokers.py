@@ -37,23 +37,12 @@ class Interval:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerIncident:
-    """An incident of the broker itself; `end_ms` is None while it is open."""
-
-    incident_id: str
-    kind: str
-    state: str
-    summary: str
-    start_ms: int
-    end_ms: int | None
-
-
 @dataclass(frozen=True)
 class Broker:
     """One broker: its state now, and its intervals and incidents in the period.
 
-    `avoiders` are the producers whose FaultItem is unavailable: since when, until when, and by which send.
+    `avoiders` are the producers whose FaultItem is unavailable: since when, until when, and by which send. `incidents`
+    are those of the broker itself; `end_ms` is None while one is open.
     """
 
     cluster: str
@@ -63,11 +52,11 @@ class Broker:
     until_ms: int | None
     intervals: tuple[Interval, ...] = ()
     avoiders: Sequence[Mapping[str, Any]] = ()
-    incidents: tuple[BrokerIncident, ...] = ()
+    incidents: Sequence[Mapping[str, Any]] = ()
 
     @property
-    def open_incidents(self) -> tuple[BrokerIncident, ...]:
-        return tuple(one for one in self.incidents if one.end_ms is None)
+    def open_incidents(self) -> Sequence[Mapping[str, Any]]:
+        return [incident for incident in self.incidents if incident["end_ms"] is None]
 
     @property
     def urgency(self) -> tuple[bool, float, bool, int, str, str]:
@@ -191,7 +180,7 @@ def read_brokers(
 
     file(intervals[:MOST_INTERVALS], "intervals", Interval)
     file(history.rows(_AVOIDERS, named(_AVOIDERS, params)), "avoiders", dict)
-    file(history.rows(_INCIDENTS, named(_INCIDENTS, params)), "incidents", BrokerIncident)
+    file(history.rows(_INCIDENTS, named(_INCIDENTS, params)), "incidents", dict)
     rows = history.rows(_KNOWN, named(_KNOWN, params))
     now = {(row["cluster"], row["broker_name"]): row for row in rows}
     brokers = [
@@ -211,7 +200,7 @@ def _broker(place: tuple[str, str], now: Mapping[str, Any], reported: Mapping[st
         now.get("until_ms"),
         tuple(replace(one, end_ms=min(one.end_ms, known_ms)) for one in intervals if one.start_ms < known_ms),
         reported.get("avoiders", ()),
-        tuple(reported.get("incidents", ())),
+        reported.get("incidents", ()),
     )
 
 
@@ -280,7 +269,7 @@ def _extent(brokers: Sequence[Broker], from_ms: int, until_ms: int, known: Known
         ms
         for lane in lanes
         for one in lane.incidents
-        for ms in (one.start_ms, until_ms if one.end_ms is None else one.end_ms)
+        for ms in (one["start_ms"], until_ms if one["end_ms"] is None else one["end_ms"])
     ]
     times_ms += [until_ms for lane in lanes if known.of(lane.cluster) < until_ms]
     return extent_of(from_ms, until_ms, times_ms)
@@ -299,7 +288,6 @@ SILENT = Key(NO_DATA, PURPLE, "dots")
 
 
 def draw(page: BrokersPage) -> Mapping[str, Any]:
-    """Return the chart with the same as text, and what the template shows of each broker."""
     lanes = [broker for broker in page.brokers if broker.intervals or broker.incidents]
     shown = _close_joined(lanes[:MOST_LANES], page.until_ms - page.from_ms)
     known = page.known
@@ -379,12 +367,15 @@ def brokers_chart(page: BrokersPage, lanes: Sequence[Broker]) -> Chart:
             bars.append(Bar(*place, y + 3, 20, SILENT.tone, SILENT.hatch, NO_DATA, title, text))
         taken: list[tuple[float, float]] = []
         for incident in lane.incidents:
-            end_ms = incident.end_ms or known.of_incident(lane.cluster, incident.kind, incident.start_ms)
-            place = axis.span(incident.start_ms, max(incident.start_ms, end_ms), LEAST_SHARE)
-            title, link = f"{incident.kind}: {incident.summary}", href("/incident", {"id": incident.incident_id})
+            end_ms = incident["end_ms"] or known.of_incident(lane.cluster, incident["kind"], incident["start_ms"])
+            place = axis.span(incident["start_ms"], max(incident["start_ms"], end_ms), LEAST_SHARE)
+            title, link = (
+                f"{incident['kind']}: {incident['summary']}",
+                href("/incident", {"id": incident["incident_id"]}),
+            )
             is_free = all(place[0] + place[1] <= x or place[0] >= end for x, end in taken)
             taken.append((place[0], place[0] + place[1]))
-            text = fitting(incident.kind, place[1]) if is_free else ""
+            text = fitting(incident["kind"], place[1]) if is_free else ""
             bars.append(Bar(*place, y + 25, 15, BLUE, "", "incident", title, text, link))
     with_cluster = len(page.clusters) > 1 and not page.cluster
     names = [f"{lane.cluster} {lane.broker_name}" if with_cluster else lane.broker_name for lane in lanes]
@@ -415,7 +406,7 @@ def _text(lane: Broker, until_ms: int, known: Known) -> str:
         f"{_describe_interval(interval)}"
         for interval in lane.intervals[:5]
     ] or ["not avoided"]
-    parts += [f"{incident.kind} from {clock(incident.start_ms, until_ms)}" for incident in lane.incidents[:5]]
+    parts += [f"{incident['kind']} from {clock(incident['start_ms'], until_ms)}" for incident in lane.incidents[:5]]
     if (known_ms := known.of(lane.cluster)) < until_ms:
         parts.append(f"{NO_DATA} since {clock(known_ms, until_ms)}")
     return "; ".join(parts)

@@ -3,13 +3,12 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from streaming.board.page import Page, View
-from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, Queue, is_alerted_topic, read_group
-from streaming.board.pages.matrix import Client, Matrix, build_matrix, clients_of, count_verdicts, order_queues
-from streaming.board.url import AskedError, Slice, href, read_choice, read_moment_ms, slice_of
+from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, is_alerted_topic, read_group
+from streaming.board.pages.matrix import build_matrix, clients_of, count_verdicts, order_queues
+from streaming.board.url import AskedError, href, read_choice, read_moment_ms, slice_of
 from streaming.board.words import WORST_FIRST, WRONG, version_words, worst_first
 from streaming.text.times import iso
 
@@ -20,31 +19,14 @@ MOST_IN_ORDER = 64
 MOST_BROKERS = 20
 
 
-@dataclass(frozen=True)
-class GroupPage:
-    """Values of the page. `asked` are the URL's parameters; the filters are `topic` ("" for all), `verdict`, `broker`
-    and `order`.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page. `asked` are the URL's parameters; the filters are `topic` ("" for all), `verdict`,
+    `broker` and `order`.
 
     bare_topic  a topic of the URL that only alerts name
     of_topic    counts of the topic's queues by verdict; `brokers` are their brokers
     shown       the requested page of the chosen queues, `matrix` these by client
     """
-
-    asked: Mapping[str, str]
-    group: Group
-    topic: str
-    bare_topic: str
-    of_topic: Counter[str]
-    brokers: Sequence[str]
-    verdict: str
-    broker: str
-    order: str
-    shown: Slice[Queue]
-    matrix: Matrix
-    now_ms: int
-
-
-def read(view: View) -> GroupPage:
     asked = view.asked
     if not asked.get("group"):
         raise AskedError("group is missing: give a consumer group, as in /group?group=billing.")
@@ -61,75 +43,59 @@ def read(view: View) -> GroupPage:
     order = read_choice(asked, "order", ("queue", "worst"), "worst" if len(of_topic) > MOST_IN_ORDER else "queue")
     chosen = [queue for queue in of_topic if verdict in ("", queue.verdict) and broker in ("", queue.broker_name)]
     shown = slice_of(order_queues(chosen, order), asked, QUEUES_A_PAGE)
-    return GroupPage(
-        asked,
-        group,
-        topic,
-        topic if is_bare else "",
-        count_verdicts(of_topic),
-        brokers,
-        verdict,
-        broker,
-        order,
-        shown,
-        build_matrix(group, shown.items),
-        view.now_ms,
-    )
+    return {
+        "asked": asked,
+        "group": group,
+        "topic": topic,
+        "bare_topic": topic if is_bare else "",
+        "of_topic": count_verdicts(of_topic),
+        "brokers": brokers,
+        "verdict": verdict,
+        "broker": broker,
+        "order": order,
+        "shown": shown,
+        "matrix": build_matrix(group, shown.items),
+    }
 
 
 MOST_MEMBERS = 30
 
 
-@dataclass(frozen=True)
-class Member:
-    client: Client
-    channels: tuple[Channel, ...]
+def members_of(channels: Sequence[Channel]) -> list[dict[str, Any]]:
+    """Return the members sorted by ClientId, as allocation strategies sort them; twins are separate.
 
-    @property
-    def sdk(self) -> str:
-        """Language and version, of the first channel that reports each."""
-        language = _first(channel.language for channel in self.channels)
-        return version_words(language, _first(channel.client_version for channel in self.channels))
-
-    @property
-    def strategy(self) -> str:
-        return _first(channel.strategy for channel in self.channels) or "unknown"
-
-    @property
-    def topics(self) -> list[str]:
-        return sorted({topic for channel in self.channels for topic in channel.topics})
-
-    @property
-    def brokers(self) -> list[str]:
-        return sorted({channel.broker_name for channel in self.channels})
-
-    @property
-    def joined_ms(self) -> int:
-        return min(channel.joined_ms for channel in self.channels)
-
-
-def members_of(channels: Sequence[Channel]) -> list[Member]:
-    """Return the members sorted by ClientId, as allocation strategies sort them; twins are separate."""
-    by_place: dict[tuple[str, str], list[Channel]] = {}
+    Language, version and strategy are those of the first channel that reports each.
+    """
+    by_id: dict[str, list[Channel]] = {}
     for channel in channels:
-        by_place.setdefault((channel.client_id, channel.client_addr), []).append(channel)
-    return [
-        Member(client, tuple(one for addr in client.addrs for one in by_place.get((client.client_id, addr), ())))
-        for client in clients_of(channels)
-    ]
+        by_id.setdefault(channel.client_id, []).append(channel)
+    members = []
+    for client in clients_of(channels):
+        own = [channel for channel in by_id[client.client_id] if channel.client_addr in client.addrs]
+        members.append(
+            {
+                "client": client,
+                "sdk": version_words(*(_first(own, name) for name in ("language", "client_version"))),
+                "strategy": _first(own, "strategy") or "unknown",
+                "topics": sorted({topic for channel in own for topic in channel.topics}),
+                "brokers": sorted({channel.broker_name for channel in own}),
+                "joined_ms": min(channel.joined_ms for channel in own),
+            }
+        )
+    return members
 
 
-def _first(values: Iterable[str | None]) -> str | None:
-    return next((value for value in values if value), None)
+def _first(channels: Iterable[Channel], name: str) -> str | None:
+    return next((value for channel in channels if (value := getattr(channel, name))), None)
 
 
-def draw(page: GroupPage) -> Mapping[str, Any]:
-    """Return what the template shows beside the value: verdicts, members, links by queue, the same as a command."""
-    group = page.group
-    asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page.asked.get("at")}
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    group: Group = page["group"]
+    asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page["asked"].get("at")}
     twins = group.twins()
     members = sorted(
-        members_of(group.channels), key=lambda member: (member.client.client_id not in twins, not member.client.place)
+        members_of(group.channels),
+        key=lambda member: (member["client"].client_id not in twins, not member["client"].place),
     )
     return {
         "verdicts": count_verdicts(group.queues),
@@ -141,7 +107,7 @@ def draw(page: GroupPage) -> Mapping[str, Any]:
         "twins": twins,
         "hrefs": {
             queue.key: href("/history", {**asked, "topic": queue.topic, "queue": queue.name})
-            for queue in page.shown.items
+            for queue in page["shown"].items
         },
         "incidents": _incidents_by_queue(page),
         "brokers": _worst_brokers(group) if len(group.queues) > MOST_IN_ORDER else [],
@@ -150,16 +116,18 @@ def draw(page: GroupPage) -> Mapping[str, Any]:
         "members_command": shlex.join(
             ["balancewatch", "members", "--current", "--group", group.consumer_group, "--cluster", group.cluster]
         ),
-        "topics": [*group.topics(), *([page.bare_topic] if page.bare_topic else [])],
-        "verdict_choices": [(name, f"{name} ({page.of_topic[name]:,})") for name in WORST_FIRST if page.of_topic[name]],
+        "topics": [*group.topics(), *([page["bare_topic"]] if page["bare_topic"] else [])],
+        "verdict_choices": [
+            (name, f"{name} ({page['of_topic'][name]:,})") for name in WORST_FIRST if page["of_topic"][name]
+        ],
     }
 
 
-def _incidents_by_queue(page: GroupPage) -> dict[str, tuple[str, str]]:
+def _incidents_by_queue(page: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return kind and ID of the first incident that lists each queue; causes come before effects."""
-    known = {queue.key for queue in page.shown.items if queue.verdict in WRONG}
+    known = {queue.key for queue in page["shown"].items if queue.verdict in WRONG}
     found: dict[str, tuple[str, str]] = {}
-    for incident in page.group.incidents:
+    for incident in page["group"].incidents:
         for name in incident["queues"]:
             if (key := f"{incident['topic']} {name}") in known:
                 found.setdefault(key, (incident["kind"], incident["incident_id"]))
@@ -174,14 +142,14 @@ def _worst_brokers(group: Group) -> list[tuple[str, Counter[str]]]:
     return sorted(by_broker.items(), key=lambda item: ([-item[1][name] for name in WRONG], item[0]))
 
 
-def _command(page: GroupPage) -> str:
-    group = page.group
+def _command(page: Mapping[str, Any]) -> str:
+    group: Group = page["group"]
     words = ["balancewatch"]
-    if page.shown.items:
-        worst = order_queues(page.shown.items, "worst")[0]
+    if page["shown"].items:
+        worst = order_queues(page["shown"].items, "worst")[0]
         words += ["owner", worst.topic, worst.name]
     else:
-        words += ["assignments", *(["--topic", page.topic] if page.topic else [])]
+        words += ["assignments", *(["--topic", page["topic"]] if page["topic"] else [])]
     words += ["--group", group.consumer_group, "--cluster", group.cluster]
     if group.at_ms is not None:
         words += ["--at", iso(group.at_ms)]

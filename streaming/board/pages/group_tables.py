@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
 from schemas.views import acknowledged_sql
 from streaming.board.url import AskedError
 from streaming.store.store import History
@@ -89,31 +90,28 @@ def read_group(
     Raises AskedError for an unknown group, or one that several clusters have.
     """
     name = cluster or find_cluster(history, consumer_group)
-    params = {"cluster": name, "consumer_group": consumer_group} | ({} if at_ms is None else {"at": at_ms})
+    params = {"cluster": name, "consumer_group": consumer_group}
     group = Group(
         name,
         consumer_group,
         at_ms,
-        tuple(_read_queues(history, params) if queues is None else queues),
-        tuple(_read_channels(history, params)),
-        _read_incidents(history, params),
+        tuple(_read_queues(history, params, at_ms) if queues is None else queues),
+        tuple(_read_channels(history, params, at_ms)),
+        _read_incidents(history, params, at_ms),
     )
-    if not group.queues and not group.channels and not _is_known(history, params, at_ms is not None):
+    if not group.queues and not group.channels and not _is_known(history, params, at_ms):
         raise AskedError(_describe_unknown(history, cluster, consumer_group))
     return group
-
-
-def _newest(table: str, params: dict[str, Any]) -> str:
-    return f"{table}_at(make_timestamptz($at * 1000))" if "at" in params else f"{table}_now"
 
 
 _OF_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
 
 
-def _read_queues(history: History, params: dict[str, Any]) -> list[Queue]:
+def _read_queues(history: History, params: dict[str, Any], at_ms: int | None) -> list[Queue]:
     rows = history.query(
         "SELECT topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, "
-        f"verdict, epoch_ms(since) AS since_ms, verdict_reason FROM {_newest('assignments', params)} WHERE {_OF_GROUP} "
+        f"verdict, epoch_ms(since) AS since_ms, verdict_reason FROM {history.newest(ASSIGNMENTS, at_ms)} "
+        f"WHERE {_OF_GROUP} "
         "ORDER BY topic, broker_name, queue_id",
         params,
     )
@@ -131,24 +129,24 @@ def queues_of(rows: pa.Table) -> list[Queue]:
     ]
 
 
-def _read_channels(history: History, params: dict[str, Any]) -> list[Channel]:
+def _read_channels(history: History, params: dict[str, Any], at_ms: int | None) -> list[Channel]:
     rows = history.rows(
         "SELECT broker_name, client_id, client_addr, language, client_version, coalesce(topics, []) AS topics, "
         "strategy, epoch_ms(changed_at) AS joined_ms, epoch_ms(last_heartbeat) AS last_heartbeat_ms "
-        f"FROM {_newest('memberships', params)} WHERE {_OF_GROUP} AND change IN ('JOINED', 'CHANGED') "
+        f"FROM {history.newest(MEMBERSHIPS, at_ms)} WHERE {_OF_GROUP} AND change IN ('JOINED', 'CHANGED') "
         "ORDER BY client_id, broker_name, client_addr",
         params,
     )
     return [Channel(**{**row, "topics": tuple(row["topics"])}) for row in rows]
 
 
-def _read_incidents(history: History, params: dict[str, Any]) -> list[dict[str, Any]]:
-    until = "make_timestamptz($at * 1000)" if "at" in params else ""
+def _read_incidents(history: History, params: dict[str, Any], at_ms: int | None) -> list[dict[str, Any]]:
+    until = "" if at_ms is None else f"make_timestamptz({at_ms}::BIGINT * 1000)"
     return history.rows(
         f"""
         SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary,
             advice, inhibited_by, epoch_ms(started_at) AS started_ms, acknowledged_by
-        FROM {_newest("alerts", params)} LEFT JOIN ({acknowledged_sql(until)}) USING (incident_id)
+        FROM {history.newest(ALERTS, at_ms)} LEFT JOIN ({acknowledged_sql(until)}) USING (incident_id)
         WHERE {_OF_GROUP} AND state IN {OPEN_STATES}
         ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}
         """,
@@ -156,11 +154,10 @@ def _read_incidents(history: History, params: dict[str, Any]) -> list[dict[str, 
     )
 
 
-def _is_known(history: History, params: dict[str, Any], at_another_time: bool) -> bool:
+def _is_known(history: History, params: dict[str, Any], at_ms: int | None) -> bool:
     """Return whether an alert names the group, or its queues were judged at another time than the requested one."""
-    asked = {name: params[name] for name in ("cluster", "consumer_group")}
-    tables = ("alerts", "assignments") if at_another_time else ("alerts",)
-    return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", asked) for table in tables)
+    tables = ("alerts",) if at_ms is None else ("alerts", "assignments")
+    return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", params) for table in tables)
 
 
 def is_alerted_topic(history: History, group: Group, topic: str) -> bool:

@@ -1,12 +1,11 @@
 """The groups page: all consumer groups, worst first, with their verdicts, members and firing alerts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from streaming.board.known import read_cluster_names
 from streaming.board.page import Page, View
-from streaming.board.url import Slice, read_choice, slice_of
+from streaming.board.url import read_choice, slice_of
 from streaming.board.words import WORST_FIRST, WRONG, counted
 from streaming.store.store import History
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -86,39 +85,24 @@ def read_groups(history: History, cluster: str = "") -> list[dict[str, Any]]:
 GROUPS_A_PAGE = 50
 
 
-@dataclass(frozen=True)
-class GroupsPage:
-    """Values of the page: `chosen` groups by the URL's name and cluster, and `shown`, the requested page of them.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page: `chosen` groups by the URL's name and cluster, and `shown`, the requested page.
 
     `clusters` are the options of the filter. `is_empty`: the cluster has no group.
     """
-
-    asked: Mapping[str, str]
-    clusters: Sequence[str]
-    chosen: Sequence[Mapping[str, Any]]
-    shown: Slice[Mapping[str, Any]]
-    is_empty: bool
-    now_ms: int
-
-    @property
-    def cluster(self) -> str:
-        return self.asked.get("cluster", "")
-
-
-def read(view: View) -> GroupsPage:
-    asked = view.asked
-    every = read_groups(view.history, asked.get("cluster", ""))
-    clusters = read_cluster_names(view.history)
-    if asked.get("cluster") and not every:
+    asked, cluster = view.asked, view.asked.get("cluster", "")
+    every, clusters = read_groups(view.history, cluster), read_cluster_names(view.history)
+    if cluster and not every:
         read_choice(asked, "cluster", clusters)
     name = asked.get("q", "").lower()
-    chosen: list[Mapping[str, Any]] = [group for group in every if name in group["consumer_group"].lower()]
-    return GroupsPage(asked, clusters, chosen, slice_of(chosen, asked, GROUPS_A_PAGE), not every, view.now_ms)
+    chosen = [group for group in every if name in group["consumer_group"].lower()]
+    shown = slice_of(chosen, asked, GROUPS_A_PAGE)
+    names = {"asked": asked, "cluster": cluster, "clusters": clusters}
+    return {**names, "chosen": chosen, "shown": shown, "is_empty": not every}
 
 
-def draw(page: GroupsPage) -> Mapping[str, str]:
-    """Return the sentence that counts the groups with problems."""
-    groups = page.chosen
+def draw(page: Mapping[str, Any]) -> Mapping[str, str]:
+    groups = page["chosen"]
     if not groups:
         return {"described": "0 groups."}
     wrong = [group for group in groups if group["wrong"]]

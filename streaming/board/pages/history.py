@@ -1,30 +1,282 @@
-"""The history page: bands of a group's verdicts, a slider over the times of change, and the matrix at one time."""
+"""The history page: bands of a group's verdicts, a slider over the times of change, and the matrix at one time.
+
+The group's steps are read from the warehouse once and then queried in memory. Limits: MOST_LANES queues, problems
+first, MOST_STEPS of their changes, and MOST_MOMENTS times. Changes are of all queues.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import duckdb
+import pyarrow as pa
+
 from streaming.board.chart import BLUE, GREEN, GREY, Axis, Bar, Chart, Mark, fitting, lane_name
+from streaming.board.known import extent_of, named
 from streaming.board.page import Page, View
-from streaming.board.pages.group_tables import Group, Queue, find_cluster, is_alerted_topic, read_group
+from streaming.board.pages.group_tables import Group, Queue, find_cluster, is_alerted_topic, queues_of, read_group
 from streaming.board.pages.matrix import Matrix, build_matrix, count_verdicts, order_queues
-from streaming.board.pages.queue_times import (
-    MOST_CHANGES,
-    MOST_COMINGS,
-    MOST_LANES,
-    Change,
-    Coming,
-    Place,
-    Span,
-    Times,
-    read_times,
-)
 from streaming.board.url import AskedError, Slice, href, read_choice, read_moment_ms, read_span_ms, slice_of
-from streaming.board.words import VERDICTS, counted
+from streaming.board.words import VERDICTS, WRONG, counted
+from streaming.store.store import History
 from streaming.text.times import clock
 from udfs.alerts.prose import join_words, name_queues, some
 from udfs.groups.queue_state import OK
+
+MOST_CHANGES = 60
+MOST_OWNERS = 4
+
+CHOSEN = "($topic = '' OR topic = $topic) AND ($queue = '' OR broker_name || ':' || queue_id = $queue)"
+
+
+Row = dict[str, Any]
+
+_CHANGED = f"""
+WITH known AS (
+    SELECT
+        topic, broker_name, queue_id, start_ms, batch_id, verdict, planned_owner,
+        nullif(array_to_string(observed_owners, ', '), '') AS observed
+    FROM steps
+    WHERE {CHOSEN}
+    QUALIFY lead(start_ms) OVER (PARTITION BY topic, broker_name, queue_id ORDER BY start_ms, batch_id)
+        IS DISTINCT FROM start_ms
+), paired AS (
+    SELECT
+        *,
+        lag(verdict) OVER before AS verdict_before,
+        lag(planned_owner) OVER before AS planned_before,
+        lag(observed) OVER before AS observed_before
+    FROM known
+    WINDOW before AS (PARTITION BY topic, broker_name, queue_id ORDER BY start_ms)
+), ways AS (
+    SELECT
+        *,
+        CASE
+            WHEN verdict_before IS DISTINCT FROM verdict THEN 'became'
+            WHEN planned_before IS DISTINCT FROM planned_owner THEN 'moved'
+            WHEN observed_before IS DISTINCT FROM observed THEN 'pulled'
+        END AS way
+    FROM paired
+    WHERE start_ms > $from_ms
+)
+SELECT
+    start_ms AS time_ms,
+    topic,
+    way,
+    CASE way WHEN 'became' THEN verdict_before WHEN 'moved' THEN planned_before ELSE observed_before END AS "before",
+    CASE way WHEN 'became' THEN verdict WHEN 'moved' THEN planned_owner ELSE observed END AS "after",
+    broker_name || ':' || queue_id AS queue,
+    CASE WHEN way = 'became' AND planned_before IS DISTINCT FROM planned_owner THEN planned_owner END AS owner
+FROM ways
+WHERE way IS NOT NULL
+"""
+
+_NEWEST = f"""
+SELECT
+    time_ms, topic, way, "before", "after", list_sort(list(queue)) AS queues,
+    coalesce(list_sort(list(DISTINCT owner) FILTER (owner IS NOT NULL))[1:{MOST_OWNERS}], []) AS owners,
+    count(DISTINCT owner) AS owners_number,
+    count(*) OVER () AS number
+FROM changed
+GROUP BY time_ms, topic, way, "before", "after"
+ORDER BY time_ms DESC, topic, way, "after", "before"
+LIMIT {MOST_CHANGES}
+"""
+
+_COUNTS = """
+SELECT CASE way WHEN 'became' THEN "after" END AS verdict, count(*) AS n FROM changed GROUP BY verdict ORDER BY verdict
+"""
+
+
+def read_changes(engine: duckdb.DuckDBPyConnection, params: Mapping[str, Any]) -> Row:
+    """Return the changes after `from_ms` for `topic` and `queue`; `engine` has the group's steps as `steps`.
+
+    newest         queues of a topic that made the same change at one time. `way` is "became" for a new verdict;
+                   `before` is None without a previous one, and `owners` are new planned owners, `owners_number` in all.
+                   It is "moved" for a new planned owner and "pulled" for a new puller under the same verdict.
+    number         of all changes; `became` counts the queues by new verdict, `moved` the other changes of queues
+    """
+    engine.register("changed", _ask(engine, _CHANGED, params))
+    newest = _ask(engine, _NEWEST, params).to_pylist()
+    became = {row["verdict"]: row["n"] for row in _ask(engine, _COUNTS, params).to_pylist()}
+    number = max((row.pop("number") for row in newest), default=0)
+    return {"newest": newest, "number": number, "moved": became.pop(None, 0), "became": became}
+
+
+MOST_LANES = 48
+MOST_STEPS = 20_000
+MOST_MOMENTS = 120
+MOST_COMINGS = 200
+MOST_INCIDENTS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A queue's verdict and owners from `start_ms` to `end_ms`; of one queue the newest comes first."""
+
+    topic: str
+    queue: str
+    start_ms: int
+    end_ms: int
+    verdict: str
+    planned_owner: str | None
+    observed_owners: Sequence[str]
+
+
+Times = Mapping[str, Any]
+"""What happened to a group's queues within a period, which begins at `from_ms` with the first that is known.
+
+lanes      the number of queues, of which `spans` has at most MOST_LANES; `is_cut` if their changes are too many
+moments    times of changes; `before_ms` and `after_ms` are the nearest ones around the chosen time
+queues     all of the group at the chosen time
+comings    members that joined, changed, left or expired within one second, newest first
+changes    of all queues
+known_until_ms  the end of the data, and of the spans
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group of a cluster, one topic or all, one queue (`broker:queue_id`) or all, and the period and time."""
+
+    cluster: str
+    consumer_group: str
+    topic: str
+    queue: str
+    from_ms: int
+    until_ms: int
+    at_ms: int
+    known_until_ms: int | None = None
+    """End of the data; None if it is not before `until_ms`."""
+
+
+_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
+_WITHIN = "changed_at > make_timestamptz($from_ms * 1000) AND changed_at <= make_timestamptz($until_ms * 1000)"
+_COLUMNS = "topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, verdict"
+
+_STEPS = f"""
+SELECT {_COLUMNS}, epoch_ms(since) AS since_ms, epoch_ms(changed_at) AS start_ms, batch_id
+FROM assignments
+WHERE {_GROUP} AND {_WITHIN}
+UNION ALL
+SELECT {_COLUMNS}, epoch_ms(since), $from_ms, -1
+FROM assignments_at(make_timestamptz($from_ms * 1000))
+WHERE {_GROUP}
+"""
+
+_IS_WRONG = f"verdict IN {WRONG}"
+
+_EDGES = f"""
+SELECT
+    min(start_ms) AS first_ms,
+    max(start_ms) FILTER (batch_id >= 0 AND start_ms < $at_ms) AS before_ms,
+    min(start_ms) FILTER (batch_id >= 0 AND start_ms > $at_ms) AS after_ms
+FROM steps
+WHERE {CHOSEN}
+"""
+
+_LANES = f"""
+SELECT topic, broker_name, queue_id, count(*) OVER () AS lanes
+FROM steps
+WHERE {CHOSEN}
+GROUP BY topic, broker_name, queue_id
+ORDER BY count(*) FILTER ({_IS_WRONG}) > 0 DESC, max(start_ms) FILTER ({_IS_WRONG}) DESC, topic, broker_name, queue_id
+LIMIT {MOST_LANES}
+"""
+
+_SPANS = f"""
+SELECT
+    topic, broker_name || ':' || queue_id AS queue, start_ms,
+    coalesce(lead(start_ms) OVER of_queue, least($until_ms, greatest($known_until_ms, start_ms + 1))) AS end_ms,
+    verdict, planned_owner, observed_owners
+FROM steps
+WHERE topic || ' ' || broker_name || ':' || queue_id IN (SELECT unnest($lanes))
+WINDOW of_queue AS (PARTITION BY topic, broker_name, queue_id ORDER BY start_ms, batch_id)
+QUALIFY end_ms > start_ms
+ORDER BY topic, broker_name, queue_id, start_ms DESC, batch_id DESC
+LIMIT {MOST_STEPS + 1}
+"""
+
+_MOMENTS = f"""
+SELECT max(start_ms) AS time_ms
+FROM steps
+WHERE {CHOSEN} AND batch_id >= 0
+GROUP BY (start_ms - $from_ms) * {MOST_MOMENTS} // greatest($until_ms - $from_ms, 1)
+ORDER BY time_ms
+"""
+
+_AS_OF = """
+WITH newest AS (
+    SELECT topic, broker_name, queue_id, max(start_ms) AS start_ms FROM steps WHERE start_ms <= $at_ms GROUP BY ALL
+)
+SELECT topic, broker_name, queue_id, planned_owner, observed_owners, verdict, since_ms
+FROM steps JOIN newest USING (topic, broker_name, queue_id, start_ms)
+QUALIFY row_number() OVER (PARTITION BY topic, broker_name, queue_id ORDER BY batch_id DESC) = 1
+ORDER BY topic, broker_name, queue_id
+"""
+"""A window over all steps would carry every column of every row, which takes six times as long."""
+
+_COMINGS = f"""
+SELECT epoch_ms(max(changed_at)) AS time_ms, change, list_sort(list(DISTINCT client_id)) AS client_ids
+FROM memberships
+WHERE {_GROUP} AND {_WITHIN}
+GROUP BY epoch_ms(changed_at) // 1000, change
+ORDER BY time_ms DESC, change
+LIMIT {MOST_COMINGS}
+"""
+
+_INCIDENTS = f"""
+SELECT incident_id, kind, state, epoch_ms(started_at) AS start_ms,
+    CASE WHEN state = 'RESOLVED' THEN epoch_ms(changed_at) END AS end_ms
+FROM alerts_now
+WHERE {_GROUP} AND ($topic = '' OR topic IS NULL OR topic = $topic) AND fired_at IS NOT NULL
+    AND started_at <= make_timestamptz($until_ms * 1000)
+    AND (state <> 'RESOLVED' OR changed_at > make_timestamptz($from_ms * 1000))
+ORDER BY inhibited_by IS NOT NULL, started_at DESC
+LIMIT {MOST_INCIDENTS}
+"""
+
+
+def read_times(history: History, place: Place) -> Times:
+    """Return the history between `from_ms` and `until_ms` and the state at `at_ms`.
+
+    The period begins with the first queue, member or incident, or with `at_ms` if that is earlier.
+    """
+    known_until_ms = min(place.until_ms, place.known_until_ms or place.until_ms)
+    params = {**vars(place), "known_until_ms": known_until_ms}
+    comings = history.rows(_COMINGS, named(_COMINGS, params))
+    incidents = history.rows(_INCIDENTS, named(_INCIDENTS, params))
+    with duckdb.connect() as engine:
+        engine.register("steps", history.query(_STEPS, named(_STEPS, params)))
+        (edges,) = _ask(engine, _EDGES, params).to_pylist()
+        starts_ms = [edges["first_ms"], *(row["time_ms"] for row in comings), *(row["start_ms"] for row in incidents)]
+        known_ms = [ms for ms in starts_ms if ms is not None]
+        shown_ms = [place.at_ms, place.until_ms, *known_ms] if known_ms else []
+        params["from_ms"], _ = extent_of(place.from_ms, place.until_ms, shown_ms)
+        lanes = _ask(engine, _LANES, params).to_pylist()
+        names = [f"{row['topic']} {row['broker_name']}:{row['queue_id']}" for row in lanes]
+        steps = _ask(engine, _SPANS, {**params, "lanes": names}).to_pylist() if names else []
+        return {
+            "from_ms": params["from_ms"],
+            "until_ms": place.until_ms,
+            "lanes": lanes[0]["lanes"] if lanes else 0,
+            "spans": [Span(**row) for row in steps[:MOST_STEPS]],
+            "is_cut": len(steps) > MOST_STEPS,
+            "moments": _ask(engine, _MOMENTS, params).column("time_ms").to_pylist(),
+            "before_ms": edges["before_ms"],
+            "after_ms": edges["after_ms"],
+            "queues": queues_of(_ask(engine, _AS_OF, params)),
+            "comings": comings,
+            "incidents": incidents,
+            "changes": read_changes(engine, params),
+            "known_until_ms": known_until_ms,
+        }
+
+
+def _ask(engine: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, Any]) -> pa.Table:
+    return engine.sql(sql, params=named(sql, params)).to_arrow_table()
+
 
 PATH = "/history"
 QUEUES_A_PAGE = 50
@@ -73,15 +325,17 @@ def read(view: View) -> HistoryPage:
     asked = view.asked
     place, at_ms = _read_place(view)
     times = read_times(view.history, place)
-    group = read_group(view.history, place.cluster, place.consumer_group, at_ms, times.queues)
+    group = read_group(view.history, place.cluster, place.consumer_group, at_ms, times["queues"])
     topics = group.topics()
-    is_unknown = place.topic not in topics and not times.lanes and topics
+    is_unknown = place.topic not in topics and not times["lanes"] and topics
     if is_unknown and not is_alerted_topic(view.history, group, place.topic):
         read_choice(asked, "topic", topics)
     names = sorted({queue.name for queue in group.queues if place.topic in ("", queue.topic)})
     if len(names) > MOST_CHOICES:
-        names = list(dict.fromkeys(span.queue for span in times.spans))
-    queues = [queue for queue in times.queues if place.topic in ("", queue.topic) and place.queue in ("", queue.name)]
+        names = list(dict.fromkeys(span.queue for span in times["spans"]))
+    queues = [
+        queue for queue in times["queues"] if place.topic in ("", queue.topic) and place.queue in ("", queue.name)
+    ]
     order = "worst" if len(queues) > MOST_IN_ORDER else "queue"
     shown = slice_of(order_queues(queues, order), asked, QUEUES_A_PAGE)
     return HistoryPage(asked, group, times, topics, names, queues, shown, build_matrix(group, shown.items), view.now_ms)
@@ -121,14 +375,11 @@ COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy",
 
 
 def draw(page: HistoryPage) -> Mapping[str, Any]:
-    """Return the chart, and the rows of the table of changes."""
-    changes = _changes(page.times)
-    number = page.times.changes.number + len(_joined(page.times.comings))
     return {
-        "chart": bands_chart(page) if page.times.spans else None,
+        "chart": bands_chart(page) if page.times["spans"] else None,
         "most_lanes": MOST_LANES,
-        "changes": changes,
-        "changes_note": _describe_number(number, page.times),
+        "changes": _changes(page.times),
+        "changes_note": _describe_number(page.times),
         "verdicts": count_verdicts(page.queues),
         "hrefs": {
             queue.key: href(PATH, page.asked, page=None, topic=queue.topic, queue=queue.name)
@@ -141,16 +392,16 @@ def draw(page: HistoryPage) -> Mapping[str, Any]:
 def bands_chart(page: HistoryPage) -> Chart:
     """Return the chart with a lane per queue below those of incidents and members. Its label counts the changes."""
     times = page.times
-    axis = Axis(times.from_ms, times.until_ms)
-    queues = list(dict.fromkeys((span.topic, span.queue) for span in times.spans))
-    names = [*(incident.kind for incident in times.incidents), "members", *(queue for _, queue in queues)]
-    lanes = {name: number for number, name in enumerate(queues, len(times.incidents) + 1)}
+    axis = Axis(times["from_ms"], times["until_ms"])
+    queues = list(dict.fromkeys((span.topic, span.queue) for span in times["spans"]))
+    names = [*(incident["kind"] for incident in times["incidents"]), "members", *(queue for _, queue in queues)]
+    lanes = {name: number for number, name in enumerate(queues, len(times["incidents"]) + 1)}
     bars = []
-    for lane, incident in enumerate(times.incidents):
-        end_ms = incident.end_ms or max(incident.start_ms, times.known_until_ms)
-        place = axis.span(incident.start_ms, end_ms, LEAST_SHARE)
-        title, link = f"{incident.kind}, {incident.state}", href("/incident", {"id": incident.incident_id})
-        text = fitting(incident.state, place[1])
+    for lane, incident in enumerate(times["incidents"]):
+        end_ms = incident["end_ms"] or max(incident["start_ms"], times["known_until_ms"])
+        place = axis.span(incident["start_ms"], end_ms, LEAST_SHARE)
+        title, link = f"{incident['kind']}, {incident['state']}", href("/incident", {"id": incident["incident_id"]})
+        text = fitting(incident["state"], place[1])
         bars.append(Bar(*place, lane * LANE_PX + 2, LANE_PX - 4, BLUE, "", "incident", title, text, link))
     for span in _bars(times):
         known = VERDICTS[span.verdict]
@@ -159,28 +410,27 @@ def bands_chart(page: HistoryPage) -> Chart:
         y = lanes[span.topic, span.queue] * LANE_PX + 2
         link = _at(page, span.start_ms)
         seen = some(span.observed_owners, 3) if span.observed_owners else "no client"
-        title = (
-            f"{span.queue} {span.verdict}\n{clock(span.start_ms, times.until_ms)} to "
-            f"{clock(span.end_ms, times.until_ms)}\nplanned owner: {span.planned_owner or 'none'}\nconsumed by: {seen}"
-        )
+        start, end = (clock(ms, times["until_ms"]) for ms in (span.start_ms, span.end_ms))
+        planned = span.planned_owner or "none"
+        title = f"{span.queue} {span.verdict}\n{start} to {end}\nplanned owner: {planned}\nconsumed by: {seen}"
         text = fitting(word, place[1])
         bars.append(Bar(*place, y, LANE_PX - 4, known.tone, known.hatch, span.verdict, title, text, link))
-    middle = len(times.incidents) * LANE_PX + LANE_PX / 2
+    middle = len(times["incidents"]) * LANE_PX + LANE_PX / 2
     marks = [
         Mark(
-            axis.x(coming.time_ms),
+            axis.x(coming["time_ms"]),
             middle,
-            SYMBOLS.get(coming.change, "◆"),
-            GREEN if coming.change == "JOINED" else GREY,
-            f"{some(coming.client_ids, 3)} {COMING_WORDS.get(coming.change, coming.change)}",
-            _at(page, coming.time_ms),
+            SYMBOLS.get(coming["change"], "◆"),
+            GREEN if coming["change"] == "JOINED" else GREY,
+            f"{some(coming['client_ids'], 3)} {COMING_WORDS.get(coming['change'], coming['change'])}",
+            _at(page, coming["time_ms"]),
         )
-        for coming in times.comings
+        for coming in times["comings"]
     ]
-    of_all = f" of {times.lanes:,}" if len(queues) < times.lanes else ""
+    of_all = f" of {times['lanes']:,}" if len(queues) < times["lanes"] else ""
     label = (
-        f"{counted(len(queues), 'queue')}{of_all} from {clock(times.from_ms, times.until_ms)} to "
-        f"{clock(times.until_ms, times.until_ms)} UTC: {_describe_changes(times)}. The table below lists them."
+        f"{counted(len(queues), 'queue')}{of_all} from {clock(times['from_ms'], times['until_ms'])} to "
+        f"{clock(times['until_ms'], times['until_ms'])} UTC: {_describe_changes(times)}. The table below lists them."
     )
     return Chart(
         "bands",
@@ -200,10 +450,10 @@ def _at(page: HistoryPage, time_ms: int) -> str:
 
 def _bars(times: Times) -> list[Span]:
     """Return the spans to draw: all if there are few, else one per verdict, at most the newest MOST_BARS."""
-    if len(times.spans) <= MOST_BARS:
-        return list(times.spans)
+    if len(times["spans"]) <= MOST_BARS:
+        return list(times["spans"])
     merged = []
-    for (topic, queue, verdict), group in groupby(times.spans, lambda span: (span.topic, span.queue, span.verdict)):
+    for (topic, queue, verdict), group in groupby(times["spans"], lambda span: (span.topic, span.queue, span.verdict)):
         newest, *older = group
         start_ms = older[-1].start_ms if older else newest.start_ms
         owner = newest.planned_owner if not older else None
@@ -211,75 +461,56 @@ def _bars(times: Times) -> list[Span]:
     return sorted(merged, key=lambda span: (span.verdict == OK, -span.end_ms))[:MOST_BARS]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the table of changes: a new verdict (`became`), or a shape with words."""
-
-    key: str
-    time_ms: int
-    what: str
-    became: str = ""
-    was: str = ""
-    shape: str = ""
-    words: str = ""
-    look: str = ""
-
-
 def _changes(times: Times) -> list[Row]:
-    """Return the newest changes of verdicts, owners and members, one row per time and kind."""
-    rows = [(change.time_ms, 1, _change_row(change)) for change in times.changes.newest]
-    for coming in _joined(times.comings):
-        shape = "▲" if coming.change == "JOINED" else "◆" if coming.change == "CHANGED" else "▼"
-        words = COMING_WORDS.get(coming.change, coming.change)
-        key = f"{coming.time_ms}-{coming.change}"
-        clients = some(coming.client_ids, 6)
-        rows.append((coming.time_ms, 0, Row(key, coming.time_ms, clients, shape=shape, words=words, look="coming")))
-    rows.sort(key=lambda row: row[:2], reverse=True)
-    return [row for _, _, row in rows[:MOST_CHANGES]]
+    """Return the newest changes of verdicts, owners and members, one row per time and kind.
+
+    A row has a new verdict (`became`) and the one before it (`was`), or a shape with words.
+    """
+    rows = [_change_row(change) for change in times["changes"]["newest"]]
+    for coming in times["comings"]:
+        time_ms, change = coming["time_ms"], coming["change"]
+        shape = "▲" if change == "JOINED" else "◆" if change == "CHANGED" else "▼"
+        mark = {"shape": shape, "words": COMING_WORDS.get(change, change), "look": "coming"}
+        rows.append({"key": f"{time_ms}-{change}", "time_ms": time_ms, "what": some(coming["client_ids"], 6), **mark})
+    return sorted(rows, key=lambda row: (-row["time_ms"], row.get("look") == "coming"))[:MOST_CHANGES]
 
 
-def _change_row(change: Change) -> Row:
-    queues = f"{name_queues(change.queues)} of {change.topic}"
-    key = f"{change.time_ms}/{change.topic}/{change.way}/{change.before}/{change.after}"
-    if change.way == "became":
-        if change.owners:
-            more = change.owners_number - len(change.owners)
-            owners = join_words([*change.owners, *([f"{more} more"] if more else [])])
-            queues += f"; {'planned owner' if change.owners_number == 1 else 'planned owners'}: {owners}"
-        return Row(key, change.time_ms, queues, became=change.after or "", was=change.before or "")
-    words, none = ("planned owner", "none") if change.way == "moved" else ("pulled by", "no client")
-    words = f"{words}: {change.before or none} → {change.after or none}"
-    return Row(key, change.time_ms, queues, shape="→", words=words, look="moved")
+def _change_row(change: Row) -> Row:
+    queues = f"{name_queues(change['queues'])} of {change['topic']}"
+    before, after, way, owners = change["before"], change["after"], change["way"], change["owners"]
+    row = {"key": f"{change['time_ms']}/{change['topic']}/{way}/{before}/{after}", "time_ms": change["time_ms"]}
+    if way == "became":
+        if owners:
+            more = change["owners_number"] - len(owners)
+            named = join_words([*owners, *([f"{more} more"] if more else [])])
+            queues += f"; {'planned owner' if change['owners_number'] == 1 else 'planned owners'}: {named}"
+        return {**row, "what": queues, "became": after, "was": before}
+    words, none = ("planned owner", "none") if way == "moved" else ("pulled by", "no client")
+    return {
+        **row,
+        "what": queues,
+        "shape": "→",
+        "words": f"{words}: {before or none} → {after or none}",
+        "look": "moved",
+    }
 
 
-def _describe_number(number: int, times: Times) -> str:
+def _describe_number(times: Times) -> str:
     """Return `12 changes, newest first`, or `newest 60 of 70 changes` if the table shows only a part."""
+    number = times["changes"]["number"] + len(times["comings"])
     if not number:
         return ""
     if number <= MOST_CHANGES:
         return f"{counted(number, 'change')}, newest first"
-    over = "over " if len(times.comings) == MOST_COMINGS else ""
+    over = "over " if len(times["comings"]) == MOST_COMINGS else ""
     return f"newest {MOST_CHANGES} of {over}{counted(number, 'change')}"
 
 
-def _joined(comings: Sequence[Coming], within_ms: int = 1_000) -> list[Coming]:
-    """Join equal membership changes within a second: each broker reports its own channel."""
-    joined: list[Coming] = []
-    for one in comings:
-        last = joined[-1] if joined else None
-        if last and last.change == one.change and last.time_ms - one.time_ms < within_ms:
-            joined[-1] = Coming(last.time_ms, last.change, tuple(sorted({*last.client_ids, *one.client_ids})))
-        else:
-            joined.append(one)
-    return joined
-
-
 def _describe_changes(times: Times) -> str:
-    """Return the changes in a few words for the chart's label."""
-    changes = times.changes
-    words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes.became.items())]
-    if changes.moved:
-        words.append(f"{changes.moved:,} moved to another client")
+    changes = times["changes"]
+    words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes["became"].items())]
+    if changes["moved"]:
+        words.append(f"{changes['moved']:,} moved to another client")
     return join_words(words) if words else "nothing changed"
 
 

@@ -6,24 +6,22 @@ such as a FaultItem's end, is written only with the next event. The delay does n
 age of the data does.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
+from datetime import datetime
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from conf.location import Location
 from schemas.tables import TABLES, Table
 from schemas.views import MOST_SEVERE_FIRST, acknowledged_sql
 from streaming.board.page import Page, View
+from streaming.board.pages.groups import read_groups
 from streaming.board.words import WRONG
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from streaming.text.times import DAY, MINUTE, to_ms
-from streaming.warehouse.delta_log import Commit, read_commit
-from streaming.warehouse.table_store import read_file
+from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import table_path
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.groups.queue_state import UNKNOWN
@@ -143,22 +141,16 @@ def read_clusters(history: History) -> list[dict[str, Any]]:
 
 
 def read_troubled_groups(history: History) -> tuple[list[dict[str, Any]], int]:
-    """Return the worst groups, those with most unconsumed queues first, and the number of all groups with problems."""
-    rows = history.rows(
-        f"""
-        SELECT cluster, consumer_group, count(*) AS queues,
-            {", ".join(f"count(*) FILTER (verdict = '{one}') AS {one}" for one in TROUBLED)},
-            count(*) OVER () AS troubled
-        FROM assignments_now WHERE cluster <> $canary GROUP BY cluster, consumer_group
-        HAVING {" + ".join(TROUBLED)} > 0
-        ORDER BY UNOWNED + NOT_CONSUMED DESC, DOUBLE_CONSUMED + MISPLACED DESC, UNKNOWN DESC, cluster, consumer_group
-        LIMIT $most
-        """,
-        {"canary": CANARY_CLUSTER, "most": MOST_GROUPS},
-    )
-    troubled = max((row.pop("troubled") for row in rows), default=0)
-    groups = [row | {"verdicts": {one: number for one in TROUBLED if (number := row.pop(one))}} for row in rows]
-    return groups, troubled
+    """Return the worst groups as on the groups page, and the number of all groups with problems."""
+    groups = [group for group in read_groups(history) if group["wrong"] or group["unknown"]]
+    shown = [
+        {
+            **{name: group[name] for name in ("cluster", "consumer_group", "queues")},
+            "verdicts": {name: group[name.lower()] for name in TROUBLED if group[name.lower()]},
+        }
+        for group in groups[:MOST_GROUPS]
+    ]
+    return shown, len(groups)
 
 
 TIMELY = ("alerts", "assignments", "memberships")
@@ -198,71 +190,43 @@ def worst_lately(lags: Mapping[str, Written], lately_ms: int) -> Written | None:
 
 
 def _read_written(warehouse: Location, table: Table, version: int) -> Written | None:
+    """Return the newest commit that appended rows; None if the log lacks it, or its files' statistics of the time."""
     folder = table_path(warehouse, table.name)
     for number in range(version, max(version - MOST_COMMITS, -1), -1):
         commit = read_commit(folder, number)
         if commit is None:
             return None
         if commit.appended:
-            newest_ms = _newest_event(folder, table, commit)
+            newest = [json.loads(stats).get("maxValues", {}).get(table.time) for stats in commit.appended.values()]
+            newest_ms = max((to_ms(datetime.fromisoformat(time)) for time in newest if time), default=None)
             return None if newest_ms is None else Written(commit.at_ms, commit.at_ms - newest_ms)
     return None
 
 
-def _newest_event(folder: str, table: Table, commit: Commit) -> int | None:
-    """Return the newest event time in the footers of a commit's files; None if a file is gone or has no statistics."""
-    newest = []
-    for file in commit.appended:
-        try:
-            footer = pq.read_metadata(BytesIO(read_file(folder, file)[0]))
-        except (OSError, pa.ArrowInvalid):
-            return None
-        column = footer.schema.names.index(table.time)
-        groups = [footer.row_group(number).column(column) for number in range(footer.num_row_groups)]
-        newest += [one.statistics.max for one in groups if one.is_stats_set and one.statistics.has_min_max]
-    return max((to_ms(time) for time in newest if time is not None), default=None)
-
-
-@dataclass(frozen=True)
-class OverviewPage:
-    """Values of the page.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page.
 
     groups, troubled   the worst groups, and the number of all groups with a problem
     newest_ms          time of the newest row of the live tables, at most now; None while they are empty
     lags               by table, delay from the newest event of its newest commit to that commit
     lag                the largest recent delay of the tables with verdicts and alerts
     """
-
-    trouble: Mapping[str, Any]
-    groups: Sequence[Mapping[str, Any]]
-    troubled: int
-    clusters: Sequence[Mapping[str, Any]]
-    ages: Sequence[Mapping[str, Any]]
-    newest_ms: int | None
-    lags: Mapping[str, Written]
-    lag: Written | None
-    is_stale: bool
-    now_ms: int
-
-
-def read(view: View) -> OverviewPage:
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, as on the alerts page, so that its counts agree
     groups, troubled = read_troubled_groups(view.history)
     ages, lags = read_ages(view.history), read_lags(view.history, view.now_ms)
     live = {table.name for table in LIVE_TABLES}
     newest_ms = max((age["newest_ms"] for age in ages if age["name"] in live and age["newest_ms"]), default=None)
-    return OverviewPage(
-        read_trouble(view.history, until_ms - DAY),
-        groups,
-        troubled,
-        read_clusters(view.history),
-        ages,
-        None if newest_ms is None else min(newest_ms, view.now_ms),
-        lags,
-        worst_lately(lags, view.stale_ms),
-        view.is_stale,
-        view.now_ms,
-    )
+    return {
+        "trouble": read_trouble(view.history, until_ms - DAY),
+        "groups": groups,
+        "troubled": troubled,
+        "clusters": read_clusters(view.history),
+        "ages": ages,
+        "newest_ms": None if newest_ms is None else min(newest_ms, view.now_ms),
+        "lags": lags,
+        "lag": worst_lately(lags, view.stale_ms),
+        "is_stale": view.is_stale,
+    }
 
 
 PAGE = Page("overview", "/", "Overview", read, nav="Overview")

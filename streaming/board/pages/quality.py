@@ -1,7 +1,6 @@
 """The quality page: failing expectations, and messages in quarantine."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from schemas.views import MOST_SEVERE_FIRST
@@ -17,20 +16,6 @@ MOST_REASONS = 12
 NEWEST_MESSAGES = 30
 BINS = 48
 EXCERPT_BYTES = 120
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """Quarantined messages of one topic and reason: counts in BINS equal parts of the period."""
-
-    topic: str
-    reason: str
-    counts: tuple[int, ...]
-    newest_ms: int
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts)
 
 
 def read_failing(history: History) -> list[dict[str, Any]]:
@@ -65,31 +50,27 @@ def read_suites(history: History) -> dict[str, Any]:
 
 
 def read_rejected(history: History, from_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return counts by topic and code of the first reason: the most frequent MOST_REASONS (`shown`), and counts of the
-    others and their messages.
+    """Return counts by topic and code of the first reason: the most frequent MOST_REASONS (`shown`) with their `counts`
+    in BINS equal parts of the period, and counts of the others and their messages.
     """
     rows = history.rows(
         """
-        SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason,
-            least($bins - 1, floor((epoch_ms(ingest_time) - $from_ms) / $bin_ms))::INT AS bin,
-            count(*) AS n, epoch_ms(max(ingest_time)) AS newest_ms
-        FROM quarantine
-        WHERE ingest_time BETWEEN make_timestamptz($from_ms * 1000) AND make_timestamptz($until_ms * 1000)
-        GROUP BY ALL ORDER BY ALL
+        SELECT topic, reason, count(*) AS total, epoch_ms(max(ingest_time)) AS newest_ms, histogram(bin) AS counts
+        FROM (
+            SELECT topic, split_part(coalesce(reasons[1], 'unknown'), ':', 1) AS reason, ingest_time,
+                least($bins - 1, floor((epoch_ms(ingest_time) - $from_ms) / $bin_ms))::INT AS bin
+            FROM quarantine
+            WHERE ingest_time BETWEEN make_timestamptz($from_ms * 1000) AND make_timestamptz($until_ms * 1000)
+        ) GROUP BY topic, reason ORDER BY total DESC, topic, reason
         """,
         {"from_ms": from_ms, "until_ms": until_ms, "bins": BINS, "bin_ms": max(1.0, (until_ms - from_ms) / BINS)},
     )
-    counts: dict[tuple[str, str], list[int]] = {}
-    newest: dict[tuple[str, str], int] = {}
     for row in rows:
-        key = (row["topic"], row["reason"])
-        counts.setdefault(key, [0] * BINS)[row["bin"]] += row["n"]
-        newest[key] = max(newest.get(key, 0), row["newest_ms"])
-    found = [Rejected(*key, tuple(bins), newest[key]) for key, bins in counts.items()]
-    found.sort(key=lambda one: (-one.total, one.topic, one.reason))
-    total, more = sum(one.total for one in found), found[MOST_REASONS:]
-    more_messages = sum(one.total for one in more)
-    return {"shown": found[:MOST_REASONS], "total": total, "more_reasons": len(more), "more_messages": more_messages}
+        counts = dict(row["counts"])
+        row["counts"] = [counts.get(number, 0) for number in range(BINS)]
+    total, more = sum(row["total"] for row in rows), rows[MOST_REASONS:]
+    more_messages = sum(row["total"] for row in more)
+    return {"shown": rows[:MOST_REASONS], "total": total, "more_reasons": len(more), "more_messages": more_messages}
 
 
 def read_newest(history: History) -> list[dict[str, Any]]:
@@ -115,60 +96,47 @@ def excerpt(message: Mapping[str, Any]) -> str:
     return shown + (f" … {rest:,} more bytes" if rest > 0 else "")
 
 
-@dataclass(frozen=True)
-class QualityPage:
-    """Values of the page: `rejected` within the URL's period (`since`), all others as of now."""
-
-    since: str
-    from_ms: int
-    until_ms: int
-    failing: Sequence[Mapping[str, Any]]
-    suites: Mapping[str, Any]
-    rejected: Mapping[str, Any]
-    newest: Sequence[Mapping[str, Any]]
-    now_ms: int
-
-
-def read(view: View) -> QualityPage:
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page: `rejected` within the URL's period (`since`), all others as of now."""
     span_ms = read_span_ms(view.asked, "since", "24h")
     until_ms = -(-view.now_ms // MINUTE) * MINUTE
     from_ms = until_ms - span_ms
-    return QualityPage(
-        view.asked.get("since", "24h"),
-        from_ms,
-        until_ms,
-        read_failing(view.history),
-        read_suites(view.history),
-        read_rejected(view.history, from_ms, until_ms),
-        read_newest(view.history),
-        view.now_ms,
-    )
+    return {
+        "since": view.asked.get("since", "24h"),
+        "from_ms": from_ms,
+        "until_ms": until_ms,
+        "failing": read_failing(view.history),
+        "suites": read_suites(view.history),
+        "rejected": read_rejected(view.history, from_ms, until_ms),
+        "newest": read_newest(view.history),
+    }
 
 
 TONES = (RED, BLUE, AMBER, PURPLE, GREEN, GREY)
 CHART_PX = 180
 
 
-def draw(page: QualityPage) -> Mapping[str, Any]:
-    return {"chart": quarantine_chart(page) if page.rejected["shown"] else None, "excerpt": excerpt}
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"chart": quarantine_chart(page) if page["rejected"]["shown"] else None, "excerpt": excerpt}
 
 
-def quarantine_chart(page: QualityPage) -> Chart:
+def quarantine_chart(page: Mapping[str, Any]) -> Chart:
     """Return counts over time, stacked by topic and reason; after six, tones repeat with another hatching."""
-    axis = Axis(page.from_ms, page.until_ms)
-    rejected: Sequence[Rejected] = page.rejected["shown"]
-    highest = max((sum(counts) for counts in zip(*(reason.counts for reason in rejected), strict=True)), default=0)
+    from_ms, until_ms = page["from_ms"], page["until_ms"]
+    axis = Axis(from_ms, until_ms)
+    rejected = page["rejected"]["shown"]
+    highest = max((sum(counts) for counts in zip(*(reason["counts"] for reason in rejected), strict=True)), default=0)
     step = max(1, -(-highest // 4))
     scale = CHART_PX / (step * -(-highest // step) or 1)
-    step_ms = (page.until_ms - page.from_ms) / BINS
+    step_ms = (until_ms - from_ms) / BINS
     bars, keys, below = [], [], [0] * BINS
     for number, reason in enumerate(rejected):
         tone, hatch = TONES[number % len(TONES)], HATCHES[(number + number // len(TONES)) % len(HATCHES)]
-        key = Key(f"{reason.topic}: {reason.reason}", tone, hatch)
+        key = Key(f"{reason['topic']}: {reason['reason']}", tone, hatch)
         keys.append(key)
-        for bin_, count in enumerate(reason.counts):
+        for bin_, count in enumerate(reason["counts"]):
             if count:
-                title = f"{clock(round(page.from_ms + bin_ * step_ms), page.until_ms)}: {count:,}\n{key.name}"
+                title = f"{clock(round(from_ms + bin_ * step_ms), until_ms)}: {count:,}\n{key.name}"
                 y = CHART_PX - (below[bin_] + count) * scale
                 place = ((bin_ + 0.1) * 100 / BINS, 80 / BINS)
                 solid = 0.0 if hatch else 1.0

@@ -1,13 +1,11 @@
-"""The web application: each page as HTML and as JSON, runbooks, static files, and `/healthz`."""
+"""The web application: each page as HTML and as JSON, runbooks, static files, and `/healthz`; and its server."""
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -24,13 +22,15 @@ from starlette.staticfiles import StaticFiles
 
 from conf.board import Board as BoardSettings
 from conf.location import Location
+from conf.settings import Settings
 from streaming.board.page import Page, View, as_json, render
 from streaming.board.pages import PAGES
 from streaming.board.url import AskedError, read_asked
 from streaming.board.web import runbooks
 from streaming.board.web.access import ASSETS, HEALTH, AccessControl, Guard
 from streaming.board.web.tables import Seen, Tables
-from streaming.text.times import MINUTE
+from streaming.system.bounded_server import BoundedServer, Bounds, listen
+from streaming.text.times import MINUTE, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 
 KEPT_BODIES = 64
@@ -67,8 +67,7 @@ class Board:
         """Returns epoch ms by the board's clock."""
         self.tables = Tables(warehouse)
         self.pages: Mapping[str, Page[Any]] = {page.path: page for page in pages}
-        self._bodies: OrderedDict[str, Body] = OrderedDict()
-        self._lock = threading.Lock()
+        self._body = lru_cache(KEPT_BODIES)(self._body_in)
 
     def page(self, path: str) -> Page[Any] | None:
         """Return the page at this path; a slash at its end is ignored."""
@@ -78,21 +77,11 @@ class Board:
         self, page: Page[Any], search: str, shown: str | None = None
     ) -> tuple[Body | None, str, dict[str, Any] | None]:
         """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
-        now_ms = self.now_ms()
-        seen = self.tables.look()
-        parts = "\0".join((page.path, search, seen.tag, str(now_ms // MINUTE)))
-        key = hashlib.sha256(parts.encode()).hexdigest()[:24]
+        seen, minute = self.tables.look(), self.now_ms() // MINUTE
+        key = hashlib.sha256("\0".join((page.path, search, seen.tag, str(minute))).encode()).hexdigest()[:24]
         if key == shown:
             return None, key, None
-        with self._lock:
-            body = self._bodies.get(key)
-        if body is None:
-            body = self._body(page, search, seen, now_ms)
-            with self._lock:
-                self._bodies[key] = body
-                while len(self._bodies) > KEPT_BODIES:
-                    self._bodies.popitem(last=False)
-        return body, key, seen.firing
+        return self._body(page, search, seen, minute), key, seen.firing
 
     def value_json(self, page: Page[Any], search: str) -> tuple[str, int]:
         """Return the page's value as JSON and the status of the response; of an error its sentence."""
@@ -108,7 +97,9 @@ class Board:
         left_out = {name: number for name, number in view.history.left_out.items() if name in page.tables}
         return as_json({"now_ms": now_ms, "newest_ms": view.newest_ms, "left_out": left_out, "page": value}), 200
 
-    def _body(self, page: Page[Any], search: str, seen: Seen, now_ms: int) -> Body:
+    def _body_in(self, page: Page[Any], search: str, seen: Seen, _minute: int) -> Body:
+        """Render a page; ages in it are as of the minute."""
+        now_ms = self.now_ms()
         if seen.history is None:
             html = _message("No tables yet", "hint", seen.trouble, now_ms, is_without_tables=True)
             return Body("No tables yet", html)
@@ -216,6 +207,34 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         ],
         lifespan=limit_threads,
     )
+
+
+class BoardServer:
+    """A served board. It listens once constructed; `run` serves until another thread or a signal calls `close`."""
+
+    def __init__(
+        self, settings: Settings, clock_ms: Callable[[], int] = wall_ms, access: AccessControl | None = None
+    ) -> None:
+        """Bind the address. `access` defaults to the settings' access rule.
+
+        Raises SettingsError if others can reach it without a token, OSError if the address cannot be bound.
+        """
+        runbooks_url = settings.oncall.runbook_base_url or runbooks.ROOT
+        self.board = Board(settings.board, settings.paths.warehouse, clock_ms, runbooks_url=runbooks_url)
+        app = make_app(self.board, access or AccessControl.of(settings.board))
+        host = settings.board.host
+        self._listening = listen(host, settings.board.port)
+        self.port = int(self._listening.getsockname()[1])
+        self.url = f"http://[{host}]:{self.port}/" if ":" in host else f"http://{host}:{self.port}/"
+        self._server = BoundedServer(app, Bounds(is_proxy=settings.board.is_proxy))
+
+    def run(self) -> None:
+        """Serve until `close`, then end requests in flight and release the port."""
+        self._server.run(sockets=[self._listening])
+
+    def close(self) -> None:
+        """Make `run` return after the requests in flight, within about a second."""
+        self._server.should_exit = True
 
 
 @cache

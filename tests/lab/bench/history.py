@@ -21,6 +21,7 @@ from rich.table import Table
 from schemas.tables import ALERTS, ASSIGNMENTS
 from streaming.history.incident_story import read_story
 from streaming.history.owner_command import Queue, read_owners
+from streaming.history.query_options import QueryOptions
 from streaming.store.freshness import Freshness
 from streaming.store.store import History
 from streaming.warehouse.tables import table_path
@@ -85,7 +86,7 @@ def _asked_open(warehouse: Path) -> list[Question]:
     history = History(warehouse)
     firing = history.rows("SELECT incident_id FROM firing LIMIT 1")
     (incident,) = firing or history.rows("SELECT incident_id FROM alerts LIMIT 1")
-    queue = Queue("topic-007", "broker-a", 0, "group-0007", None)
+    queue = Queue("topic-007", "broker-a", 0, QueryOptions(warehouse, names={"group": "group-0007"}))
     since_ms = end_ms() - HOUR_MS
     asked: dict[str, Callable[[], object]] = {
         "open the tables": lambda: History(warehouse),
