@@ -155,4 +155,4 @@ def test_names_in_any_script_and_odd_characters_are_taken(replica: Replica) -> N
     with receiver(replica) as sender:
         assert sender.send([odd], now_ms()).verdict == "DELIVERED"
     (alert,) = replica.wait_for_alerts(odd.incident_id)
-    assert alert["labels"]["client_id"] == r'a"\\x0a\x00�@b'
+    assert alert["labels"]["client_id"] == r'a"\\x0a\x00\ud83d@b'
