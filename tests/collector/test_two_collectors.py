@@ -34,7 +34,7 @@ from udfs.brokers.rounds import Rounds, Tick
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 5.0
 INTERVAL_SECONDS = 0.5
 
 
