@@ -307,7 +307,7 @@ def _reported(collected: Collected, group: str) -> list[Any]:
 
 
 def _last_clock_ms(collected: Collected) -> int:
-    return int(collected.find(CLOCKS)[-1].event_time_ms)
+    return int(collected.wait_for(CLOCKS)[-1].event_time_ms)
 
 
 def _unheard(collected: Collected, group: str) -> list[Any]:
