@@ -3,8 +3,8 @@
 A worker of pytest-xdist has one Kafka and one Spark session at the most. Tests that use either stay together on one
 worker (the group "spark"), so a whole run starts one of each.
 
-Properties are tried without a deadline, for a busy machine is no failure: 30 examples, 100 before a release
-(`HYPOTHESIS_PROFILE=thorough`), 20 in `make test-fast`.
+Properties are tried without a deadline, for a busy machine is no failure: 20 examples, 100 before a release
+(`HYPOTHESIS_PROFILE=thorough`), 10 in `make test-fast`.
 """
 
 import os
@@ -30,12 +30,18 @@ from tests.support.twins_log import Log, Story, publish, story, twins_log
 pytest_plugins = ["tests.support.local_zone", "tests.support.rocketmq"]
 
 hypothesis.settings.register_profile("thorough", deadline=None)
-hypothesis.settings.register_profile("daily", deadline=None, max_examples=30)
-hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
+hypothesis.settings.register_profile("daily", deadline=None, max_examples=20)
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=10)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "daily"))
 
 # Commands that tests start serve their metrics at free ports: another service may run on this machine.
 os.environ |= {"BALANCEWATCH_METRICS__PORT": "0", "BALANCEWATCH_METRICS__RELAY_PORT": "0"}
+
+# Spark's JVMs live for a minute or two, which is too short for the second compiler to repay its work.
+os.environ |= {
+    "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
+    "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 # Great Expectations imports Spark's remote client, which ends a process whose `__main__` is no file: it takes it for a
 # doctest. That of a pytest-xdist worker is none.

@@ -152,9 +152,10 @@ class Tab:
         """Whether nothing makes the page scroll sideways."""
         return bool(self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
-    def faults(self) -> list[str]:
-        """What axe finds serious or critical: the rule, and where."""
-        found = Axe().run(self.page).response["violations"]
+    def faults(self, *rules: str) -> list[str]:
+        """What axe finds serious or critical, by `rules` or by every rule: the rule, and where."""
+        only = {"runOnly": {"type": "rule", "values": list(rules)}} if rules else {}
+        found = Axe().run(self.page, options={"resultTypes": ["violations"], **only}).response["violations"]
         return [
             f"{one['id']}: {node['target']} {node['failureSummary']}"
             for one in found

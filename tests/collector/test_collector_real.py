@@ -206,9 +206,9 @@ def test_a_frozen_client_gets_no_fresh_heartbeat(collected: Collected) -> None:
     collected.solo.freeze()
     frozen_at_ms = int(time.time() * 1000)
     try:
-        wait_for("five seconds of clock", lambda: _last_clock_ms(collected) > frozen_at_ms + 5_000)
+        wait_for("nine seconds of clock", lambda: _last_clock_ms(collected) > frozen_at_ms + 9_000)
         heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
-        assert max(h.event_time_ms for h in heartbeats) <= frozen_at_ms + LIVELY.heartbeat_ms  # what was on its way
+        assert max(h.event_time_ms for h in heartbeats) <= frozen_at_ms + 3 * LIVELY.heartbeat_ms  # sent before
         assert not any(h.leaving for h in heartbeats)
         (unheard,) = _unheard(collected, "billing_group")
         assert unheard.client_id == collected.solo.client_id
@@ -307,7 +307,7 @@ def _reported(collected: Collected, group: str) -> list[Any]:
 
 
 def _last_clock_ms(collected: Collected) -> int:
-    return int(collected.find(CLOCKS)[-1].event_time_ms)
+    return int(collected.wait_for(CLOCKS)[-1].event_time_ms)
 
 
 def _unheard(collected: Collected, group: str) -> list[Any]:

@@ -191,7 +191,7 @@ def test_a_round_ends_within_its_interval_although_hundreds_hang(monkeypatch: py
     monkeypatch.setattr(round_reader, "LEAST_SECONDS", 0.2)
     admin = HangingAdmin()
     admin.groups = {f"g{number}": True for number in range(300)}  # 600 questions of 0.1 s for offsets, in 8 threads
-    for reader in made(admin, interval_seconds=0.8):
+    for reader in made(admin, interval_seconds=1.6):
         whole = reader.read()
         asked = sum(count for question, count in admin.asked.items() if question[0] == "read_offsets")
         assert asked < 300  # half of them would take 3.8 s

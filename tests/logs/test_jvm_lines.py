@@ -67,7 +67,7 @@ set_up_logs(Settings.load(log={"format": "json"}).log)
 with _output_to(JvmLines()):
     structlog.get_logger().warning("of this process")
     os.write(2, b"of the JVM\\n")
-    time.sleep(1)
+    time.sleep(3)
 structlog.get_logger().warning("afterwards")
 """
 

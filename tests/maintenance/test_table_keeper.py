@@ -52,7 +52,7 @@ def test_a_tier_is_due_when_it_is_full(sizes: list[int], due: int | None) -> Non
 def test_a_table_never_has_many_files_nor_a_long_way_to_its_last_checkpoint(tmp_path: Path) -> None:
     writer, kept, path = DeltalakeWriter(tmp_path), keeper(tmp_path), Path(table_path(tmp_path, "alerts"))
     most, since = 0, 0
-    for batch_id in range(400):
+    for batch_id in range(240):
         append(writer, batch_id)
         if batch_id % 10 == 9:
             kept.keep()
@@ -62,10 +62,10 @@ def test_a_table_never_has_many_files_nor_a_long_way_to_its_last_checkpoint(tmp_
     assert most < MOST_FILES / 2
     assert since < CHECKPOINT_COMMITS + 40
     assert [row["incident_id"] for row in sorted(read(tmp_path, "alerts"), key=lambda row: row["incident_id"])] == [
-        f"{batch_id:05}" for batch_id in range(400)
+        f"{batch_id:05}" for batch_id in range(240)
     ]
-    append_rows(DeltalakeWriter(tmp_path), {"alerts": [row_of(ALERTS, NOW_MS)]}, "query", 399)  # is known
-    assert len(read(tmp_path, "alerts")) == 400
+    append_rows(DeltalakeWriter(tmp_path), {"alerts": [row_of(ALERTS, NOW_MS)]}, "query", 239)  # is known
+    assert len(read(tmp_path, "alerts")) == 240
 
 
 def checkpointed(path: Path) -> int:

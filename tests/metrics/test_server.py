@@ -127,7 +127,7 @@ def test_health_is_reported_beside_80_dripping_sockets(filled: list[str]) -> Non
     with (
         Server(settings(), bytes, list, lambda: ["not yet"]) as server,
         contextlib.ExitStack() as stack,
-        httpx.Client(timeout=5) as client,
+        httpx.Client(timeout=30) as client,
     ):
         for key in filled:
             stack.enter_context(connected(getattr(server, key), 80, b"GET / H"))

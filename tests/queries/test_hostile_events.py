@@ -103,7 +103,7 @@ def event_of(random: Random, now_ms: int) -> tuple[str, dict[str, Any]]:
             }
 
 
-@pytest.mark.parametrize("seed", [0, 1, *in_proof([2, 3])])
+@pytest.mark.parametrize("seed", [0, *in_proof([1, 2, 3])])
 def test_whatever_keeps_to_the_contract_becomes_rows_and_raises_nothing(seed: int) -> None:
     random, stream = Random(seed), Stream()
     kinds, reasons = set(), set()

@@ -40,7 +40,7 @@ LASTING = ["twins", "lost_host", *in_proof(["frozen_client", "slow_broker"])]
 TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health")
 OF_TICKS = ("alerts", "assignments", "memberships")
 
-few = settings(max_examples=3)
+few = settings(max_examples=2)
 """An example plays a whole log."""
 
 seeds = st.integers(0, 2**32 - 1)

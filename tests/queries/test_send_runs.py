@@ -107,7 +107,7 @@ def logs(draw: Any) -> list[Message]:
     return log
 
 
-@examples(400)
+@examples(120)
 @given(logs(), st.lists(st.integers(0, 40), max_size=3))
 def test_a_log_gives_the_same_packs_by_columns_as_one_by_one_and_however_it_is_cut(
     log: list[Message], cuts: list[int]

@@ -100,9 +100,9 @@ def test_what_is_sent_twice_is_listed_once_and_keeps_its_start(replica: Replica)
 
 
 def test_a_lease_ends_by_itself_and_a_renewed_one_does_not(replica: Replica, webhook: FakeServer) -> None:
-    """Two alerts on a lease of three seconds, of which one is renewed until the other has ended."""
+    """Two alerts on a lease of ten seconds, of which one is renewed until the other has ended."""
     kept, lost = notice(103, started_at_ms=now_ms() - 30_000), notice(104, started_at_ms=now_ms() - 30_000)
-    with receiver(replica, lease_seconds=3.0) as short, receiver(replica) as long:
+    with receiver(replica, lease_seconds=10.0) as short, receiver(replica) as long:
         assert short.send([kept, lost], now_ms()).verdict == "DELIVERED"
         assert long.send([kept], now_ms()).verdict == "DELIVERED"
         webhook.wait_until(

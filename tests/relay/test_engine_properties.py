@@ -13,6 +13,7 @@ from streaming.relay.outbox import Send
 from streaming.relay.receivers.posting import Answer, Traits
 from streaming.text.times import to_time
 from tests.relay.stage import BAD_KEY, BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row, expected_of
+from tests.support.tiers import in_proof
 from udfs.alerts.silence import Silence, pick_silence
 
 STATES = ("PENDING", "FIRING", "FIRING", "FIRING", "RECOVERING", "UNKNOWN")
@@ -192,7 +193,7 @@ def test_nothing_is_notified_that_is_silenced_muted_explained_or_over_the_limit(
     assert a == b
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("share", [0.3, *in_proof([0.0])])
 def test_the_log_stays_small_however_long_a_receiver_is_dead(share: float) -> None:
     """Twelve rows a notice, not one an attempt."""
     rng = random.Random(1)

@@ -178,7 +178,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_query_whose_python_came_late_starts_again(parts: dict[str, MagicMock]) -> None:
     parts["start_query"].side_effect = [failed_query(LATE), MagicMock()]
     with Service(Settings.load()) as service:
-        service.wait(threading.Event(), 0.7)
+        service.wait(threading.Event(), 3)
     assert parts["start_query"].call_count == 2
 
 

@@ -15,7 +15,7 @@ from streaming.system.bounded_server import LARGEST_HEADER, BoundedServer, Bound
 
 pytestmark = pytest.mark.real
 
-SHORT = Bounds(12, 6, request_seconds=1, idle_seconds=2, answer_seconds=1)
+SHORT = Bounds(12, 6, request_seconds=2, idle_seconds=5, answer_seconds=1)
 HEAD = b"GET / HTTP/1.1\r\nHost: h\r\n"
 LARGE = b"x" * 40_000_000
 """More than the sockets' buffers hold."""
@@ -84,7 +84,7 @@ def is_closed(one: socket.socket) -> bool:
     return True
 
 
-def seconds_until_closed(one: socket.socket, drip: bytes, every: float = 0.1, at_most: float = 15.0) -> float:
+def seconds_until_closed(one: socket.socket, drip: bytes, every: float = 0.1, at_most: float = 30.0) -> float:
     began = time.monotonic()
     while not is_closed(one) and time.monotonic() - began < at_most:
         with contextlib.suppress(OSError):
@@ -105,12 +105,12 @@ def get(port: int, path: str = "/", seconds: float = 10, **headers: str) -> int:
 @pytest.mark.parametrize(
     ("sent", "drip", "least", "most"),
     [
-        (b"", b"", 0.8, 5),
-        (HEAD, b"X: y\r\n", 0.8, 5),
-        (b"\r\n", b"\r\n", 0, 5),
-        (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n", b"x", 0.8, 5),
-        (HEAD + b"\r\n", b"", 1.8, 7),
-        (HEAD + b"\r\n", b"\r\n", 0, 5),
+        (b"", b"", 1, 20),
+        (HEAD, b"X: y\r\n", 1, 20),
+        (b"\r\n", b"\r\n", 0, 20),
+        (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9999\r\n\r\n", b"x", 1, 20),
+        (HEAD + b"\r\n", b"", 3, 20),
+        (HEAD + b"\r\n", b"\r\n", 0, 20),
     ],
     ids=["nothing", "a head", "empty lines", "a body", "nothing after an answer", "empty lines after an answer"],
 )
@@ -123,14 +123,16 @@ def test_a_dripping_connection_is_closed_in_time(
 
 def test_a_second_request_has_its_own_time(port: int) -> None:
     with connected(port, 1, HEAD + b"\r\n") as (one,):
-        time.sleep(1.2)  # idle for longer than a head may take
+        time.sleep(2.4)  # idle for longer than a head may take
         one.sendall(HEAD)
         time.sleep(0.3)
         one.sendall(b"\r\n")
-        time.sleep(0.3)
-        assert one.recv(65_536).count(b"200 OK") == 2
+        answered = b""
+        while answered.count(b"200 OK") < 2 and (part := one.recv(65_536)):
+            answered += part
+        assert answered.count(b"200 OK") == 2
         one.sendall(HEAD)
-        assert 0.8 < seconds_until_closed(one, b"X: y\r\n") < 5
+        assert 1 < seconds_until_closed(one, b"X: y\r\n") < 20
 
 
 def test_a_response_that_is_not_read_is_given_up(port: int) -> None:
@@ -160,13 +162,13 @@ def test_too_large_headers_are_refused(port: int) -> None:
 def test_room_is_made_for_a_new_connection_by_the_one_that_waited_longest() -> None:
     with serve(Bounds(12, 6)) as port, connected(port, 6) as slow:
         assert get(port) == 200
-        time.sleep(0.3)
+        time.sleep(1)
         assert [is_closed(one) for one in slow] == [True] + [False] * 5
 
 
 def test_a_connection_that_is_being_answered_keeps_its_place() -> None:
     with serve(Bounds(12, 6)) as port, connected(port, 6, b"GET /held HTTP/1.1\r\nHost: h\r\n\r\n") as held:
-        time.sleep(0.5)
+        time.sleep(2)
         with pytest.raises(ConnectionError):
             get(port)
         released.set()
@@ -179,12 +181,12 @@ def test_a_proxy_may_have_all_connections() -> None:
     with serve(Bounds(12, 6, is_proxy="127.0.0.1".__eq__)) as port, connected(port, 12) as slow:
         assert not any(map(is_closed, slow))
         assert get(port) == 200
-        time.sleep(0.3)
+        time.sleep(1)
         assert sum(map(is_closed, slow)) == 1
 
 
 def quickly(ask: Callable[[], int]) -> int:
     began = time.monotonic()
     status = ask()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
     return status

@@ -27,7 +27,7 @@ from tests.support.service_process import ServiceProcess
 from tests.support.tiers import in_proof
 from tests.support.twins_log import Log, publish
 
-END_SECONDS = 60.0
+END_SECONDS = 120.0
 
 Signal = Callable[[int], None]
 
@@ -139,7 +139,7 @@ def test_run_ends_though_its_kafka_does_not_answer(tmp_path: Path, send: Signal)
         run.wait_until(run.says("health server started"))
         began = time.monotonic()
         run.end(send)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 25
 
 
 @pytest.mark.real

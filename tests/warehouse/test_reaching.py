@@ -14,7 +14,7 @@ from tests.support.s3_server import environment_of
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 
-MOST_SECONDS = 25.0
+MOST_SECONDS = 60.0
 SECRET = environment_of("")["AWS_SECRET_ACCESS_KEY"]
 
 

@@ -16,7 +16,7 @@ from tests.lab.chaos.place import Place
 
 LOG_SECONDS = 300
 SCENARIOS = ("twins", "slow_broker")
-RANDOM_KILLS = 3
+RANDOM_KILLS = 2
 
 
 @pytest.mark.spark

@@ -1,4 +1,4 @@
-"""What a client writes of itself, held against what the cluster says of it. `make test` judges by it: test_field.py."""
+"""What a client writes of itself, held against what the cluster says of it. The judge of test_field.py reads it."""
 
 import json
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 NameServer, two brokers and three consumers run from RocketMQ's jars, each in a JVM of its own; `balancewatch collect`
 and `balancewatch run` are started as an operator starts them. Every clock and rule is as in production; test_field.py
-plays such twins four times as fast in `make test`.
+plays such twins four times as fast.
 """
 
 import contextlib

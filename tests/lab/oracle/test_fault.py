@@ -83,7 +83,7 @@ def test_every_sequence_of_updates_leaves_the_same_items(release: str, random: R
                 items.get(name), name, step["latency"], step["isolation"], step["reachable"], now_ms, release
             )
         assert {item[0] for item in said["items"]} == set(items), steps
-        assert said["slop"] < 1_000, "too slow to tell time apart"
+        assert said["slop"] < 10_000, "too slow to tell time apart"
         for name, latency_ms, start_ms, reachable, available in said["items"]:
             item = items[name]
             assert (latency_ms, reachable) == (item.current_latency_ms, item.reachable), steps
