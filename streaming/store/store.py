@@ -23,7 +23,7 @@ from conf.location import Location, is_store
 from schemas.tables import TABLES, ColumnType, Table
 from schemas.views import VIEWS
 from streaming.store.limits import MEMORY_LIMIT, too_much
-from streaming.store.table_files import TableFiles, newest_of, no_pattern, rows_of
+from streaming.store.table_files import TableFiles, newest_of, no_pattern, rows_of, span_name, with_spans
 from streaming.text.result import records_of, unique_names
 from streaming.warehouse.file_copies import copies_folder
 from streaming.warehouse.rows import arrow_schema
@@ -204,17 +204,14 @@ class History:
         return list(records_of(self.query(sql, params)))
 
     def between(self, table: Table, since_ms: int | None = None, until_ms: int | None = None) -> str:
-        """SQL of the table's rows with times in [since, until]; None is no bound."""
-        conditions = [
-            f"{table.time} {sign} {_time_sql(at_ms)}"
-            for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
-            if at_ms is not None
-        ]
-        return f"(SELECT * FROM {table.name} WHERE {' AND '.join(conditions)})" if conditions else table.name
+        """SQL of the table's rows with times in [since, until], which reads only the files that may have some."""
+        if table.name not in self._files or (since_ms is None and until_ms is None):
+            return table.name
+        return span_name(table, since_ms, until_ms)
 
     def newest(self, table: Table, until_ms: int | None = None) -> str:
         """SQL of the newest row of each key, by the table's time; with `until_ms`, of the rows up to then."""
-        return f"{table.name}_now" if until_ms is None else f"{table.name}_at({_time_sql(until_ms)})"
+        return f"{table.name}_now" if until_ms is None else f"({newest_of(table, self.between(table, None, until_ms))})"
 
     def _ask(self, ask: Callable[[duckdb.DuckDBPyConnection, str], Answer], sql: str) -> Answer:
         """Ask DuckDB. If compaction and vacuum deleted a file after its log was read, read the logs again."""
@@ -225,14 +222,15 @@ class History:
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 return ask(cursor, sql)
             try:
-                return ask(self._cursor(), sql)
+                return ask(*self._now(sql))
             except duckdb.IOException:
                 self._look(again=True)
-                return ask(self._cursor(), sql)
+                return ask(*self._now(sql))
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
+    def _now(self, sql: str) -> tuple[duckdb.DuckDBPyConnection, str]:
+        """Return a cursor, and the SQL with the current files in place of each span."""
         with self._lock:
-            return self._engine.cursor()
+            return self._engine.cursor(), with_spans(sql, self._files)
 
     @contextmanager
     def _deleted_files_named(self) -> Iterator[None]:
@@ -286,10 +284,6 @@ class History:
 
         rows = self._engine.from_arrow(dataset.dataset(paths, schema=arrow_schema(files.table), format="parquet"))
         rows.filter(files.readable or "true").create_view(name, replace=True)
-
-
-def _time_sql(at_ms: int) -> str:
-    return f"make_timestamptz({at_ms}::BIGINT * 1000)"
 
 
 def _check_one_select(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:

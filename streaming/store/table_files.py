@@ -1,16 +1,24 @@
 """The files of a table by its log, and DuckDB's SQL for them, in the form that it answers fastest."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from conf.location import Location, is_store
 from schemas.tables import ColumnType, Table
+from streaming.text.result import values_of
+from streaming.text.times import to_ms
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import delete_other_copies, files_here
 from streaming.warehouse.tables import catch_up, open_delta, table_path
 from streaming.warehouse.warehouse_error import TableAccessError
+
+Span = tuple[int | None, int | None]
+"""The first and the last ms of a file's rows; None where the log does not say."""
 
 
 class TableFiles:
@@ -28,6 +36,8 @@ class TableFiles:
         self.looked_at: set[str] = set()
         self._path = table_path(warehouse, table.name)
         self._handle: DeltaTable | None = None
+        self._uris: list[str] = []
+        self._spans: list[Span] | None = None
 
     def look(self, *, again: bool = False) -> bool:
         """Read new commits, or with `again` the entire log; return whether the version changed.
@@ -41,21 +51,49 @@ class TableFiles:
             else:
                 catch_up(self._handle)
             if int(self._handle.version()) != before or again:
+                self._spans, self._uris = None, self._handle.file_uris()
                 try:
-                    self.paths = files_here(self._handle, self._handle.file_uris())
+                    self.paths = files_here(self._handle, self._uris)
                 except FileNotFoundError:  # vacuum took one since the log was read
                     self._handle = open_delta(self._path)
-                    self.paths = files_here(self._handle, self._handle.file_uris())
+                    self._uris = self._handle.file_uris()
+                    self.paths = files_here(self._handle, self._uris)
                 self.version = int(self._handle.version())
                 if is_store(self._path):
                     delete_other_copies(self._path, self.paths)
         except TableNotFoundError:
-            self._handle, self.version, self.paths = None, None, []
+            self._handle, self.version, self.paths, self._uris, self._spans = None, None, [], [], None
         except (DeltaError, OSError) as error:
             # A log that was cleaned up, or written anew, is read from its beginning.
             self._handle, self.version = None, before
             raise TableAccessError(self.table.name, None, in_one_line(error)) from None
         return self.version != before or again
+
+    def between(self, since_ms: int | None, until_ms: int | None) -> list[str]:
+        """Return the paths of files that may have rows with times in [since, until]."""
+        if self._spans is None:
+            self._spans = self._read_spans(self._handle) if self._handle else []
+        return [
+            path
+            for path, (first_ms, last_ms) in zip(self.paths, self._spans, strict=True)
+            if (since_ms is None or last_ms is None or last_ms >= since_ms)
+            and (until_ms is None or first_ms is None or first_ms <= until_ms)
+        ]
+
+    def _read_spans(self, handle: DeltaTable) -> list[Span]:
+        """Return the spans in the order of the files. The log's times are cut to ms."""
+        columns = ["path", *(f"{end}.{self.table.time}" for end in ("min", "max"))]
+        spans: dict[str, Span] = {}
+        for batch in pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)):
+            if set(columns) <= set(batch.schema.names):
+                rows = zip(*(values_of(batch.column(name)) for name in columns), strict=True)
+                spans |= {_name_of(path): (first and to_ms(first), last and to_ms(last)) for path, first, last in rows}
+        return [spans.get(_name_of(path), (None, None)) for path in self._uris]
+
+
+def _name_of(path: str) -> str:
+    """Return the file's name: the log has relative paths."""
+    return unquote(path).rpartition("/")[2]
 
 
 _TYPES = {ColumnType.STRINGS: "VARCHAR[]", ColumnType.TIMESTAMP: "TIMESTAMPTZ", ColumnType.BINARY: "BLOB"}
@@ -76,6 +114,31 @@ def files_as_rows(paths: Sequence[str]) -> str:
     """Return SQL for exactly these files; a column that only some of them have is null in the others."""
     listed = ", ".join("'" + no_pattern(path).replace("'", "''") + "'" for path in paths)
     return f"read_parquet([{listed}], union_by_name = true)"
+
+
+def span_name(table: Table, since_ms: int | None, until_ms: int | None) -> str:
+    """Return the name in SQL of the rows with times in [since, until], which `with_spans` replaces; None: no bound."""
+    return f'"{table.name}[{"" if since_ms is None else since_ms}..{"" if until_ms is None else until_ms}]"'
+
+
+def with_spans(sql: str, files: Mapping[str, TableFiles]) -> str:
+    """Return the SQL with a query of the current files in place of each `span_name`. Other files are not opened."""
+
+    def rows_between(name: re.Match[str]) -> str:
+        of_table = files[name["table"]]
+        since_ms, until_ms = (int(name[end]) if name[end] else None for end in ("since", "until"))
+        conditions = [
+            f"{of_table.table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
+            for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
+            if at_ms is not None
+        ]
+        rows = rows_of(of_table.table, of_table.between(since_ms, until_ms), of_table.readable)
+        return f"(SELECT * FROM ({rows}) WHERE {' AND '.join(conditions)})"
+
+    return _SPAN.sub(lambda name: rows_between(name) if name["table"] in files else name[0], sql)
+
+
+_SPAN = re.compile(r'"(?P<table>\w+)\[(?P<since>-?\d*)\.\.(?P<until>-?\d*)\]"')
 
 
 def newest_of(table: Table, rows: str) -> str:

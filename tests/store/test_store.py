@@ -146,6 +146,7 @@ def test_a_warehouse_may_have_any_name(name: str, is_closed: bool, tmp_path: Pat
     write(tmp_path / name, {"assignments": [assignment(0, "OK", 0)]})
     history = History(tmp_path / name, is_closed=is_closed)
     assert verdicts(history) == ["OK"]
+    assert history.between(ASSIGNMENTS, START_MS + 1, None).count(".parquet") == 0
 
 
 def test_what_is_committed_since_is_seen_after_refresh(tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_files_that_compaction_and_vacuum_took_away_are_looked_for_anew(tmp_path
 
 
 def test_a_span_is_of_the_files_of_when_it_is_asked(tmp_path: Path) -> None:
-    """So it can be asked again after a vacuum."""
+    """So it can be asked again after a vacuum, and of 10,000 files is no longer than SQL may be."""
     write(tmp_path, *({"assignments": [assignment(queue, "OK", queue)]} for queue in range(3)))
     asked = [
         (history, rows_until(history))
@@ -224,18 +225,36 @@ def test_files_that_are_gone_for_good_are_said_to_be(tmp_path: Path) -> None:
         verdicts(history)
 
 
-def test_a_span_and_a_moment_have_their_rows_only(tmp_path: Path) -> None:
+def files_in(history: History, rows: str) -> int:
+    return history._now(rows)[1].count(".parquet")
+
+
+def test_a_span_reads_only_the_files_that_may_have_rows_of_it(tmp_path: Path) -> None:
     write(tmp_path, *({"assignments": [assignment(queue, "OK", 10 * queue)]} for queue in range(10)))
-    history, second = History(tmp_path), 1000
-
-    def queues(rows: str) -> list[int]:
-        return [row["queue_id"] for row in history.rows(f"SELECT queue_id FROM {rows} ORDER BY 1")]
-
-    assert queues(history.between(ASSIGNMENTS, START_MS + 40 * second, START_MS + 60 * second)) == [4, 5, 6]
-    assert queues(history.between(ASSIGNMENTS, START_MS + 85 * second)) == [9]
-    assert queues(history.newest(ASSIGNMENTS, START_MS + 19 * second)) == [0, 1]
-    assert queues(history.between(ASSIGNMENTS, START_MS - 5, START_MS - 1)) == []
+    history = History(tmp_path)
+    second = 1000
+    assert files_in(history, history.between(ASSIGNMENTS, START_MS + 40 * second, START_MS + 60 * second)) == 3
+    assert files_in(history, history.between(ASSIGNMENTS, START_MS + 41 * second, None)) == 5
+    assert files_in(history, history.newest(ASSIGNMENTS, START_MS + 19 * second)) == 2
     assert history.between(ASSIGNMENTS) == "assignments"
+    assert [
+        row["queue_id"] for row in history.rows(f"SELECT * FROM {history.between(ASSIGNMENTS, START_MS + 85000)}")
+    ] == [9]
+    none = history.between(ASSIGNMENTS, START_MS - 5, START_MS - 1)
+    assert history.rows(f"SELECT * FROM {none}") == []
+
+
+def test_a_file_whose_times_the_log_does_not_describe_is_read(tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [assignment(0, "OK", 0)]})
+    log = tmp_path / "assignments" / "_delta_log" / f"{1:020}.json"
+    log.write_text(
+        "\n".join(
+            line.split(',"stats"')[0] + "}}" if '"add"' in line else line for line in log.read_text().splitlines()
+        )
+    )
+    history = History(tmp_path)
+    assert files_in(history, history.between(ASSIGNMENTS, START_MS + 10, None)) == 1
+    assert len(history.rows(f"SELECT * FROM {history.between(ASSIGNMENTS, START_MS, None)}")) == 1
 
 
 def test_threads_ask_while_another_appends_and_refreshes(tmp_path: Path) -> None:
@@ -304,7 +323,18 @@ def test_a_question_that_needs_too_much_memory_is_given_up(tmp_path: Path, monke
         History(write(tmp_path)).query("SELECT len(list(i)) AS n FROM range(100000000) AS rows(i)")
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+def test_an_error_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(WarehouseError) as error:
+        History(write(tmp_path)).query("SELECT *\nFROM alertz")
+    assert len(str(error.value).splitlines()) == 1
+    assert 'Did you mean "alerts"?' in str(error.value)
+
+
+def each(table: Table) -> str:
+    return table.name
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=each)
 def test_the_newest_rows_have_the_columns_of_the_contract_in_their_order(table: Table) -> None:
     columns = ", ".join(f'NULL AS "{name}"' for name in table.names)
     rows = duckdb.sql(f"SELECT * FROM ({newest_of(table, f'(SELECT {columns})')})")
