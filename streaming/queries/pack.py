@@ -34,9 +34,8 @@ from streaming.queries.parcel import (
 from udfs.brokers import skew
 from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
-from udfs.brokers.log_order import Behind, LogOrder
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat, puller_key
-from udfs.brokers.skew import WINDOW_MS, Lag
+from udfs.brokers.skew import WINDOW_MS, Behind, Lag, LogOrder
 from udfs.groups.consumption import is_cache_full
 from udfs.producers.attempts import QUIET_MS, AttemptsBuilder
 

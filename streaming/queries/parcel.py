@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from udfs.brokers.log_order import Behind
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
-from udfs.brokers.skew import Lag
+from udfs.brokers.skew import Behind, Lag
 from udfs.producers.attempts import Attempts
 
 

@@ -261,13 +261,3 @@ def _each(subjects: Iterable[Subject], do: Callable[[Subject], object], undo: Ca
     for subject in chosen:
         do(subject)
     return lambda: [undo(subject) for subject in chosen]
-
-
-def simulate(
-    scenario: Scenario, seed: int, start_ms: int, duration_ms: int | None = None
-) -> Iterator[tuple[str, Event]]:
-    """Yield (topic, event) of one run by event_time_ms; clock events last among equals.
-
-    `duration_ms` None: the scenario's duration, which may be endless.
-    """
-    return Simulation(scenario, seed, start_ms).events(duration_ms)

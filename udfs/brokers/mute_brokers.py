@@ -167,7 +167,7 @@ def unasked_of(cluster_state: ClusterState) -> tuple[Unasked, ...]:
     )
 
 
-def find_mute(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[tuple[str, Finding]]:
+def find_mute(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Finding]:
     """Kind 16, by pulls. Pulls are missing when they stop for several groups and processes at a broker at once, while
     the heartbeats of these processes continue and the broker's offsets are not reported either.
 
@@ -178,12 +178,11 @@ def find_mute(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rul
     if is_all:
         since_ms, seen_ms = max(cluster_state.mute_ms.values()), max(cluster_state.mute_at_ms.values())
         is_ready = _is_ready(since_ms, seen_ms, now_ms, rules)
-        yield "cluster_no_data pulls", _finding(cluster, "", sorted(cluster_state.mute_ms), since_ms, is_ready=is_ready)
+        yield _finding(cluster, "", sorted(cluster_state.mute_ms), since_ms, is_ready=is_ready)
         return
     for broker_name, since_ms in sorted(cluster_state.mute_ms.items()):
         is_ready = _is_ready(since_ms, cluster_state.mute_at_ms[broker_name], now_ms, rules)
-        finding = _finding(cluster, broker_name, [broker_name], since_ms, is_ready=is_ready)
-        yield f"broker_no_data {broker_name} pulls", finding
+        yield _finding(cluster, broker_name, [broker_name], since_ms, is_ready=is_ready)
 
 
 def _is_ready(since_ms: int, seen_ms: int, now_ms: int, rules: Rules) -> bool:
@@ -192,7 +191,7 @@ def _is_ready(since_ms: int, seen_ms: int, now_ms: int, rules: Rules) -> bool:
 
 def _finding(cluster: str, broker_name: str, brokers: list[str], since_ms: int, *, is_ready: bool) -> Finding:
     whose = f"broker {broker_name}" if broker_name else f"{count(len(brokers), 'broker')} ({some(brokers)})"
-    labels = {"cluster": cluster, "feed": "pulls", **({"broker_name": broker_name} if broker_name else {})}
+    labels = {"cluster": cluster, **({"broker_name": broker_name} if broker_name else {}), "feed": "pulls"}
     return Finding(
         kind="broker_no_data" if broker_name else "cluster_no_data",
         cause=PULLS_MISSING,

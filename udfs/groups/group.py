@@ -6,12 +6,11 @@
 incidents however it is cut into batches.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from udfs.alerts.alert import Finding, Transition, brokers_of
-from udfs.alerts.coverage import Coverage
-from udfs.alerts.life import Evaluation, Reason, end, step
+from udfs.alerts.life import Coverage, Evaluation, Reason, end, step
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.groups.calm import calm_until, is_calm, next_evaluation_ms
@@ -23,9 +22,9 @@ from udfs.groups.inference import infer
 from udfs.groups.not_asked import NotAsked
 from udfs.groups.planning import close_idle_topics, expire, plan_group
 from udfs.groups.queue_state import OwnershipRow
-from udfs.groups.snapshot import Findings, GroupSnapshot
+from udfs.groups.snapshot import GroupSnapshot
 from udfs.groups.state import GroupState
-from udfs.groups.verdicts import Moment, judge, judge_again, report, route_revive_log
+from udfs.groups.verdicts import judge, judge_again, report, route_revive_log
 from udfs.rocketmq.membership import Change
 from udfs.rocketmq.route import Route
 
@@ -72,15 +71,14 @@ def tick(
     is_alone, left_ms = state.most_members <= 1, state.conditions.get(GROUP_OFFLINE, state.changed_ms)
     has_birth = has_left and is_alone and broker_coverage.families.has_birth(state.consumer_group, left_ms)
     state.is_replaced = has_left and (state.is_replaced or has_birth)
-    moment = Moment.of(state, now_ms, broker_coverage, not_asked, rules)
-    judgements = [judge(state, topic, routes[topic], moment) for topic in sorted(state.topics) if topic in routes]
-    judged = [one for one in judgements if one.unjudged is None]
-    explained = [one for one in judged if infer(state, one.topic_state, one.route, one.verdicts, moment)]
+    snapshot = GroupSnapshot(state, routes, now_ms, broker_coverage, not_asked, rules)
+    judgements = [judge(snapshot, topic) for topic in sorted(state.topics) if topic in routes]
+    explained = [one for one in judgements if one.unjudged is None and infer(snapshot, one)]
     for judgement in explained:
-        judge_again(state, judgement, moment)
+        judge_again(snapshot, judgement)
     ownership = [row for judgement in judgements for row in report(judgement, now_ms)]
     ownership = closed + close_idle_topics(state, routes, ownership, now_ms, rules)
-    snapshot = GroupSnapshot.at(state, routes, moment)
+    snapshot.note_on_time()
     coverage = snapshot.coverage()
     transitions = [row for kind, find in FINDERS for row in _step(snapshot, kind, find(snapshot), coverage)]
     if is_calm(snapshot, has_left=has_left) and (until_ms := calm_until(state, rules)) > now_ms:
@@ -101,10 +99,10 @@ def _cover(
     return broker_coverage, not_asked
 
 
-def _step(snapshot: GroupSnapshot, kind: str, findings: Findings, coverage: Coverage) -> Iterator[Transition]:
+def _step(snapshot: GroupSnapshot, kind: str, found: Iterable[Finding], coverage: Coverage) -> Iterator[Transition]:
     """Phase 7. The incidents of one kind, moved on by what was found."""
     broker_coverage = snapshot.broker_coverage
-    findings = {key: _explained(finding, broker_coverage) for key, finding in findings.items()}
+    findings = {finding.key: _explained(finding, broker_coverage) for finding in found}
     if findings and kind in KINDS:
         findings = as_one_cause(findings, snapshot.state, broker_coverage.frozen, broker_coverage.unserved)
     return step(snapshot.state.incidents, snapshot.state.windows, kind, findings, coverage.evaluation, snapshot.rules)

@@ -7,12 +7,13 @@ groups in which something is wrong, and only when changes have settled, so that 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from udfs.alerts.rules import REBALANCE_MS
 from udfs.groups.plan import (
     DUPLICATE_CLIENT_ID,
     MEMBER_NOT_SUBSCRIBED,
     MIXED_STRATEGY,
     RECOMPUTED,
+    SPLIT_VIEW,
+    STALE_ROUTE,
     UNKNOWN_STRATEGY,
     Inference,
     InferredStrategies,
@@ -22,13 +23,12 @@ from udfs.groups.plan import (
     reference_view,
     strategies_of,
 )
-from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, UNOWNED
-from udfs.groups.state import GroupState, TopicState
-from udfs.groups.verdicts import Judged, Moment
+from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, RECENT_PULL_MS, UNOWNED
+from udfs.groups.snapshot import GroupSnapshot
+from udfs.groups.state import TopicState
+from udfs.groups.verdicts import Judgement
 from udfs.rocketmq.membership import Member
 from udfs.rocketmq.route import Route, route_of_nums
-
-STALE_ROUTE, SPLIT_VIEW = "stale_route", "split_view"
 
 Shares = Mapping[str, frozenset[str]]
 """ClientId → its queues, as `broker:queue_id`: planned, or pulled lately."""
@@ -36,39 +36,33 @@ Shares = Mapping[str, frozenset[str]]
 MOST_GUESSES = 8
 """Of routes as they may have been before anybody watched; topics are scaled evenly."""
 
-RECENT_PULL_MS = 15_000 + REBALANCE_MS
-"""A queue that a client holds is pulled at least this often, by the slowest of RocketMQ's own consumers, too."""
-
 _NONE: frozenset[str] = frozenset()
 
 
-def infer(
-    state: GroupState, topic_state: TopicState, route: Route, verdicts: Mapping[str, Judged], moment: Moment
-) -> bool:
+def infer(snapshot: GroupSnapshot, judgement: Judgement) -> bool:
     """Phase 4. Where a queue is as a healthy group would not have it, and changes have settled: what the pulls say of
     the reason. Whether the inference differs from the last one; then the topic is to be planned and judged once more.
     """
-    is_settled = moment.now_ms >= state.changed_ms + moment.rules.settle_ms
+    topic_state = judgement.topic_state
     by_members = (None, DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY)
     is_wrong = any(
         verdict in (NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
         or (verdict == UNOWNED and topic_state.queues[name].share.gap in by_members)
-        for name, (verdict, _) in verdicts.items()
+        for name, (verdict, _) in judgement.verdicts.items()
     )
-    if not (topic_state.is_planned and is_settled and is_wrong):
+    if not (topic_state.is_planned and snapshot.is_settled(snapshot.state.changed_ms) and is_wrong):
         return False
-    inference = _explain(state, topic_state, route, moment)
-    is_new = inference != topic_state.inference
-    topic_state.inference = inference
-    return is_new
+    before, topic_state.inference = topic_state.inference, _explain(snapshot, topic_state, judgement.route)
+    return topic_state.inference != before
 
 
-def _explain(state: GroupState, topic_state: TopicState, route: Route, moment: Moment) -> Inference:
+def _explain(snapshot: GroupSnapshot, topic_state: TopicState, route: Route) -> Inference:
     """What the pulls of now support. Of the last inference the strategies win where they still fit."""
-    known, default = topic_state.inference, moment.rules.allocate_message_queue_strategy
-    views, brokers = state.membership.views, route.broker_names()
+    known, default = topic_state.inference, snapshot.rules.allocate_message_queue_strategy
+    state, brokers = snapshot.state, route.broker_names()
+    views = state.membership.views
     view, found = reference_view(views, route), Inference()
-    pulled = _pulled(topic_state, moment.now_ms)
+    pulled = _pulled(topic_state, snapshot.now_ms)
 
     def shares(of: Route, members: Sequence[Member], seen: InferredStrategies | None = None) -> Shares:
         return _shares_of(plan(state.consumer_group, of, members, default, seen))
@@ -108,7 +102,7 @@ def _explain(state: GroupState, topic_state: TopicState, route: Route, moment: M
         elif mine - planned.get(client_id, _NONE) and client_id not in reported | found.seen.strategies.keys():
             found.seen.strategies[client_id] = UNKNOWN_STRATEGY
             found.seen.taken[client_id] = sorted(mine)
-    for client_id in moment.not_asked.members.keys() & known.seen.strategies.keys():
+    for client_id in snapshot.not_asked.members.keys() & known.seen.strategies.keys():
         found.seen.strategies.setdefault(client_id, known.seen.strategies[client_id])  # no pulls told
     return found
 

@@ -16,6 +16,7 @@ from udfs.rocketmq.route import Route
 
 DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED = "duplicate_client_id", "member_not_subscribed"
 MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE = "mixed_strategy", "strategy_gap", "write_only_queue"
+STALE_ROUTE, SPLIT_VIEW = "stale_route", "split_view"
 
 RECOMPUTED = (*POSITIONAL, CONSISTENT_HASH)
 """Strategies that need nothing but events: machine rooms and configured lists are known to the clients only."""

@@ -15,7 +15,7 @@ Observed: who pulled within `pull_silence_ms`. The verdicts:
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from udfs.alerts.rules import REBALANCE_MS, Rules
+from udfs.alerts.rules import LONG_POLL_MS, REBALANCE_MS, Rules
 from udfs.groups.consumption import Consumption
 from udfs.groups.plan import NOBODYS, WRITE_ONLY_QUEUE, PlannedShare
 
@@ -24,6 +24,9 @@ NOT_JUDGED, UNKNOWN = "NOT_JUDGED", "UNKNOWN"
 
 HAND_OVER_MS = REBALANCE_MS + 10_000
 """The old owner's last long poll may end this long after the new owner's first pull."""
+
+RECENT_PULL_MS = LONG_POLL_MS + REBALANCE_MS
+"""A queue that a client holds is pulled at least this often, by the slowest of RocketMQ's own consumers, too."""
 
 DOUBLED_TURNS = 4
 """Queues change hands and back, once a restart; two that both pull take turns all the time."""

@@ -229,9 +229,3 @@ def newest_heartbeats(membership: Membership, data_from_ms: int = 0) -> tuple[di
         of_kind = listed if member.is_listed_only else heard
         of_kind[member.client_id] = max(of_kind.get(member.client_id, 0), member.last_heartbeat_ms, data_from_ms)
     return {**listed, **heard}, listed.keys() - heard.keys()
-
-
-def late_clients(membership: Membership, late_ms: int, data_from_ms: int = 0) -> frozenset[str]:
-    """Clients whose newest heartbeat is of `late_ms` or before; one that is only listed is never known to be late."""
-    newest, listed = newest_heartbeats(membership, data_from_ms)
-    return frozenset(client_id for client_id, at_ms in newest.items() if at_ms <= late_ms and client_id not in listed)

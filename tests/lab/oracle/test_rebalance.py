@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.simulator.consumer import recalculate_pull_from_which_node
-from streaming.simulator.queue_lock import lock_all
+from streaming.simulator.consumer_manager import lock_all
 from tests.lab.oracle import MARKS, RELEASES, ask_json, cases
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
