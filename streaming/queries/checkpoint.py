@@ -104,7 +104,6 @@ def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> Non
 
 
 def batch_ids(checkpoint: Path) -> list[int]:
-    """Return the batches with offsets, in order."""
     folder = checkpoint / "offsets"
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
 

@@ -35,7 +35,6 @@ _SOURCES = {HEARTBEATS: skew.HEARTBEATS, PULLS: skew.PULLS}
 
 
 def words_of(decision: Any) -> str:
-    """Return who decided to forget, and why."""
     return f"Forgotten by {decision.owner}{f': {decision.reason}' if decision.reason else ''}."
 
 

@@ -320,7 +320,6 @@ Builders = MutableMapping[tuple[str, str, str, str], AttemptsBuilder]
 
 
 def builder_for(builders: Builders, event: Any) -> AttemptsBuilder:
-    """Return the event's builder, a new one if there is none."""
     key = event.cluster, event.broker_name, event.client_id, event.client_version
     return builders.get(key) or builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
 

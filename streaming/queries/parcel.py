@@ -92,7 +92,6 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     behind: list[Behind] = []
 
     def count(self) -> int:
-        """Return the number of events that wait for a clock event."""
         return len(self.messages) + len(self.sampled_heartbeats) + len(self.pullings)
 
 

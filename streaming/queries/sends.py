@@ -100,7 +100,6 @@ class Fleets:
         return turn
 
     def finish(self) -> Rows:
-        """End all turns, put the fleets on their shelf, and return all rows."""
         rows: Rows = {}
         for cluster in sorted({*self._packs, *self._turns}):
             turn = self.of(cluster)
@@ -173,7 +172,6 @@ class FleetTurn:
             self.fleet.note_gone(gone, now_ms)
 
     def finish(self) -> Rows:
-        """Evaluate the remaining moments, and return all rows of the batch."""
         rows: Rows = {}
         self._guard(lambda: rows.update(self._end()))
         if self._failed is not None:

@@ -161,7 +161,6 @@ def beats_of(group: GroupState) -> bytes:
 
 
 def lay_over(group: GroupState, beats: bytes) -> None:
-    """Bring a group from its frame to its beats."""
     known = _decode_beats(beats)
     for member, of_member in zip(_members(group), known.members, strict=True):
         member.last_heartbeat_ms, member.gap_ms = of_member

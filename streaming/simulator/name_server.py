@@ -62,7 +62,6 @@ class NameServer:
         self._world.env.process(self._emit_again())
 
     def register(self, broker_name: str, broker_id: int) -> None:
-        """REGISTER_BROKER."""
         is_new = (broker_name, broker_id) not in self._registered_ms
         self._registered_ms[broker_name, broker_id] = self._world.now_ms
         if is_new:

@@ -121,7 +121,6 @@ class Simulation:
                 return
 
     def max_offset(self, topic: str, broker_name: str, queue_id: int) -> int:
-        """Return a queue's end. Raises KeyError for an unknown queue."""
         return self._cluster.store.queues[MessageQueue(topic, broker_name, queue_id)].max_offset
 
     def _clock(self, now_ms: int) -> Event:

@@ -420,7 +420,6 @@ NAMED = 5
 
 
 def step_skew(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Transition]:
-    """Judge the clocks as of now."""
     findings = {finding.key: finding for finding in find_skew(cluster_state, cluster, now_ms)}
     return step(cluster_state.incidents, cluster_state.windows, CLOCK_SKEW, findings, Evaluation(now_ms), rules)
 

@@ -36,7 +36,6 @@ class MissedRounds:
     seldom_ms: dict[str, int] = field(default_factory=dict)
 
     def note(self, now_ms: int, asked: Iterable[str], without_data: Iterable[str], interval_ms: int) -> None:
-        """Add one poll round of the cluster."""
         span = WINDOW_MS // interval_ms if interval_ms else MOST_ROUNDS
         span = min(max(span, LEAST_ROUNDS), MOST_ROUNDS)
         missing, known = set(without_data), set(asked)
@@ -59,7 +58,6 @@ class MissedRounds:
                 del self.seldom_ms[broker_name]
 
     def share(self, broker_name: str) -> float:
-        """Return the share of its newest rounds that the broker missed, 0 to 1."""
         rounds = self.missed.get(broker_name, "")
         return round(rounds.count("1") / len(rounds), 2) if rounds else 0.0
 

@@ -247,7 +247,6 @@ def _repeat_offsets(queue_state: QueueState, pull: Pull) -> bool:
 
 
 def _is_ordinary(group: GroupState, queue_state: QueueState, pull: Pull) -> bool:
-    """Whether the queue's only puller pulled it, in the ordinary way."""
     ((key, puller),) = queue_state.pullers.items()
     if pull.pull_status == NO_PERMISSION or (
         queue_state.anomaly is not None and not _is_over(queue_state.anomaly, pull)

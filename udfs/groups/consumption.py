@@ -100,7 +100,6 @@ def is_cache_full(pull: Pull) -> bool:
 
 
 def note_offsets(known: Consumption | None, pull: Pull) -> Consumption | None:
-    """What is known of the queue's consumption after this event."""
     commit_offset, max_offset, now_ms = pull.commit_offset, pull.max_offset, pull.event_time_ms
     if pull.broker_id:
         return None  # a slave serves: the commits it knows are older than the group's

@@ -5,7 +5,7 @@ groups in which something is wrong, and only when changes have settled, so that 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from udfs.groups.plan import (
     DUPLICATE_CLIENT_ID,
@@ -84,20 +84,35 @@ def _explain(snapshot: GroupSnapshot, topic_state: TopicState, route: Route) -> 
         by_old_route: Shares | None = shares(route_of_nums(route.topic, topic_state.nums_before), view, found.seen)
     else:
         by_old_route = _guess(route, view, planned, pulled, lambda fewer: shares(fewer, view, found.seen))
-    hypotheses = _Hypotheses(
-        planned,
-        [shares(route, other, found.seen) for other in others],
-        by_old_route,
-        {
-            name: queue_state.last_client_id or ""
-            for name, queue_state in topic_state.queues.items()
-            if (queue_state.last_pull_ms or 0) > topic_state.route_changed_ms
-        },
-        any(ids != {member.client_id for member in other} for other in others),
-    )
+    by_views = [shares(route, other, found.seen) for other in others]
+    by_members = SPLIT_VIEW if any(ids != {one.client_id for one in other} for other in others) else DUPLICATE_CLIENT_ID
+    last_pullers = {
+        name: queue_state.last_client_id
+        for name, queue_state in topic_state.queues.items()
+        if (queue_state.last_pull_ms or 0) > topic_state.route_changed_ms
+    }
+
+    def cause_of(client_id: str, mine: frozenset[str]) -> str | None:
+        """The world in which it is right to pull `mine`, when that is not the planned one."""
+        own = planned.get(client_id, _NONE)
+        if mine == own:
+            return None
+        by_each = [of_view.get(client_id, _NONE) for of_view in by_views]
+        if mine and any(mine <= share for share in by_each if share != own):
+            return by_members
+        old = (by_old_route or {}).get(client_id, _NONE)
+        has_held = any(last_pullers.get(name) == client_id for name in own - mine)
+        if by_old_route is not None and mine == old and not has_held:
+            return STALE_ROUTE
+        if mine <= own and mine:
+            return None
+        if mine and by_each and mine <= own.union(*by_each):
+            return by_members
+        return STALE_ROUTE if mine and mine <= own | old else None
+
     for client_id in sorted(ids):
         mine = pulled.get(client_id, _NONE)
-        if cause := hypotheses.cause(client_id, mine):
+        if cause := cause_of(client_id, mine):
             found.causes[client_id] = cause
         elif mine - planned.get(client_id, _NONE) and client_id not in reported | found.seen.strategies.keys():
             found.seen.strategies[client_id] = UNKNOWN_STRATEGY
@@ -108,7 +123,6 @@ def _explain(snapshot: GroupSnapshot, topic_state: TopicState, route: Route) -> 
 
 
 def _pulled(topic_state: TopicState, now_ms: int) -> Shares:
-    """ClientId → the queues that it pulled lately."""
     pulled: dict[str, set[str]] = {}
     for name, queue_state in topic_state.queues.items():
         for puller in queue_state.pullers.values():
@@ -158,35 +172,3 @@ def _guess(
         if any(mine == shares.get(client_id) for client_id, mine in odd.items()):
             return shares
     return None
-
-
-@dataclass(frozen=True)
-class _Hypotheses:
-    """Everybody's queues as planned, by each broker's view, and by the route before it changed, or may have.
-
-    `last_pullers` is queue → the ClientId that pulled it last, of the queues pulled since then.
-    """
-
-    planned: Shares
-    by_views: Sequence[Shares]
-    by_old_route: Shares | None
-    last_pullers: Mapping[str, str]
-    are_split: bool
-
-    def cause(self, client_id: str, mine: frozenset[str]) -> str | None:
-        """The world in which it is right to pull `mine`, when that is not the planned one."""
-        planned = self.planned.get(client_id, _NONE)
-        if mine == planned:
-            return None
-        by_views = [shares.get(client_id, _NONE) for shares in self.by_views]
-        if mine and any(mine <= share for share in by_views if share != planned):
-            return SPLIT_VIEW if self.are_split else DUPLICATE_CLIENT_ID
-        old = (self.by_old_route or {}).get(client_id, _NONE)
-        has_held = any(self.last_pullers.get(name) == client_id for name in planned - mine)
-        if self.by_old_route is not None and mine == old and not has_held:
-            return STALE_ROUTE
-        if mine <= planned and mine:
-            return None
-        if mine and by_views and mine <= planned.union(*by_views):
-            return SPLIT_VIEW if self.are_split else DUPLICATE_CLIENT_ID
-        return STALE_ROUTE if mine and mine <= planned | old else None

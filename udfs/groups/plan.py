@@ -76,7 +76,6 @@ def reference_view(views: Views, route: Route) -> list[Member]:
 
 
 def strategies_of(members: Sequence[Member], default: str, seen: InferredStrategies) -> dict[str, str]:
-    """ClientId → strategy."""
     known = {member.client_id: member.strategy or seen.strategies.get(member.client_id) for member in members}
     usual = _most([name for name in known.values() if name and name != UNKNOWN_STRATEGY]) or default
     return {client_id: name or usual for client_id, name in known.items()}

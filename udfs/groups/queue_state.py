@@ -86,7 +86,6 @@ class QueueState:
     reason: str | None = None
 
     def is_below(self, commit_offset: int | None) -> bool:
-        """Whether the committed offset fell to this one."""
         return commit_offset is not None and commit_offset < (self.commit_offset or 0)
 
     def take_offsets(self, commit_offset: int | None, max_offset: int | None) -> None:

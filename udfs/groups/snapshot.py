@@ -155,7 +155,6 @@ class GroupSnapshot:
 
     @property
     def where(self) -> str:
-        """The group as texts name it."""
         return f"group {self.state.consumer_group} (cluster {self.state.cluster})"
 
     def shared_topics(self) -> Iterator[tuple[str, TopicState]]:

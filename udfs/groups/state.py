@@ -185,7 +185,6 @@ class GroupState:
         self.data_from_ms = now_ms
 
     def is_forgotten(self) -> bool:
-        """Whether the group has no member, no incident and no topic."""
         return self.membership.is_empty() and not self.incidents and not self.topics
 
 

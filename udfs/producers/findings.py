@@ -15,8 +15,8 @@ from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import Rules
 from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER, Gone, waits_under
 from udfs.producers.attempts import QUIET_MS
+from udfs.producers.board import Item
 from udfs.producers.fleet import Episode, Fleet
-from udfs.producers.item import Item
 from udfs.rocketmq.version import parse_client_version
 
 MOST_CLIENTS = 20
@@ -125,7 +125,6 @@ def _describe_releases(avoided: Avoided, releases: Sequence[str]) -> str:
 
 
 def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], producers: int, since_ms: int) -> Text:
-    """Return summary and advice for a broker that producers never return to."""
     who = "this producer" if len(client_ids) == 1 else "these producers"
     summary = (
         f"{len(client_ids)} of {count(producers, 'producer')} will never send to {broker_name} (cluster {cluster}) "
@@ -141,7 +140,6 @@ def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], 
 def describe_unavailable(
     cluster: str, stranded: Mapping[str, Stranded], alive: int, is_all: bool, since_ms: int
 ) -> Text:
-    """Return summary and advice for producers that avoid every broker they send to."""
     brokers = sorted({broker_name for one in stranded.values() for broker_name in one.brokers})
     has = "has" if len(stranded) == 1 else "have"
     summary = (

@@ -179,7 +179,6 @@ class Membership:
         return found
 
     def members(self) -> Iterator[tuple[str, Member]]:
-        """Every (broker name, member)."""
         for broker_name, view in self.views.items():
             for member in view.values():
                 yield broker_name, member
