@@ -36,7 +36,7 @@ from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat, puller_key
 from udfs.brokers.skew import WINDOW_MS, Behind, Lag, LogOrder
-from udfs.groups.consumption import is_cache_full
+from udfs.groups.queue_state import is_cache_full
 from udfs.producers.attempts import QUIET_MS, AttemptsBuilder
 
 COLUMNS = ("topic", "partition", "offset", "ingest_time_ms", "value")

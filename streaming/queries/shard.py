@@ -481,16 +481,16 @@ def work_through(
     )
     fleets = Fleets(state, rules, of_fleets, complete, is_once=planned.is_once)
 
-    board_rows = advance_boards(state, rules, of_boards, may_be_cut=limit > 0 or planned.is_cut)
+    board_rows = list(advance_boards(state, rules, of_boards, may_be_cut=limit > 0 or planned.is_cut))
     shard = engine(number, shards, state, rules, chunks, complete, fleets)
     if number == 0:
         shard.work.put(CLOCK_NEEDED, clocks_wanted(chunks, state.shard_index))
     shard.process(is_once=planned.is_once)  # fleets advance with the clock events of their clusters
-    fleet_rows = fleets.finish()
+    fleet_rows = list(fleets.finish())
     shard.work.write()
     if number == 0:
         shard.put_clocks()
-    for rows in (fleet_rows, board_rows):
+    for rows in (*fleet_rows, *board_rows):
         for table, of_table in rows.items():
             shard.work.put(table, of_table)
     for parcel in parcels:

@@ -22,11 +22,20 @@ from udfs.alerts.life import FIRING, PENDING, is_waiting
 from udfs.alerts.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.brokers.families import BIRTH_MS
-from udfs.groups.consumption import NO_MATCHED_MSG, Consumption, Pull, note_offsets
 from udfs.groups.findings.brokers import REMEMBERED_MS
 from udfs.groups.findings.members import CLIENT_ID_AT_RISK, INCONSISTENT_SUBSCRIPTION
 from udfs.groups.plan import SPLIT_VIEW
-from udfs.groups.queue_state import NOT_JUDGED, OK, UNKNOWN, PullAnomaly, QueueState
+from udfs.groups.queue_state import (
+    NO_MATCHED_MSG,
+    NOT_JUDGED,
+    OK,
+    UNKNOWN,
+    Consumption,
+    Pull,
+    PullAnomaly,
+    QueueState,
+    note_offsets,
+)
 from udfs.groups.snapshot import ON_TIME, GroupSnapshot
 from udfs.groups.state import NO_PERMISSION, GroupState
 from udfs.rocketmq.heartbeat import SERVER_REBALANCE, ConsumerData, Heartbeat, filters_of
@@ -109,13 +118,12 @@ def calm_until(state: GroupState, rules: Rules) -> int:
         default=FAR_MS,
     )
     pulled_ms = stands_ms = FAR_MS
-    for topic_state in state.topics.values():
-        for queue_state in topic_state.queues.values():
-            for puller in queue_state.pullers.values():
-                pulled_ms = min(pulled_ms, puller.last_pull_ms)
-            known = queue_state.consumption
-            if known is not None and known.is_cache_full:
-                stands_ms = min(stands_ms, known.since_ms)
+    for queue_state in state.queue_states():
+        for puller in queue_state.pullers.values():
+            pulled_ms = min(pulled_ms, puller.last_pull_ms)
+        known = queue_state.consumption
+        if known is not None and known.is_cache_full:
+            stands_ms = min(stands_ms, known.since_ms)
     signs_ms = FAR_MS
     if kinds := tuple(incident.kind for incident in state.incidents.values() if not incident.has_fired):
         signs_ms = min((ms for condition, ms in state.conditions.items() if condition.startswith(kinds)), default=0)
@@ -131,11 +139,7 @@ def next_evaluation_ms(state: GroupState, broker_coverage: BrokerCoverage, now_m
     """Return when to evaluate a group that is not calm; None: not before an event on it, or on its brokers, arrives."""
     if not state.membership.is_empty():
         return now_ms + 1
-    is_refused = any(
-        queue_state.anomaly is not None and queue_state.anomaly.refused_ms is not None
-        for topic_state in state.topics.values()
-        for queue_state in topic_state.queues.values()
-    )
+    is_refused = any(one.anomaly is not None and one.anomaly.refused_ms is not None for one in state.queue_states())
     if is_refused or any(window.is_flapping for window in state.windows.values()):  # may turn by time alone
         return now_ms + 1
     holds_ms = (
@@ -162,10 +166,10 @@ def _newest_ms(state: GroupState, broker_coverage: BrokerCoverage) -> int:
         moments += [incident.written_ms, incident.started_at_ms]
     for topic_state in state.topics.values():
         moments += [topic_state.watched_since_ms, topic_state.route_changed_ms, topic_state.first_pull_ms or 0]
-        for queue_state in topic_state.queues.values():
-            moments += [queue_state.last_pull_ms or 0, queue_state.share_since_ms, queue_state.since_ms]
-            if queue_state.consumption is not None:
-                moments += [queue_state.consumption.reported_ms, queue_state.consumption.consumed_ms or 0]
+    for queue_state in state.queue_states():
+        moments += [queue_state.last_pull_ms or 0, queue_state.share_since_ms, queue_state.since_ms]
+        if queue_state.consumption is not None:
+            moments += [queue_state.consumption.reported_ms, queue_state.consumption.consumed_ms or 0]
     return max(moments)
 
 

@@ -31,7 +31,6 @@ from dataclasses import dataclass, field, replace
 
 from udfs.alerts.kinds import OF_QUEUES
 from udfs.alerts.rules import PULL_MAX_IDLE_MS, Rules
-from udfs.groups.consumption import CONSUME_STOPPED_MS
 from udfs.groups.plan import (
     DUPLICATE_CLIENT_ID,
     MEMBER_NOT_SUBSCRIBED,
@@ -39,7 +38,7 @@ from udfs.groups.plan import (
     STRATEGY_GAP,
     WRITE_ONLY_QUEUE,
 )
-from udfs.groups.queue_state import NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
+from udfs.groups.queue_state import CONSUME_STOPPED_MS, NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"

@@ -1,13 +1,22 @@
 """What is kept of one consumer group between batches: a value that the stream stores, changed in place."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from udfs.alerts.alert import Incident
 from udfs.alerts.life import Window
 from udfs.alerts.rules import LONG_POLL_MS
-from udfs.groups.consumption import PULL_BATCH, Pull, note_offsets
 from udfs.groups.plan import Inference
-from udfs.groups.queue_state import HAND_OVER_MS, TURN_MS, PullAnomaly, Puller, QueueState
+from udfs.groups.queue_state import (
+    HAND_OVER_MS,
+    PULL_BATCH,
+    TURN_MS,
+    Pull,
+    PullAnomaly,
+    Puller,
+    QueueState,
+    note_offsets,
+)
 from udfs.groups.verdict_reason import ASSIGNED, BROKER
 from udfs.rocketmq.membership import Membership
 from udfs.rocketmq.own_names import REVIVE_GROUP
@@ -166,6 +175,9 @@ class GroupState:
             else:
                 note_regression(queue_state, pull, "")
                 queue_state.take_offsets(pull.commit_offset, pull.max_offset)
+
+    def queue_states(self) -> Iterator[QueueState]:
+        return (queue_state for topic in self.topics.values() for queue_state in topic.queues.values())
 
     def forget_topic(self, topic: str) -> None:
         """Drop the topic, and since when what concerns it held."""

@@ -19,7 +19,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 from udfs.alerts.rules import Rules
-from udfs.groups.consumption import CONSUME_STOPPED_MS
 from udfs.groups.plan import (
     DUPLICATE_CLIENT_ID,
     MIXED_STRATEGY,
@@ -32,6 +31,7 @@ from udfs.groups.plan import (
 )
 from udfs.groups.planning import last_rows, plan_topic
 from udfs.groups.queue_state import (
+    CONSUME_STOPPED_MS,
     DOUBLE_CONSUMED,
     DOUBLED_TURNS,
     HAND_OVER_MS,
