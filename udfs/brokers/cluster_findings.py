@@ -22,12 +22,20 @@ NO_MASTER = "no_master"
 FOUND_MS = 40_000
 """After its last heartbeat a silent broker is found so late: a heartbeat interval, and the next one's delay."""
 
-WHY = {
-    NOT_ANSWERING: "the others do not answer the collector",
-    COLLECTOR_SILENT: "its collector sends nothing",
-    NOTHING_ARRIVES: "no heartbeat of a client arrives",
+NO_DATA = {
+    NOT_ANSWERING: Text(
+        "the others do not answer the collector",
+        "Check that {lacking} run and that the collector reaches them (network, ACL).",
+    ),
+    COLLECTOR_SILENT: Text(
+        "its collector sends nothing",
+        "Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka.",
+    ),
+    NOTHING_ARRIVES: Text(
+        "no heartbeat of a client arrives", "Check that the agents of cluster {cluster} run and reach Kafka."
+    ),
 }
-"""Cause of a cluster without data → the reason as the summary gives it."""
+"""Cause of a cluster without data → its reason and advice."""
 
 WITHOUT_MASTER_MS = 30_000
 """Until every client has polled the route: a master that restarts is back sooner."""
@@ -47,11 +55,6 @@ def find_cluster_no_data(
     if tick.is_own:
         cause = NOTHING_ARRIVES if cluster_state.nothing_ms is not None else COLLECTOR_SILENT
     lacking, answering = sorted(without_data), len(tick.asked) - len(without_data)
-    advice = {
-        NOT_ANSWERING: f"Check that {some(lacking)} run and that the collector reaches them (network, ACL).",
-        COLLECTOR_SILENT: f"Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka.",
-        NOTHING_ARRIVES: f"Check that the agents of cluster {cluster} run and reach Kafka.",
-    }[cause]
     yield Finding(
         kind=CLUSTER_NO_DATA,
         cause=cause,
@@ -59,9 +62,9 @@ def find_cluster_no_data(
         since_ms=since_ms,
         text=Text(
             f"Only {answering} of {count(len(tick.asked), 'broker')} of cluster {cluster} "
-            f"{'has' if answering == 1 else 'have'} given data since {clock(since_ms)}: {WHY[cause]}. The state of "
-            "its groups is unknown; open alerts stay open.",
-            advice,
+            f"{'has' if answering == 1 else 'have'} given data since {clock(since_ms)}: {NO_DATA[cause].summary}. "
+            "The state of its groups is unknown; open alerts stay open.",
+            NO_DATA[cause].advice.format(cluster=cluster, lacking=some(lacking)),
         ),
         labels={"cluster": cluster},
         evidence={"asked": sorted(tick.asked), "without_data": lacking},

@@ -65,7 +65,7 @@ def _explain(snapshot: GroupSnapshot, topic_state: TopicState, route: Route) -> 
     pulled = _pulled(topic_state, snapshot.now_ms)
 
     def shares(of: Route, members: Sequence[Member], seen: InferredStrategies | None = None) -> Shares:
-        return _shares_of(plan(state.consumer_group, of, members, default, seen))
+        return _shares_of(plan(state.consumer_group, of, members, default, seen) or {})
 
     reported = {member.client_id for member in view if member.strategy}
     by_strategy = {name: shares(route, [replace(member, strategy=name) for member in view]) for name in RECOMPUTED}

@@ -95,32 +95,22 @@ def is_recomputed(strategies: Mapping[str, str]) -> bool:
     return all(name in RECOMPUTED or name == UNKNOWN_STRATEGY for name in strategies.values())
 
 
-def plan_recomputed(
-    consumer_group: str, route: Route, members: Sequence[Member], default_strategy: str, seen: InferredStrategies
-) -> dict[str, PlannedShare] | None:
-    """The plan by one view; None where a strategy of its members cannot be recomputed from events."""
-    if not is_recomputed(strategies_of(members, default_strategy, seen)):
-        return None
-    return plan(consumer_group, route, members, default_strategy, seen)
-
-
 def plan(
     consumer_group: str,
     route: Route,
     members: Sequence[Member],
     default_strategy: str,
     seen: InferredStrategies | None = None,
-) -> dict[str, PlannedShare]:
-    """The share of each readable queue, by `broker:queue_id`.
-
-    A member that does not subscribe the topic takes a share all the same. Raises ValueError for a strategy that
-    cannot be recomputed from events.
+) -> dict[str, PlannedShare] | None:
+    """The share of each readable queue by one view, by `broker:queue_id`. None where a strategy of its members cannot
+    be recomputed from events. A member that does not subscribe the topic takes a share all the same.
     """
     seen = seen or InferredStrategies()
-    queues = route.readable_queues()
+    queues, strategies = route.readable_queues(), strategies_of(members, default_strategy, seen)
+    if not is_recomputed(strategies):
+        return None
     if not queues or not members:
         return {queue_name(queue): PlannedShare(None) for queue in queues}
-    strategies = strategies_of(members, default_strategy, seen)
     cid_all = sort_client_ids(member.client_id for member in members)
     subscribers = {member.client_id for member in members if member.subscribes(route.topic)}
     by_strategy = {
@@ -140,8 +130,6 @@ def _shares(
     By position, allocation runs over one slot a channel: a ClientId listed twice gives both holders the first slot's
     queues, and the later slots' queues are nobody's. CONSISTENT_HASH knows ClientIds only, so twins share one place.
     """
-    if strategy not in RECOMPUTED:
-        raise ValueError(f"strategy {strategy!r} of group {consumer_group!r} cannot be recomputed from events")
     if strategy not in POSITIONAL:
         taken = allocate_all(strategy, consumer_group, queues, cid_all)
         owners = {mq: client_id for client_id, share in taken.items() for mq in share}

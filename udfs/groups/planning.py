@@ -12,7 +12,7 @@ from udfs.groups.plan import (
     NOBODYS,
     WRITE_ONLY_QUEUE,
     PlannedShare,
-    plan_recomputed,
+    plan,
     queue_name,
     reference_view,
 )
@@ -127,7 +127,7 @@ def plan_topic(
         return dropped
     default, seen = rules.allocate_message_queue_strategy, topic_state.inference.seen
     view = reference_view(state.membership.views, route)
-    planned = plan_recomputed(state.consumer_group, route, view, default, seen)
+    planned = plan(state.consumer_group, route, view, default, seen)
     topic_state.is_planned = planned is not None
     shares = {} if planned is None or route.has_queue_mapping else planned
     shares |= dict.fromkeys(write_only, PlannedShare(None, WRITE_ONLY_QUEUE))

@@ -26,7 +26,7 @@ from udfs.groups.plan import (
     WRITE_ONLY_QUEUE,
     PlannedShare,
     are_mixed,
-    plan_recomputed,
+    plan,
     queue_name,
 )
 from udfs.groups.planning import last_rows, plan_topic
@@ -365,7 +365,7 @@ def _other_plans(snapshot: GroupSnapshot, judgement: Judgement) -> list[dict[str
     if len(by_ids) < 2 or not judgement.topic_state.is_planned:
         return []
     group, default = snapshot.state.consumer_group, snapshot.rules.allocate_message_queue_strategy
-    plans = (plan_recomputed(group, route, list(view.values()), default, seen) for view in by_ids.values())
+    plans = (plan(group, route, list(view.values()), default, seen) for view in by_ids.values())
     return [shares for shares in plans if shares is not None]
 
 

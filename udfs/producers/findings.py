@@ -321,8 +321,12 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Findi
     stranded = {}
     for client_id in sorted(set().union(*out_of.values())):
         producer = fleet.producers[client_id]
-        brokers = producer.brokers(now_ms, idle_ms) if producer.is_alive(now_ms, SILENT_MS) else []
-        if len(brokers) > 1 and all(client_id in out_of.get(broker_name, ()) for broker_name in brokers):
+        brokers = [name for name, seen_ms in producer.seen_ms.items() if seen_ms + idle_ms > now_ms]
+        if (
+            producer.is_alive(now_ms, SILENT_MS)
+            and len(brokers) > 1
+            and all(client_id in out_of.get(broker_name, ()) for broker_name in brokers)
+        ):
             stranded[client_id] = Stranded(
                 producer.client_version,
                 {broker_name: fleet.shut_out[broker_name][client_id] for broker_name in sorted(brokers)},

@@ -38,9 +38,6 @@ class Producer:
     def is_alive(self, now_ms: int, idle_ms: int) -> bool:
         return max(self.seen_ms.values(), default=0) + idle_ms > now_ms
 
-    def brokers(self, now_ms: int, idle_ms: int) -> list[str]:
-        return [broker_name for broker_name, seen_ms in self.seen_ms.items() if seen_ms + idle_ms > now_ms]
-
 
 @dataclass
 class Episode:

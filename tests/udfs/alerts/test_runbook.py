@@ -63,7 +63,7 @@ def test_the_causes_are_those_that_the_rules_give() -> None:
     assert set(CAUSES["broker_isolated"]) == {of_producers.FAILING_BROKER, of_producers.SLOW_BROKER}
     assert CAUSES["broker_evicted"] == (of_producers.PERMANENT_EVICTION,)
     assert set(CAUSES["no_available_broker"]) == {of_producers.ALL_BROKERS, of_producers.PRODUCER_HOST}
-    assert set(CAUSES["cluster_no_data"]) == {*clusters, *cluster_findings.WHY, mute_brokers.PULLS_MISSING}
+    assert set(CAUSES["cluster_no_data"]) == {*clusters, *cluster_findings.NO_DATA, mute_brokers.PULLS_MISSING}
     assert set(CAUSES["broker_no_data"]) == {
         cluster_findings.NOT_ANSWERING,
         cluster_findings.ANSWERS_SELDOM,
