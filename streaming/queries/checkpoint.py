@@ -277,8 +277,6 @@ FURTHEST = 20
 LZ4_END = b"LZ4Block"
 """Begins the last block of a state change, 21 bytes long."""
 
-log = structlog.get_logger()
-
 
 class CheckpointError(BalancewatchError):
     """A checkpoint is damaged beyond recovery. The message names the file and the command to start without it."""

@@ -20,7 +20,7 @@ from udfs.alerts.alert import Transition
 from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_findings import end_drop
-from udfs.brokers.trouble import Gone
+from udfs.brokers.cluster_state import Gone
 from udfs.producers.board import Board
 from udfs.producers.findings import failing_brokers, judge_fleet
 from udfs.producers.fleet import (

@@ -70,9 +70,8 @@ from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster import NOBODY_TELLS
 from udfs.brokers.cluster_findings import end_drop, step_skew
-from udfs.brokers.cluster_state import QueueChange
+from udfs.brokers.cluster_state import QueueChange, gone_brokers
 from udfs.brokers.mute_brokers import SampledHeartbeat, note_puller_heartbeat, note_pulling
-from udfs.brokers.trouble import gone_brokers
 from udfs.groups.calm import repeat_heartbeat, repeat_pull
 from udfs.groups.state import GroupState
 from udfs.rocketmq.route import QueueData, Route

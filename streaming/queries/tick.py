@@ -23,8 +23,7 @@ from udfs.brokers.cluster import NOBODY_TELLS, evaluate_cluster
 from udfs.brokers.mute_brokers import unasked_of
 from udfs.brokers.rounds import MachineSkew, Tick, scaled
 from udfs.groups.calm import are_held, calm_until
-from udfs.groups.frozen_process import frozen_of
-from udfs.groups.group import tick
+from udfs.groups.group import frozen_of, tick
 
 MOST_INTERVAL_MS = 3_600_000
 """Largest interval of rounds that counts: with a larger reported one, no round would ever be missed."""

@@ -29,15 +29,17 @@ from udfs.brokers.cluster_findings import (
     step_skew,
 )
 from udfs.brokers.cluster_state import (
+    BROKER_NO_DATA,
+    BROKER_WITHOUT_MASTER,
     ClusterState,
     note_no_data,
     note_nothing,
     note_retired,
     note_silent,
+    waits_under,
 )
 from udfs.brokers.mute_brokers import find_mute, find_unserved, note_mute
 from udfs.brokers.rounds import Tick, missing_ms, scaled
-from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, waits_under
 
 NOBODY_TELLS: Mapping[str, str] = MappingProxyType({})
 

@@ -9,9 +9,8 @@ from udfs.alerts.alert import Finding, Incident, Text, Transition, with_words
 from udfs.alerts.life import Evaluation, Reason, advance, end, step
 from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import KindRules, Rules
-from udfs.brokers.cluster_state import ClusterState
+from udfs.brokers.cluster_state import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, ClusterState
 from udfs.brokers.rounds import SLOW_MS, Tick
-from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER
 
 CLUSTER_NO_DATA = "cluster_no_data"
 

@@ -14,7 +14,7 @@ from udfs.brokers.broker_coverage import NO_PULLS, Unasked
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.heartbeat_sample import WITNESSES
 from udfs.brokers.rounds import Tick
-from udfs.rocketmq.process import process_of
+from udfs.rocketmq.membership import process_of
 
 PULLS_MISSING = "pulls_missing"
 

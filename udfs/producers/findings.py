@@ -13,7 +13,7 @@ from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of
 from udfs.alerts.life import FIRING, Evaluation, step
 from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import Rules
-from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER, Gone, waits_under
+from udfs.brokers.cluster_state import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER, Gone, waits_under
 from udfs.producers.attempts import QUIET_MS
 from udfs.producers.board import Item
 from udfs.producers.fleet import Episode, Fleet

@@ -12,8 +12,8 @@ from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, Window, end
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, end_drop, find_dropped_sends, report_drop
+from udfs.brokers.cluster_state import Gone
 from udfs.brokers.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
-from udfs.brokers.trouble import Gone
 from udfs.producers.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
 from udfs.producers.board import LOST_MS, Board, Flip, Health, Item
 
