@@ -7,8 +7,7 @@ from schemas.events import ROUTES
 from streaming.simulator.scenario import Topic
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.route import QueueData, Route
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
+from udfs.rocketmq.route import QueueData, Route, TopicPublishInfo, to_topic_publish_info
 
 REGISTER_MS = 30_000
 """BrokerConfig.registerNameServerPeriod."""

@@ -11,7 +11,7 @@ from streaming.simulator.name_server import TopicRoute
 from streaming.simulator.world import Event, Process
 from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.route import PERM_WRITE
+from udfs.rocketmq.route import PERM_WRITE, TopicPublishInfo
 from udfs.rocketmq.selection import select_one_message_queue
 from udfs.rocketmq.send import (
     MQ_BROKER_EXCEPTION,
@@ -25,7 +25,6 @@ from udfs.rocketmq.send import (
     start_try,
 )
 from udfs.rocketmq.thread_local_index import absolute, remainder, wrap
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo
 from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
 KEYS = 10_000

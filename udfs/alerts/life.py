@@ -122,7 +122,8 @@ def advance(
     if finding is None:
         return _stay_away(incident, evaluation, kind, passed_ms) if evaluation.is_seen else (incident, None)
     if not incident.has_fired:
-        return _hold(incident, finding, evaluation, kind, passed_ms)
+        held = replace(incident, evaluations=incident.evaluations + 1, held_ms=incident.held_ms + passed_ms)
+        return _fire(held, finding, evaluation) if _is_due(held, finding, kind) else (held, None)
     if not finding.is_ready:
         return _linger(replace(incident, calm_ms=0), finding, evaluation, rules.settle_ms)
     return _go_on(replace(incident, calm_ms=0, alone_ms=None), finding, evaluation, rules.settle_ms)
@@ -142,11 +143,6 @@ def _begin(finding: Finding, evaluation: Evaluation, rules: KindRules) -> Step:
     if _is_due(incident, finding, rules):
         return _fire(incident, finding, evaluation)
     return _row(incident, incident.state, Reason.DATA_MISSING if finding.is_missing else Reason.FIRST_SIGN, evaluation)
-
-
-def _hold(incident: Incident, finding: Finding, evaluation: Evaluation, rules: KindRules, passed_ms: int) -> Step:
-    held = replace(incident, evaluations=incident.evaluations + 1, held_ms=incident.held_ms + passed_ms)
-    return _fire(held, finding, evaluation) if _is_due(held, finding, rules) else (held, None)
 
 
 def _is_due(incident: Incident, finding: Finding, rules: KindRules) -> bool:

@@ -79,10 +79,8 @@ class Evidence:
 
     twin_ids           proven twins
     repeated           clients that some broker lists more than once
-    now_ms             the evaluation
     last_heartbeat_ms  each client's newest heartbeat
     listed_only        clients whose heartbeats no broker tells
-    late               clients whose heartbeats are late now
     unheard            clients that were not asked, or did not answer, lately: what they pull is not known
     orderly            clients that must lock the topic's queues
     pulling            clients that pull some queue of the topic

@@ -29,7 +29,6 @@ from udfs.groups.plan import (
     UNKNOWN_STRATEGY,
     Inference,
     InferredStrategies,
-    PlannedShare,
     is_recomputed,
     plan,
     reference_view,
@@ -179,7 +178,11 @@ def _weigh_hypotheses(snapshot: GroupSnapshot, topic_state: TopicState, route: R
     pulled = _pulled(topic_state, snapshot.now_ms)
 
     def shares(of: Route, members: Sequence[Member], seen: InferredStrategies | None = None) -> Shares:
-        return _shares_of(plan(state.consumer_group, of, members, default, seen) or {})
+        owned: dict[str, set[str]] = {}
+        for name, share in (plan(state.consumer_group, of, members, default, seen) or {}).items():
+            if share.owner:
+                owned.setdefault(share.owner, set()).add(name)
+        return {client_id: frozenset(names) for client_id, names in owned.items()}
 
     reported = {member.client_id for member in view if member.strategy}
     by_strategy = {name: shares(route, [replace(member, strategy=name) for member in view]) for name in RECOMPUTED}
@@ -243,14 +246,6 @@ def _pulled(topic_state: TopicState, now_ms: int) -> Shares:
             if puller.client_id and puller.last_pull_ms + RECENT_PULL_MS > now_ms:
                 pulled.setdefault(puller.client_id, set()).add(name)
     return {client_id: frozenset(names) for client_id, names in pulled.items()}
-
-
-def _shares_of(planned: Mapping[str, PlannedShare]) -> Shares:
-    shares: dict[str, set[str]] = {}
-    for name, share in planned.items():
-        if share.owner:
-            shares.setdefault(share.owner, set()).add(name)
-    return {client_id: frozenset(names) for client_id, names in shares.items()}
 
 
 def _fitting(

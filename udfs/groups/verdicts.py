@@ -96,7 +96,6 @@ class Judgement:
     closed    the last rows of queues that the route does not have any more
     """
 
-    topic: str
     route: Route
     topic_state: TopicState
     pullers: dict[str, list[Puller]]
@@ -114,7 +113,7 @@ def judge(snapshot: GroupSnapshot, topic: str) -> Judgement:
     dropped = _drop_unrouted(topic_state, route, pullers)
     if unjudged is None and not topic_state.is_planned:
         _plan_by_pulls(snapshot, topic_state, pullers)
-    judgement = Judgement(topic, route, topic_state, pullers, unjudged, last_rows(topic, dropped, snapshot.now_ms))
+    judgement = Judgement(route, topic_state, pullers, unjudged, last_rows(topic, dropped, snapshot.now_ms))
     if unjudged is None:
         judgement.verdicts = judge_queues(snapshot, judgement)
     elif unjudged in KEEP_COMMITS:
@@ -200,7 +199,7 @@ def report(judgement: Judgement, now_ms: int) -> Iterator[OwnershipRow]:
         reported = (queue_state.share.owner, observed_owners(judgement.pullers[name]), verdict)
         if reported != queue_state.reported or reason != queue_state.reason:
             queue_state.reported, queue_state.reason = reported, reason
-            yield OwnershipRow(judgement.topic, name, *reported, queue_state.since_ms, reason)
+            yield OwnershipRow(judgement.route.topic, name, *reported, queue_state.since_ms, reason)
 
 
 def _why_not_judged(snapshot: GroupSnapshot, topic: str) -> str | None:

@@ -22,8 +22,6 @@ RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
 NO_OFFSET, CANNOT_READ = -1, -2
 """OffsetStore.readOffset: nothing was ever committed; the broker could not be asked."""
 
-Commit = Callable[[MessageQueue, int], object]
-
 
 class OffsetStore:
     """RocketMQ's OffsetStore: the offsets of one client for one group, in memory."""
@@ -49,7 +47,9 @@ class RemoteBrokerOffsetStore(OffsetStore):
     4.9.8 an error that a broker answers is taken for "not found", so that the queue may start anew.
     """
 
-    def __init__(self, fetch: Callable[[MessageQueue], int | None], commit: Commit) -> None:
+    def __init__(
+        self, fetch: Callable[[MessageQueue], int | None], commit: Callable[[MessageQueue, int], object]
+    ) -> None:
         super().__init__()
         self._fetch, self._commit = fetch, commit
 
