@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from schemas.fields import NAME_CHARACTERS
+from schemas.events import NAME_CHARACTERS
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 32

@@ -10,8 +10,7 @@ import msgspec
 from pyspark.sql import types as T
 
 from schemas.contract import MAX_BYTES, MAX_DEPTH, find_reasons, has_many_nodes, max_ahead_ms, totals_of
-from schemas.events import EVENTS
-from schemas.fields import NAME_CHARACTERS
+from schemas.events import EVENTS, NAME_CHARACTERS
 
 _BITS: dict[type[T.DataType], int] = {T.IntegerType: 31, T.LongType: 63}
 

@@ -17,8 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from schemas.fields import MOST_GROUPS, NAME_CHARACTERS
+from schemas.events import CLOCKS, HEARTBEATS, MOST_GROUPS, NAME_CHARACTERS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.collector.reading import (
     BrokerReading,
     Channel,

@@ -16,9 +16,8 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.parcel import Chunk, Message
 from streaming.queries.state import ShardIndex
 from udfs.brokers import skew
-from udfs.brokers.log_order import pick_behind
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
-from udfs.brokers.skew import WINDOW_MS
+from udfs.brokers.skew import WINDOW_MS, pick_behind
 
 RUN = "run"
 """The source of the clock events that `balancewatch run` itself sends."""
@@ -36,7 +35,6 @@ _SOURCES = {HEARTBEATS: skew.HEARTBEATS, PULLS: skew.PULLS}
 
 
 def words_of(decision: Any) -> str:
-    """Return who decided to forget, and why."""
     return f"Forgotten by {decision.owner}{f': {decision.reason}' if decision.reason else ''}."
 
 

@@ -34,10 +34,9 @@ from streaming.queries.parcel import (
 from udfs.brokers import skew
 from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
-from udfs.brokers.log_order import Behind, LogOrder
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat, puller_key
-from udfs.brokers.skew import WINDOW_MS, Lag
-from udfs.groups.consumption import is_cache_full
+from udfs.brokers.skew import WINDOW_MS, Behind, Lag, LogOrder
+from udfs.groups.queue_state import is_cache_full
 from udfs.producers.attempts import QUIET_MS, AttemptsBuilder
 
 COLUMNS = ("topic", "partition", "offset", "ingest_time_ms", "value")
@@ -321,7 +320,6 @@ Builders = MutableMapping[tuple[str, str, str, str], AttemptsBuilder]
 
 
 def builder_for(builders: Builders, event: Any) -> AttemptsBuilder:
-    """Return the event's builder, a new one if there is none."""
     key = event.cluster, event.broker_name, event.client_id, event.client_version
     return builders.get(key) or builders.setdefault(key, AttemptsBuilder(event.client_id, event.client_version))
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from udfs.brokers.log_order import Behind
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
-from udfs.brokers.skew import Lag
+from udfs.brokers.skew import Behind, Lag
 from udfs.producers.attempts import Attempts
 
 
@@ -93,7 +92,6 @@ class Chunk(msgspec.Struct, array_like=True, gc=False):
     behind: list[Behind] = []
 
     def count(self) -> int:
-        """Return the number of events that wait for a clock event."""
         return len(self.messages) + len(self.sampled_heartbeats) + len(self.pullings)
 
 

@@ -19,8 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from conf.settings import Settings
 from schemas.events import SEND_LATENCIES
 from schemas.tables import TABLES
-from streaming.queries.checkpoint import Limits, app_id_of, limit_of, note_limit, read_batch
-from streaming.queries.checkpoint_recovery import CheckpointSync
+from streaming.queries.checkpoint import CheckpointSync, Limits, app_id_of, limit_of, note_limit, read_batch
 from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.waiting import PLAN_PROPERTY, Planned
 from streaming.queries.written_batch import WrittenBatch

@@ -5,7 +5,7 @@ is evaluated turn by turn with the cluster's clock events, and its alerts begin 
 had reported by then, so a dead broker is one cause for groups and producers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streaming.queries.parcel import Pack
@@ -20,7 +20,7 @@ from udfs.alerts.alert import Transition
 from udfs.alerts.rulebook import Rulebook
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_findings import end_drop
-from udfs.brokers.trouble import Gone
+from udfs.brokers.cluster_state import Gone
 from udfs.producers.board import Board
 from udfs.producers.findings import failing_brokers, judge_fleet
 from udfs.producers.fleet import (
@@ -40,9 +40,8 @@ CUT_SKEW_MS = 60_000
 
 def advance_boards(
     state: ShardState, rulebook: Rulebook, packs_by_board: Mapping[tuple[str, str], list[Pack]], *, may_be_cut: bool
-) -> Rows:
-    """Advance all boards of the batch, put them on their shelf, and return their rows."""
-    rows: Rows = {}
+) -> Iterator[Rows]:
+    """Advance all boards of the batch, put them on their shelf, and yield their rows."""
     boards = state.boards
     for (cluster, broker_name), packs in sorted(packs_by_board.items()):
         key, rules = key_of(cluster, broker_name), rulebook.of(cluster)
@@ -62,9 +61,7 @@ def advance_boards(
         else:
             of_board["alerts"] = [alert_row(transition) for transition in come_back(board, now_ms)]
         boards.put(key, board)
-        for table, of_table in of_board.items():
-            rows.setdefault(table, []).extend(of_table)
-    return rows
+        yield of_board
 
 
 class Fleets:
@@ -99,17 +96,14 @@ class Fleets:
         self._turns[cluster] = turn
         return turn
 
-    def finish(self) -> Rows:
-        """End all turns, put the fleets on their shelf, and return all rows."""
-        rows: Rows = {}
+    def finish(self) -> Iterator[Rows]:
+        """End all turns, put the fleets on their shelf, and yield their rows."""
         for cluster in sorted({*self._packs, *self._turns}):
             turn = self.of(cluster)
             if turn is None:
                 continue
-            for table, of_table in turn.finish().items():
-                rows.setdefault(table, []).extend(of_table)
+            yield turn.finish()
             self._state.fleets.put(key_of(cluster), turn.fleet)
-        return rows
 
 
 def advance_board(
@@ -173,7 +167,6 @@ class FleetTurn:
             self.fleet.note_gone(gone, now_ms)
 
     def finish(self) -> Rows:
-        """Evaluate the remaining moments, and return all rows of the batch."""
         rows: Rows = {}
         self._guard(lambda: rows.update(self._end()))
         if self._failed is not None:

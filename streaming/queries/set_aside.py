@@ -21,7 +21,7 @@ from streaming.queries.store import RETRIED
 from streaming.queries.working_set import WorkingSet
 from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition
-from udfs.alerts.failed_rule import RULE_FAILED, Failure, find_failure
+from udfs.alerts.failed_rule import RULE_FAILED, find_failure
 from udfs.alerts.life import Evaluation, Reason, end, step
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage
@@ -122,14 +122,6 @@ def come_back(state: GroupState | ClusterState | Board | Fleet, now_ms: int) -> 
         yield end(failed, Reason.RECOVERED, Evaluation(now_ms))
 
 
-def describe(error: Exception) -> Failure:
-    """Return the error and its innermost frames, without the machine's paths."""
-    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
-    places = [f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
-    message = f"{type(error).__name__}: {error}"[: MOST_CHARACTERS // 2]
-    return Failure(message, places[-1] if places else "", " > ".join(places))
-
-
 def set_aside(state: Board | Fleet, error: Exception, labels: dict[str, Any], now_ms: int, rules: Rules) -> Rows:
     """Return the batch's only rows of a failed broker or fleet. `state` is as it was before the batch."""
     alerts, reasons = _report(state, error, labels, now_ms, rules)
@@ -147,8 +139,12 @@ def _report(
     rules: Rules,
 ) -> tuple[list[Transition], list[str]]:
     """Open the alert in the reverted state. Return its rows, and the reason of the quarantine if it was not open."""
-    failure, is_new = describe(error), RULE_FAILED not in state.incidents
-    windows = state.windows if isinstance(state, GroupState | ClusterState) else {}
-    findings = {RULE_FAILED: find_failure(labels, failure, now_ms)}
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]  # without the machine's paths
+    places = [f"{'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno} {frame.name}" for frame in frames]
+    message, trace = f"{type(error).__name__}: {error}"[: MOST_CHARACTERS // 2], " > ".join(places)
+    is_new, windows = RULE_FAILED not in state.incidents, {}
+    if isinstance(state, GroupState | ClusterState):
+        windows = state.windows
+    findings = {RULE_FAILED: find_failure(labels, message, places[-1] if places else "", trace, now_ms)}
     alerts = list(step(state.incidents, windows, RULE_FAILED, findings, Evaluation(now_ms), rules))
-    return alerts, [f"{RULE_FAILED}: {failure.message} in {failure.trace}"[:MOST_CHARACTERS]] if is_new else []
+    return alerts, [f"{RULE_FAILED}: {message} in {trace}"[:MOST_CHARACTERS]] if is_new else []

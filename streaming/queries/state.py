@@ -24,12 +24,10 @@ from udfs.alerts.alert import Incident
 from udfs.brokers.broker_coverage import FrozenQueues, Unasked
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.families import Families
-from udfs.groups.consumption import Consumption
-from udfs.groups.queue_state import QueueState
+from udfs.groups.queue_state import Consumption
 from udfs.groups.state import GroupState
 from udfs.producers.board import Board
 from udfs.producers.fleet import Fleet
-from udfs.rocketmq.membership import Member
 from udfs.rocketmq.route import Route
 
 
@@ -153,35 +151,26 @@ _decode_beats = msgspec.msgpack.Decoder(Beats).decode
 def beats_of(group: GroupState) -> bytes:
     """Return the beats; they fit the group's last written frame as long as only repetitions have come."""
     queues = []
-    for queue in _queues(group):
+    for queue in group.queue_states():
         consumption = None if queue.consumption is None else _fields_of(queue.consumption)
         pullers = [puller.last_pull_ms for puller in queue.pullers.values()]
         queues.append((queue.last_pull_ms, queue.commit_offset, queue.max_offset, consumption, pullers))
-    return encode(Beats([(member.last_heartbeat_ms, member.gap_ms) for member in _members(group)], queues))
+    return encode(
+        Beats([(member.last_heartbeat_ms, member.gap_ms) for _, member in group.membership.members()], queues)
+    )
 
 
 def lay_over(group: GroupState, beats: bytes) -> None:
-    """Bring a group from its frame to its beats."""
     known = _decode_beats(beats)
-    for member, of_member in zip(_members(group), known.members, strict=True):
+    for (_, member), of_member in zip(group.membership.members(), known.members, strict=True):
         member.last_heartbeat_ms, member.gap_ms = of_member
     for queue, (last_pull_ms, commit_offset, max_offset, consumption, pullers) in zip(
-        _queues(group), known.queues, strict=True
+        group.queue_states(), known.queues, strict=True
     ):
         queue.last_pull_ms, queue.commit_offset, queue.max_offset = last_pull_ms, commit_offset, max_offset
         queue.consumption = None if consumption is None else Consumption(*consumption)
         for puller, pulled_ms in zip(queue.pullers.values(), pullers, strict=True):
             puller.last_pull_ms = pulled_ms
-
-
-def _members(group: GroupState) -> Iterator[Member]:
-    for view in group.membership.views.values():
-        yield from view.values()
-
-
-def _queues(group: GroupState) -> Iterator[QueueState]:
-    for watched in group.topics.values():
-        yield from watched.queues.values()
 
 
 MOST_BYTES = 256 << 20

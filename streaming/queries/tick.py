@@ -23,8 +23,7 @@ from udfs.brokers.cluster import NOBODY_TELLS, evaluate_cluster
 from udfs.brokers.mute_brokers import unasked_of
 from udfs.brokers.rounds import MachineSkew, Tick, scaled
 from udfs.groups.calm import are_held, calm_until
-from udfs.groups.frozen_process import frozen_of
-from udfs.groups.group import tick
+from udfs.groups.group import frozen_of, tick
 
 MOST_INTERVAL_MS = 3_600_000
 """Largest interval of rounds that counts: with a larger reported one, no round would ever be missed."""
@@ -51,7 +50,6 @@ class ClusterTick(NamedTuple):
     brokers: frozenset[str] | None = frozenset()
 
     def rules_of(self, rules: Rules) -> Rules:
-        """Return a group's rules for the interval of the cluster's rounds."""
         return scaled(rules, self.interval_ms, self.usual_gap_ms)
 
     def is_for(self, consumer_group: str) -> bool:
@@ -220,7 +218,6 @@ def stays_calm(work: WorkingSet, cluster: str, name: str, at: ClusterTick, rules
 
 
 def evaluate(work: WorkingSet, cluster: str, name: str, at: ClusterTick, rules: Rules) -> None:
-    """Evaluate the group, add its rows, and enter when it is due again."""
     now_ms, broker_coverage = at.now_ms, at.broker_coverage
     group = work.change(cluster, name, now_ms)
     topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()

@@ -42,7 +42,6 @@ class Planned(NamedTuple):
     is_once: bool = False
 
     def of(self, topics: Collection[str]) -> "Planned":
-        """Return the plan for these topics alone."""
         return self._replace(places=frozenset(place for place in self.places if place[0] in topics))
 
 

@@ -57,7 +57,7 @@ class WorkingSet:
         return self.change(cluster, name, time_ms)
 
     def calm_group(self, cluster: str, name: str) -> GroupState | None:
-        """Return the group if it is calm: repetitions may then move its times (udfs.groups.repeat)."""
+        """Return the group if it is calm: repetitions may then move its times (udfs.groups.calm)."""
         of_cluster = self.shard_index.clusters.get(cluster)
         entry = of_cluster.groups.get(name) if of_cluster is not None else None
         return self.group(cluster, name, 0) if entry is not None and entry.is_calm else None

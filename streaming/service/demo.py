@@ -20,7 +20,7 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
 from streaming.simulator.play import play
 from streaming.simulator.scenario import ScenarioError, load_scenario
-from streaming.simulator.simulation import simulate
+from streaming.simulator.simulation import Simulation
 from streaming.spark.jars import java, resolve_jars, spark_jars
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import stop_on_signals
@@ -149,7 +149,7 @@ def _board(settings: Settings) -> Iterator[str]:
 
 
 def _play(settings: Settings, scenario: str, speed: float, stop: threading.Event) -> None:
-    events = simulate(load_scenario(scenario), 1, wall_ms() - PAST_SECONDS * 1000)
+    events = Simulation(load_scenario(scenario), 1, wall_ms() - PAST_SECONDS * 1000).events()
     try:
         with Publisher(settings.kafka) as publisher:
             play(events, publisher, speed=speed, stop=stop, never_early=True)

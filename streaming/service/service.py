@@ -17,8 +17,7 @@ from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
-from streaming.queries.checkpoint import StateNote, app_id_of, checkpoint_of, refuse_other_tasks, tasks_of
-from streaming.queries.checkpoint_recovery import recover
+from streaming.queries.checkpoint import StateNote, app_id_of, checkpoint_of, recover, refuse_other_tasks, tasks_of
 from streaming.queries.running import RunningQuery, Sink, start_query
 from streaming.queries.written_batch import BatchListener, WrittenBatch
 from streaming.relay.canary import CanaryThread

@@ -11,9 +11,14 @@ from typing import Any, Protocol, cast
 
 from schemas.events import HEARTBEATS
 from streaming.simulator import scenario as parts
-from streaming.simulator.consumer_manager import SCAN_MS, ClientChannelInfo, ConsumerManager, SubscriptionData
+from streaming.simulator.consumer_manager import (
+    SCAN_MS,
+    ClientChannelInfo,
+    ConsumerManager,
+    RebalanceLockManager,
+    SubscriptionData,
+)
 from streaming.simulator.name_server import REGISTER_MS, NameServer
-from streaming.simulator.queue_lock import RebalanceLockManager
 from streaming.simulator.world import Alarm, Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (

@@ -15,6 +15,7 @@ from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
     NO_OFFSET,
     PERSIST_CONSUMER_OFFSET_MS,
+    LocalFileOffsetStore,
     RemoteBrokerOffsetStore,
     compute_pull_from_where,
 )
@@ -289,51 +290,35 @@ class Connections:
 
 
 class Offsets:
-    """The OffsetStore of one member of a group."""
+    """The OffsetStore of one member of a group: a file of the client's, or the brokers."""
 
     def __init__(self, client: Client, consumer_group: str, *, is_local: bool) -> None:
         self._client = client
         self._consumer_group = consumer_group
         self._is_local = is_local
-        self._memory = RemoteBrokerOffsetStore()
-        self._file = client.cluster.local_offsets(client.host, client.client_id, consumer_group, client.client_version)
-        self._file.load()
-
-    def consumed(self, mq: MessageQueue, offset: int) -> None:
-        """Store the queue's offset: everything before it is consumed."""
-        if self._is_local:
-            self._file.update_offset(mq, offset)
-        else:
-            self._memory.offset_table[mq] = offset
+        file = client.cluster.local_offsets(client.host, client.client_id, consumer_group, client.client_version)
+        file.load()
+        self._store: LocalFileOffsetStore | RemoteBrokerOffsetStore = file
+        if not is_local:
+            self._store = RemoteBrokerOffsetStore(self._fetch, self._commit)
+        self.consumed = self._store.update_offset
+        self.persist = self._store.persist_all
 
     def to_commit(self, mq: MessageQueue) -> int:
         """Return the offset that the next pull commits, or NO_OFFSET."""
-        return NO_OFFSET if self._is_local else self._memory.offset_table.get(mq, NO_OFFSET)
+        return NO_OFFSET if self._is_local else self._store.offset_table.get(mq, NO_OFFSET)
 
     def compute_pull_from_where(self, mq: MessageQueue) -> int:
         """Return the first offset of a new queue. Raises OffsetError if the broker does not answer."""
-        if self._is_local:
-            stored_offset = self._file.read_from_store(mq)
-        else:
-            self._memory.remove_offset(mq)
-            stored_offset = self._memory.read_from_store(mq, self._fetch)
-        max_offset = self._client.cluster.store.queue(mq).max_offset
+        if not self._is_local:
+            self._store.remove_offset(mq)
+        stored_offset, max_offset = self._store.read_from_store(mq), self._client.cluster.store.queue(mq).max_offset
         return compute_pull_from_where("CONSUME_FROM_LAST_OFFSET", mq.topic, stored_offset, max_offset)
 
     def remove(self, mq: MessageQueue) -> None:
         """Commit a queue a last time and forget it."""
-        if self._is_local:
-            self._file.persist(mq)
-            self._file.remove_offset(mq)
-        else:
-            self._memory.persist(mq, self._commit)
-            self._memory.remove_offset(mq)
-
-    def persist(self, mqs: Collection[MessageQueue]) -> None:
-        if self._is_local:
-            self._file.persist_all(mqs)
-        else:
-            self._memory.persist_all(mqs, self._commit)
+        self._store.persist(mq)
+        self._store.remove_offset(mq)
 
     def persisting(self, mqs: Collection[MessageQueue]) -> Process:
         """Run MQClientInstance.persistAllConsumerOffset every 5 s, first 10 s after the start."""

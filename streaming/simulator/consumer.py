@@ -9,8 +9,13 @@ from schemas.events import PULLS
 from streaming.simulator import scenario as parts
 from streaming.simulator.broker import MASTER_ID, NO_MATCHED_MSG, REFUSED, Beat, Broker, Node, wants
 from streaming.simulator.client import Client, Offsets
-from streaming.simulator.consumer_manager import SubscriptionData
-from streaming.simulator.queue_lock import LOCK_ALL_FIRST_MS, LOCK_ALL_MS, lock_all, may_pull_orderly
+from streaming.simulator.consumer_manager import (
+    LOCK_ALL_FIRST_MS,
+    LOCK_ALL_MS,
+    SubscriptionData,
+    lock_all,
+    may_pull_orderly,
+)
 from streaming.simulator.world import Alarm, Event, Process
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import RETRY_GROUP_TOPIC_PREFIX

@@ -7,8 +7,7 @@ from schemas.events import ROUTES
 from streaming.simulator.scenario import Topic
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.route import QueueData, Route
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
+from udfs.rocketmq.route import QueueData, Route, TopicPublishInfo, to_topic_publish_info
 
 REGISTER_MS = 30_000
 """BrokerConfig.registerNameServerPeriod."""
@@ -62,7 +61,6 @@ class NameServer:
         self._world.env.process(self._emit_again())
 
     def register(self, broker_name: str, broker_id: int) -> None:
-        """REGISTER_BROKER."""
         is_new = (broker_name, broker_id) not in self._registered_ms
         self._registered_ms[broker_name, broker_id] = self._world.now_ms
         if is_new:

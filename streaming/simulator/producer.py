@@ -11,12 +11,11 @@ from streaming.simulator.name_server import TopicRoute
 from streaming.simulator.world import Event, Process
 from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.route import PERM_WRITE
+from udfs.rocketmq.route import PERM_WRITE, TopicPublishInfo
 from udfs.rocketmq.selection import select_one_message_queue
 from udfs.rocketmq.send import (
     MQ_BROKER_EXCEPTION,
     MQ_CLIENT_EXCEPTION,
-    SEND_OK,
     SEND_STATUSES,
     Outcome,
     Send,
@@ -26,7 +25,6 @@ from udfs.rocketmq.send import (
     start_try,
 )
 from udfs.rocketmq.thread_local_index import absolute, remainder, wrap
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo
 from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
 KEYS = 10_000
@@ -165,36 +163,26 @@ class Producer:
     def _send(self, topic: str) -> Process:
         """DefaultMQProducerImpl.sendDefaultImpl: up to three tries within sendMsgTimeout, each at another broker."""
         world = self.client.world
-        begin_ms, begin_first_ms = world.now_ms, world.now_ms
-        send: Send | None = None
+        send = start_send(self._options, world.now_ms)
         while True:
             mq = self._select(topic, send)
-            if send is not None:
-                begin_ms = world.now_ms
-                send = start_try(send, mq.broker_name, begin_ms)
-                if send.result is not None:
-                    return
-            delivery = yield from self._deliver(
-                mq, self._options.send_msg_timeout_ms if send is None else send.timeout_ms
-            )
-            if send is None and delivery.outcome.name == SEND_OK:
-                self._attempted(mq, world.now_ms - begin_ms, delivery.outcome, False, True)
+            send = start_try(send, mq.broker_name, world.now_ms)
+            if send.result is not None:
                 return
-            if send is None:
-                send = start_try(start_send(self._options, begin_first_ms), mq.broker_name, begin_ms)
+            delivery = yield from self._deliver(mq, send.timeout_ms)
             send, update = end_try(send, delivery.outcome, world.now_ms)
             self._attempted(mq, update.current_latency_ms, delivery.outcome, update.isolation, update.reachable)
             if send.result is not None:
                 return
 
-    def _select(self, topic: str, send: Send | None) -> MessageQueue:
+    def _select(self, topic: str, send: Send) -> MessageQueue:
         """Run MQFaultStrategy.selectOneMessageQueue. Older releases may change their list of queues."""
         route, info = self._infos[topic]
-        if send is not None and send.resets_index and self._of.send_latency_enable:
+        if send.resets_index and self._of.send_latency_enable:
             self._index = self.client.world.random.randrange(1 << 16)
         selection = select_one_message_queue(
             info,
-            send.last_broker_name if send is not None else None,
+            send.last_broker_name,
             self._index,
             self._items,
             self.client.world.now_ms,

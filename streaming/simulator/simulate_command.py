@@ -10,8 +10,7 @@ import typer
 from conf.settings import Settings
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
-from streaming.simulator.beside import with_beside
-from streaming.simulator.conditions import Conditions, ConditionsError, parse_skew
+from streaming.simulator.conditions import Conditions, ConditionsError, parse_skew, with_beside
 from streaming.simulator.play import play
 from streaming.simulator.scenario import ScenarioError, load_scenario, scenario_names
 from streaming.simulator.watched import Watched

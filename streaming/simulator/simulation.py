@@ -121,7 +121,6 @@ class Simulation:
                 return
 
     def max_offset(self, topic: str, broker_name: str, queue_id: int) -> int:
-        """Return a queue's end. Raises KeyError for an unknown queue."""
         return self._cluster.store.queues[MessageQueue(topic, broker_name, queue_id)].max_offset
 
     def _clock(self, now_ms: int) -> Event:
@@ -261,13 +260,3 @@ def _each(subjects: Iterable[Subject], do: Callable[[Subject], object], undo: Ca
     for subject in chosen:
         do(subject)
     return lambda: [undo(subject) for subject in chosen]
-
-
-def simulate(
-    scenario: Scenario, seed: int, start_ms: int, duration_ms: int | None = None
-) -> Iterator[tuple[str, Event]]:
-    """Yield (topic, event) of one run by event_time_ms; clock events last among equals.
-
-    `duration_ms` None: the scenario's duration, which may be endless.
-    """
-    return Simulation(scenario, seed, start_ms).events(duration_ms)

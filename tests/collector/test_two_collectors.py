@@ -143,9 +143,7 @@ def findings(events: list[Any]) -> list[str]:
         )
         state = ClusterState(rounds=rounds)
         for find in (find_slow_collector, lambda *each: find_stopped_collectors(*each, rules)):
-            said += [
-                f"{finding.kind} at {event.event_time_ms}" for _, finding in find(state, CLUSTER, event.event_time_ms)
-            ]
+            said += [f"{one.kind} at {event.event_time_ms}" for one in find(state, CLUSTER, event.event_time_ms)]
     return said
 
 

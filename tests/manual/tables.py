@@ -11,8 +11,7 @@ from typer.main import get_command
 
 from conf.settings import DEFAULTS
 from schemas.contract import CODES
-from schemas.events import EVENTS, KEYS, MEANINGS
-from schemas.fields import NEVER
+from schemas.events import EVENTS, KEYS, MEANINGS, NEVER
 from schemas.tables import TABLES
 from schemas.views import VIEWS
 from streaming.cli import GROUPS, Place, app

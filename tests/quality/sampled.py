@@ -7,7 +7,7 @@ from schemas.events import EVENTS, ROUTES
 from streaming.quality.inspection import Message, Readings, Routes, Sample, UsualRates, read
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario
-from streaming.simulator.simulation import simulate
+from streaming.simulator.simulation import Simulation
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
 
 START_MS = 1_750_000_000_000
@@ -21,7 +21,7 @@ def message(topic: str, value: bytes | None, offset: int = 0, ingest_time_ms: in
 def log_of(scenario: str, seconds: int = 300) -> Mapping[str, tuple[Message, ...]]:
     """Topic to its messages of a modelled run."""
     found: dict[str, list[Message]] = {topic: [] for topic in EVENTS}
-    for one in Enveloper().messages(simulate(load_scenario(scenario), 1, START_MS, seconds * 1000)):
+    for one in Enveloper().messages(Simulation(load_scenario(scenario), 1, START_MS).events(seconds * 1000)):
         found[one["topic"]].append(message(one["topic"], one["value"], one["offset"], one["ingest_time_ms"]))
     return {topic: tuple(messages) for topic, messages in found.items()}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.queries.checkpoint_recovery import CheckpointError, CheckpointSync, recover
+from streaming.queries.checkpoint import CheckpointError, CheckpointSync, recover
 
 LZ4 = b"LZ4Block" + b"#" * 30 + b"LZ4Block" + bytes(13)
 SST = "000001-x.sst"
@@ -164,7 +164,7 @@ def test_tables_that_are_ahead_of_the_checkpoint_are_refused(checkpoint: Path) -
 def test_each_file_is_synced_once_with_its_folder(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(
-        "streaming.queries.checkpoint_recovery.sync_path", lambda path: synced.append(str(path.relative_to(checkpoint)))
+        "streaming.queries.checkpoint.sync_path", lambda path: synced.append(str(path.relative_to(checkpoint)))
     )
     sync = CheckpointSync(checkpoint)
     sync.sync()

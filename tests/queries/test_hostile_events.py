@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from schemas.fields import FIRST_MS
+from schemas.events import CLOCKS, FIRST_MS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.tables import TABLES
 from streaming.warehouse.rows import LAST_MS, arrow_table
 from tests.queries.events import beat, clock, pull

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.simulator.scenario import load_scenario
-from streaming.simulator.simulation import simulate
+from streaming.simulator.simulation import Simulation
 from tests.queries.events import Event, by_ticks
 from tests.support.engine import Stream
 from tests.support.tiers import in_proof
@@ -48,7 +48,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @cache
 def log_of(scenario: str) -> tuple[Event, ...]:
-    return tuple(simulate(load_scenario(scenario), 3, START_MS, SECONDS * 1000))
+    return tuple(Simulation(load_scenario(scenario), 3, START_MS).events(SECONDS * 1000))
 
 
 def play(windows: Iterable[list[Event]]) -> Rows:

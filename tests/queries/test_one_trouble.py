@@ -18,7 +18,7 @@ from tests.support.rules import default_rules
 from tests.support.tiers import in_proof
 from udfs.alerts.life import FIRING, RECOVERING, RESOLVED, Reason
 from udfs.alerts.rules import Rules
-from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA
+from udfs.brokers.cluster_state import BROKER_ISOLATED, BROKER_NO_DATA
 
 pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("one-trouble")]
 

@@ -16,7 +16,7 @@ from streaming.queries.running import plan_of
 from streaming.queries.waiting import Planned, safe_time_ms
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario
-from streaming.simulator.simulation import simulate
+from streaming.simulator.simulation import Simulation
 from tests.queries.logs import log_of
 from tests.support.engine import chunks_for
 
@@ -27,7 +27,7 @@ START_MS = 1_750_000_000_000
 @pytest.fixture(scope="module")
 def messages() -> list[dict[str, Any]]:
     """A minute of all five topics, as one task may read it, and bad ones among them."""
-    found = Enveloper().messages(simulate(load_scenario("demo"), 3, START_MS, 60_000))
+    found = Enveloper().messages(Simulation(load_scenario("demo"), 3, START_MS).events(60_000))
     bad = [{**found[0], "topic": topic, "offset": 10_000, "value": b"no JSON"} for topic in (SEND_LATENCIES, PULLS)]
     return [*found, *bad]
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
-from schemas.events import EVENTS
-from schemas.fields import FIRST_MS
+from schemas.events import EVENTS, FIRST_MS
 
 INGEST_TIME_MS = 1_789_000_000_000
 

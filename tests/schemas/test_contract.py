@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.contract import CODES, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_REASONS, find_reasons, max_ahead_ms
 from schemas.decode import DECODERS, decode
-from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from schemas.fields import FIRST_MS, MOST_QUEUES
+from schemas.events import CLOCKS, EVENTS, FIRST_MS, HEARTBEATS, MOST_QUEUES, PULLS, ROUTES, SEND_LATENCIES
 from tests.schemas.messages import RAW_JSON, events_of, messages, text_of
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS, Sample
 from tests.support.examples import examples

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from pyspark.sql import types as T
 
-from schemas.events import EVENTS, KEYS, key_of
-from schemas.fields import NEVER
+from schemas.events import EVENTS, KEYS, NEVER, key_of
 from tests.support.offenders import assert_none
 
 METADATA = {"comment", "unit", "null"}

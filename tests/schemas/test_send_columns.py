@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from schemas.contract import MAX_BYTES
 from schemas.decode import decode
-from schemas.events import EVENTS, SEND_LATENCIES
-from schemas.fields import FIRST_MS
+from schemas.events import EVENTS, FIRST_MS, SEND_LATENCIES
 from schemas.send_columns import LONGEST_SHAPE, read_sends
 from tests.schemas.messages import INGEST_TIME_MS, RAW_JSON, Raw, changed, events_of, text_of
 from tests.schemas.samples import BAD, GOOD

@@ -16,7 +16,7 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.data_loss import DataLossError
 from streaming.service.service import Service, ServiceError
 from streaming.simulator.scenario import load_scenario
-from streaming.simulator.simulation import simulate
+from streaming.simulator.simulation import Simulation
 from tests.conftest import delete_topics, settings_for
 from tests.support.calling import Calling
 from tests.support.twins_log import Log, publish
@@ -29,7 +29,7 @@ START_MS = 1_750_000_000_000
 @pytest.fixture(scope="module")
 def thirds() -> tuple[Log, Log, Log]:
     """A short run in three parts, each of which ends with a clock event."""
-    log = list(simulate(load_scenario("twins"), 3, START_MS, 240_000))
+    log = list(Simulation(load_scenario("twins"), 3, START_MS).events(240_000))
     ticks = [number for number, (topic, _) in enumerate(log) if topic == CLOCKS]
     first, second = ticks[len(ticks) // 3] + 1, ticks[2 * len(ticks) // 3] + 1
     return log[:first], log[first:second], log[second:]

@@ -6,8 +6,7 @@ from itertools import pairwise
 import pytest
 
 from schemas.events import PULLS
-from streaming.simulator.beside import GROUP, TOPIC, with_beside
-from streaming.simulator.conditions import ConditionsError
+from streaming.simulator.conditions import GROUP, TOPIC, ConditionsError, with_beside
 from streaming.simulator.scenario import Rollout, load_scenario
 from tests.lab.score.truth import TrueSimulation
 from tests.simulator.modelled import SECOND, START, Events, of

@@ -4,7 +4,7 @@ tests/lab/oracle plays the rest against RocketMQ's own classes: sessions of lock
 whose locks a client renews (test_rebalance.py).
 """
 
-from streaming.simulator.queue_lock import RebalanceLockManager, lock_all, may_pull_orderly
+from streaming.simulator.consumer_manager import RebalanceLockManager, lock_all, may_pull_orderly
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.process_queue import ProcessQueue
 

@@ -11,7 +11,7 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from streaming.simulator.play import play
 from streaming.simulator.scenario import ScenarioError, load_scenario, parse_scenario
-from streaming.simulator.simulation import Simulation, simulate
+from streaming.simulator.simulation import Simulation
 from tests.simulator.modelled import MINUTE, START, Run, healthy, of, pulled, run
 from udfs.rocketmq.model import MessageQueue
 
@@ -179,7 +179,7 @@ class Recorder:
 def test_play_flushes_before_each_clock_event_and_at_the_end() -> None:
     recorder = Recorder()
     progress: list[tuple[int, int]] = []
-    events = simulate(load_scenario("healthy"), 1, START, 12_000)
+    events = Simulation(load_scenario("healthy"), 1, START).events(12_000)
     count = play(events, recorder, speed=None, stop=threading.Event(), on_progress=lambda *at: progress.append(at))
     assert count == sum(call != "flush" for call in recorder.calls)
     assert recorder.calls.count("flush") == 3

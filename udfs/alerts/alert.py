@@ -48,6 +48,12 @@ class Finding:
     figures: str = ""
     under: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """`KIND SUBJECT`, under which a state keeps its incident: the labels below the cluster and the group."""
+        subject = (value for name, value in self.labels.items() if name not in ("cluster", "consumer_group"))
+        return " ".join((self.kind, *subject))
+
 
 @dataclass
 class Incident:

@@ -1,24 +1,15 @@
 """The alert on a rule that failed with an exception: a bug of balancewatch, reported with what it leaves unjudged."""
 
-from dataclasses import dataclass
-
 from udfs.alerts.alert import Finding, Text
 from udfs.alerts.prose import clock
 
 RULE_FAILED = "rule_failed"
 
 
-@dataclass(frozen=True)
-class Failure:
-    """The exception, its place and its stack trace, one line each."""
-
-    message: str
-    place: str
-    trace: str
-
-
-def find_failure(labels: dict[str, str], failure: Failure, now_ms: int) -> Finding:
-    """Return the finding for the group, broker or cluster of these labels, which is not evaluated."""
+def find_failure(labels: dict[str, str], message: str, place: str, trace: str, now_ms: int) -> Finding:
+    """Return the finding for the group, broker or cluster of these labels, which is not evaluated. The exception, its
+    place and its stack trace are one line each.
+    """
     name = labels.get("consumer_group") or labels.get("broker_name")
     what = f"cluster {labels['cluster']}"
     if name:
@@ -29,12 +20,12 @@ def find_failure(labels: dict[str, str], failure: Failure, now_ms: int) -> Findi
         severity="error",
         since_ms=now_ms,
         text=Text(
-            f"A rule of balancewatch failed for {what} at {clock(now_ms)} ({failure.message} at {failure.place}). No "
+            f"A rule of balancewatch failed for {what} at {clock(now_ms)} ({message} at {place}). No "
             "new findings are reported for it until its next successful evaluation; everything else is evaluated.",
             "Report it with the quarantined message (`balancewatch quarantine --reason 'rule_failed*'`). The rule is "
             "retried when the members, the routes or the rules change.",
         ),
         labels=labels,
         broker_name=labels.get("broker_name"),
-        evidence={"error": failure.message, "trace": failure.trace},
+        evidence={"error": message, "trace": trace},
     )

@@ -8,11 +8,11 @@ data ends nothing. The states and their order are those of Prometheus' `for` and
 Recovering; unlike theirs all of it is in the state of the query, and so survives any restart.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from udfs.alerts.alert import Finding, Incident, Text, Transition, opened, with_finding
+from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of, opened, with_finding
 from udfs.alerts.rules import KindRules, Rules
 
 SLOTS = 21
@@ -122,7 +122,8 @@ def advance(
     if finding is None:
         return _stay_away(incident, evaluation, kind, passed_ms) if evaluation.is_seen else (incident, None)
     if not incident.has_fired:
-        return _hold(incident, finding, evaluation, kind, passed_ms)
+        held = replace(incident, evaluations=incident.evaluations + 1, held_ms=incident.held_ms + passed_ms)
+        return _fire(held, finding, evaluation) if _is_due(held, finding, kind) else (held, None)
     if not finding.is_ready:
         return _linger(replace(incident, calm_ms=0), finding, evaluation, rules.settle_ms)
     return _go_on(replace(incident, calm_ms=0, alone_ms=None), finding, evaluation, rules.settle_ms)
@@ -142,11 +143,6 @@ def _begin(finding: Finding, evaluation: Evaluation, rules: KindRules) -> Step:
     if _is_due(incident, finding, rules):
         return _fire(incident, finding, evaluation)
     return _row(incident, incident.state, Reason.DATA_MISSING if finding.is_missing else Reason.FIRST_SIGN, evaluation)
-
-
-def _hold(incident: Incident, finding: Finding, evaluation: Evaluation, rules: KindRules, passed_ms: int) -> Step:
-    held = replace(incident, evaluations=incident.evaluations + 1, held_ms=incident.held_ms + passed_ms)
-    return _fire(held, finding, evaluation) if _is_due(held, finding, rules) else (held, None)
 
 
 def _is_due(incident: Incident, finding: Finding, rules: KindRules) -> bool:
@@ -282,3 +278,89 @@ def is_waiting(incidents: Mapping[str, Incident], rules: Rules) -> bool:
         else incident.has_fired or rules.of_kind(incident.kind).is_enabled
         for incident in incidents.values()
     )
+
+
+ON_HEARTBEATS = frozenset(
+    {"duplicate_client_id", "split_view", "inconsistent_subscription", "group_offline", "client_id_at_risk"}
+)
+"""Kinds that rest on the members' heartbeats; the others rest on what their own queues and brokers report."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the data of one group arrived at one evaluation; shares are 0 to 1. Missing data ends nothing.
+
+    Cruise Control and Burrow do the same: COMPLETENESS_NOT_READY, and a `complete` of 0 to 1 for each partition.
+
+    brokers              share of the group's brokers that gave data
+    heartbeats           share of its members whose heartbeats are on time
+    answers              share of its members whose own answers are not missing
+    without_data         brokers without data
+    queues_without_data  (topic, queue) whose pulls nobody could report
+    """
+
+    now_ms: int
+    brokers: float = 1.0
+    heartbeats: float = 1.0
+    answers: float = 1.0
+    without_data: frozenset[str] = frozenset()
+    completeness_min: float = 0.0
+    queues_without_data: frozenset[tuple[str, str]] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        now_ms: int,
+        brokers: Iterable[str],
+        without_data: frozenset[str],
+        last_heartbeat_ms: Mapping[str, int],
+        missing_members: frozenset[str] = frozenset(),
+        queues_without_data: frozenset[tuple[str, str]] = frozenset(),
+        *,
+        late_ms: int,
+        completeness_min: float,
+    ) -> "Coverage":
+        """`last_heartbeat_ms` is by ClientId; a heartbeat of `late_ms` or before is late. The own answers of
+        `missing_members` are missing.
+        """
+        known, members = set(brokers), len(last_heartbeat_ms)
+        fresh = sum(at_ms > late_ms for at_ms in last_heartbeat_ms.values())
+        return cls(
+            now_ms,
+            _share(len(known - without_data), len(known)),
+            _share(fresh, members),
+            _share(members - len(last_heartbeat_ms.keys() & missing_members), members),
+            without_data,
+            completeness_min,
+            queues_without_data,
+        )
+
+    @property
+    def completeness(self) -> float:
+        """Of the entire group: what its verdicts carry."""
+        return min(self.brokers, self.heartbeats, self.answers)
+
+    def evaluation(self, incident: Incident | None) -> Evaluation:
+        """Return one incident's evaluation, with the completeness of what that incident rests on.
+
+        Its own brokers and queues must all have given data, and enough of the group's brokers where it names none; a
+        kind of ON_HEARTBEATS needs enough members on time besides.
+        """
+        if incident is None:
+            return Evaluation(self.now_ms, self.completeness, self.completeness >= self.completeness_min)
+        own = brokers_of(incident)
+        of_own, of_group = _share(len(own - self.without_data), len(own)), 1.0
+        if incident.kind in ON_HEARTBEATS:
+            of_group = self.heartbeats
+        else:
+            lost = {queue for queue in incident.queues if (incident.topic or "", queue) in self.queues_without_data}
+            of_own = min(of_own, _share(len(incident.queues) - len(lost), len(incident.queues)))
+        if not own:
+            of_group = min(of_group, self.brokers)
+        is_seen = of_own == 1.0 and of_group >= self.completeness_min
+        return Evaluation(self.now_ms, min(of_own, of_group), is_seen)
+
+
+def _share(part: int, whole: int) -> float:
+    """A share of nothing is 1."""
+    return round(part / whole, 4) if whole else 1.0

@@ -6,72 +6,70 @@ from udfs.alerts.alert import Text
 from udfs.rocketmq.model import queue_order
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
-ADVICE = {
-    "duplicate_client_id": "Give each process with ClientId {client_id} its own instanceName, then restart it.",
-    "member_not_subscribed": (
+STARVATION_TEXTS = {
+    "duplicate_client_id": Text(
+        "several clients share ClientId {client_id}, and each takes the share of the first",
+        "Give each process with ClientId {client_id} its own instanceName, then restart it.",
+    ),
+    "member_not_subscribed": Text(
+        "{client_id} counts as a member and gets these queues, but does not subscribe to the topic",
         "All members of a group must subscribe to the same topics: add the subscription to {client_id}, or move it to "
-        "another group."
+        "another group.",
     ),
-    "consume_disabled": (
+    "consume_disabled": Text(
+        "the broker refuses the group's pulls because consumeEnable is false",
         "If this is not intended, enable it: mqadmin updateSubGroup -c {cluster} -g {consumer_group} -s true -m true "
-        "-d true"
+        "-d true",
     ),
-    "mixed_strategy": (
+    "mixed_strategy": Text(
+        "the members use different allocation strategies{strategies}, and none takes these queues",
         "Give all members of {consumer_group} the same AllocateMessageQueueStrategy and SDK, then restart those that "
-        "differ."
+        "differ.",
     ),
-    "strategy_gap": (
+    "strategy_gap": Text(
+        "the group's allocation strategy{strategies} gives them to no member",
         "Check the strategy's options: every broker room needs a consumer (consumeridcs), and every queue must be in a "
-        "configured list."
+        "configured list.",
     ),
-    "write_only_queue": (
+    "write_only_queue": Text(
+        "producers can write to them, but the route does not let consumers read them",
         "Make them readable: mqadmin updateTopic -t {topic} with equal readQueueNums (-r) and writeQueueNums (-w) and "
-        "permission 6 (-p 6)."
+        "permission 6 (-p 6).",
     ),
-    "split_view": (
-        "Check the network between {client_id} on {host} and the brokers that do not list it, or restart the client."
+    "split_view": Text(
+        "the brokers list different members, and {client_id} at {client_addr} uses another list",
+        "Check the network between {client_id} on {host} and the brokers that do not list it, or restart the client.",
     ),
-    "stale_route": "Restart {client_id} on {host}: it still uses the old route.",
-    "order_lock": (
+    "stale_route": Text(
+        "{client_id} at {client_addr} still uses the topic's old route",
+        "Restart {client_id} on {host}: it still uses the old route.",
+    ),
+    "order_lock": Text(
+        "{client_id} at {client_addr} consumes in order and does not hold the locks of these queues",
         "If the broker has no master, bring it back: only masters grant locks. Otherwise find the client that held "
-        "these queues before {client_id} and restart it; locks expire 60 s after their holder is gone."
+        "these queues before {client_id} and restart it; locks expire 60 s after their holder is gone.",
     ),
-    "frozen_client": (
-        "Check {client_id} on {host} for a full GC, swapping, suspension or a network fault, then restart it."
+    "frozen_client": Text(
+        "{client_id} at {client_addr} is still listed, but sends no heartbeats and does not pull",
+        "Check {client_id} on {host} for a full GC, swapping, suspension or a network fault, then restart it.",
     ),
-    "consume_stopped": (
-        "Take a jstack of {client_id} on {host} (mqadmin consumerStatus -g {consumer_group} -i {client_id} -s). Fix "
-        "what its listener waits for, or resume() the consumer if it was suspended; then restart it."
-    ),
-    "pull_stopped": (
-        "If {client_id} on {host} was suspended, resume() it. Otherwise take a jstack and restart it: its rebalance "
-        "takes the queues again."
-    ),
-    "group_offline": "Start a consumer of group {consumer_group}.",
-}
-"""Cause → the line that fixes it."""
-
-WHY = {
-    "duplicate_client_id": "several clients share ClientId {client_id}, and each takes the share of the first",
-    "member_not_subscribed": (
-        "{client_id} counts as a member and gets these queues, but does not subscribe to the topic"
-    ),
-    "consume_disabled": "the broker refuses the group's pulls because consumeEnable is false",
-    "mixed_strategy": "the members use different allocation strategies{strategies}, and none takes these queues",
-    "strategy_gap": "the group's allocation strategy{strategies} gives them to no member",
-    "write_only_queue": "producers can write to them, but the route does not let consumers read them",
-    "split_view": "the brokers list different members, and {client_id} at {client_addr} uses another list",
-    "stale_route": "{client_id} at {client_addr} still uses the topic's old route",
-    "order_lock": "{client_id} at {client_addr} consumes in order and does not hold the locks of these queues",
-    "frozen_client": "{client_id} at {client_addr} is still listed, but sends no heartbeats and does not pull",
-    "consume_stopped": (
+    "consume_stopped": Text(
         "the committed offset stands still{came}: {client_id} at {client_addr} holds the queues and consumes nothing "
-        "(listener hangs, consumer suspended, or cache full)"
+        "(listener hangs, consumer suspended, or cache full)",
+        "Take a jstack of {client_id} on {host} (mqadmin consumerStatus -g {consumer_group} -i {client_id} -s). Fix "
+        "what its listener waits for, or resume() the consumer if it was suspended; then restart it.",
     ),
-    "pull_stopped": "{client_id} at {client_addr} sends heartbeats, but has stopped pulling",
-    "group_offline": "the group has no members",
+    "pull_stopped": Text(
+        "{client_id} at {client_addr} sends heartbeats, but has stopped pulling",
+        "If {client_id} on {host} was suspended, resume() it. Otherwise take a jstack and restart it: its rebalance "
+        "takes the queues again.",
+    ),
+    "group_offline": Text(
+        "the group has no members",
+        "Start a consumer of group {consumer_group}.",
+    ),
 }
-"""Cause → the reason as the summary gives it."""
+"""Cause → the reason as the summary gives it, and the line that fixes it."""
 
 COMMITS_STOPPED = Text(
     "the committed offset stands still{came}: no member of the group takes more messages from them (listeners hang, or "
@@ -87,6 +85,15 @@ REVIVE_STOPPED = Text(
     "Until then POP and gRPC consumers do not receive unacknowledged messages again.",
 )
 """Reason and advice of consume_stopped for the broker's own revive log."""
+
+
+LISTED_AGAIN = Text(
+    "a broker lists {client_id} more than once, and the queues of the extra entries belong to no client",
+    "Wait 2 minutes: after a hang or restart a broker can list closed connections, and drops them 120 s after their "
+    "last heartbeat (apache/rocketmq issue 9830). If the queues still starve then, restart the clients of "
+    "{consumer_group}.",
+)
+"""Reason and advice if a ClientId has several channels, of which only one sends heartbeats."""
 
 
 def clock(time_ms: int) -> str:
@@ -193,24 +200,14 @@ def describe_starved_queue(
         "strategies": f" ({'; '.join(reported)})" if reported else "",
         "came": f" while {count(came, 'message')} arrived" if came else "",
     }
-    why, advice = WHY[cause], ADVICE[cause]
-    if cause == "consume_stopped" and client_id is None:
-        known = REVIVE_STOPPED if consumer_group == REVIVE_GROUP else COMMITS_STOPPED
-        why, advice = known.summary, known.advice
+    reason = STARVATION_TEXTS[cause]
     if is_listed_again:
-        why, advice = LISTED_AGAIN.summary, LISTED_AGAIN.advice
+        reason = LISTED_AGAIN
+    elif cause == "consume_stopped" and client_id is None:
+        reason = REVIVE_STOPPED if consumer_group == REVIVE_GROUP else COMMITS_STOPPED
     waiting = f" Backlog: {count(backlog, 'message')} when last read." if backlog else ""
     summary = (
         f"Group {consumer_group} (cluster {cluster}) has not consumed {count(len(queues), 'queue')} of topic {topic} "
-        f"since {clock(since_ms)}: {name_queues(queues)}. Cause: {why.format(**facts)}.{waiting}"
+        f"since {clock(since_ms)}: {name_queues(queues)}. Cause: {reason.summary.format(**facts)}.{waiting}"
     )
-    return Text(summary, advice.format(**facts))
-
-
-LISTED_AGAIN = Text(
-    "a broker lists {client_id} more than once, and the queues of the extra entries belong to no client",
-    "Wait 2 minutes: after a hang or restart a broker can list closed connections, and drops them 120 s after their "
-    "last heartbeat (apache/rocketmq issue 9830). If the queues still starve then, restart the clients of "
-    "{consumer_group}.",
-)
-"""Reason and advice if a ClientId has several channels, of which only one sends heartbeats."""
+    return Text(summary, reason.advice.format(**facts))

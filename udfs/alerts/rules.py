@@ -67,5 +67,4 @@ class Rules:
     kinds: Mapping[str, KindRules]
 
     def of_kind(self, kind: str) -> KindRules:
-        """How alerts of this kind live."""
         return self.kinds.get(kind) or self.kinds[OF_ALL]

@@ -31,8 +31,7 @@ class Quiet(Protocol):
     @property
     def matchers(self) -> Matchers: ...
 
-    def at(self, now_ms: int) -> Silence | None:
-        """Return the silence that is active now."""
+    def at(self, now_ms: int) -> Silence | None: ...
 
 
 def pick_silence(silences: Iterable[Quiet], labels: Labels, now_ms: int) -> Silence | None:

@@ -41,7 +41,7 @@ class Unasked:
 class FrozenQueues:
     """An open incident of one group and topic whose cause other groups may share.
 
-    culprits   the frozen processes, as udfs.rocketmq.process names them, or the brokers that serve no pull
+    culprits   the frozen processes, as udfs.rocketmq.membership names them, or the brokers that serve no pull
     is_page    it has fired, and no other incident explains it
     """
 

@@ -4,7 +4,7 @@ Every shard knows the same of a cluster and concludes the same; one of them writ
 what it inhibits in ten thousand groups are decided in one batch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -29,15 +29,17 @@ from udfs.brokers.cluster_findings import (
     step_skew,
 )
 from udfs.brokers.cluster_state import (
+    BROKER_NO_DATA,
+    BROKER_WITHOUT_MASTER,
     ClusterState,
     note_no_data,
     note_nothing,
     note_retired,
     note_silent,
+    waits_under,
 )
 from udfs.brokers.mute_brokers import find_mute, find_unserved, note_mute
 from udfs.brokers.rounds import Tick, missing_ms, scaled
-from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, waits_under
 
 NOBODY_TELLS: Mapping[str, str] = MappingProxyType({})
 
@@ -100,29 +102,31 @@ def evaluate_cluster(
         cluster_state.below_ms = None
     elif cluster_state.below_ms is None:
         cluster_state.below_ms = _last_heard_ms(cluster_state, tick, rules)
-    of_cluster = dict(find_cluster_no_data(cluster_state, cluster, tick, without_data, rules))
-    mute = dict(find_mute(cluster_state, cluster, now_ms, rules))
-    of_cluster |= {key: one for key, one in mute.items() if one.kind == CLUSTER_NO_DATA}
-    of_cluster |= find_stopped_collectors(cluster_state, cluster, now_ms, rules)
+    mute = list(find_mute(cluster_state, cluster, now_ms, rules))
+    of_cluster = [
+        *find_cluster_no_data(cluster_state, cluster, tick, without_data, rules),
+        *(one for one in mute if one.kind == CLUSTER_NO_DATA),
+        *find_stopped_collectors(cluster_state, cluster, now_ms, rules),
+    ]
     transitions = list(_step(cluster_state, CLUSTER_NO_DATA, of_cluster, now_ms, share, rules))
     transitions += _give_up(cluster_state, now_ms)
     cluster_id = open_id(cluster_state, CLUSTER_NO_DATA, now_ms, rules)
     before = _by_broker(cluster_state, BROKER_NO_DATA, now_ms, rules)
-    of_brokers = dict(find_brokers_no_data(cluster_state, cluster, cluster_id, now_ms, rules))
-    of_brokers |= {key: one for key, one in mute.items() if one.kind == BROKER_NO_DATA}
+    of_brokers = [
+        *find_brokers_no_data(cluster_state, cluster, cluster_id, now_ms, rules),
+        *(one for one in mute if one.kind == BROKER_NO_DATA),
+    ]
     of_brokers = _after_producers(cluster_state, of_brokers, failing)
     transitions += _step(cluster_state, BROKER_NO_DATA, of_brokers, now_ms, share, rules)
-    masterless = _after_producers(
-        cluster_state, dict(find_brokers_without_master(cluster_state, cluster, now_ms, rules)), failing
-    )
+    without_master = find_brokers_without_master(cluster_state, cluster, now_ms, rules)
+    masterless = _after_producers(cluster_state, without_master, failing)
     transitions += _step(cluster_state, BROKER_WITHOUT_MASTER, masterless, now_ms, share, rules)
     for kind, find in (
         (SLOW_COLLECTOR, find_slow_collector),
         (NAME_SERVER_UNREACHABLE, find_name_servers),
         (CLUSTER_NAME_CONFLICT, find_name_conflict),
     ):
-        findings = dict(find(cluster_state, cluster, now_ms))
-        transitions += _step(cluster_state, kind, findings, now_ms, share, rules)
+        transitions += _step(cluster_state, kind, find(cluster_state, cluster, now_ms), now_ms, share, rules)
     transitions += step_skew(cluster_state, cluster, now_ms, rules)
     all_without_data = frozenset(without_data | cluster_state.no_data_ms.keys())
     coverage = BrokerCoverage(
@@ -157,17 +161,17 @@ def _last_heard_ms(cluster_state: ClusterState, tick: Tick, rules: Rules) -> int
 
 
 def _after_producers(
-    cluster_state: ClusterState, findings: Mapping[str, Finding], failing: Mapping[str, str]
-) -> dict[str, Finding]:
-    """However a broker is found to be gone: what its producers told before stands above it."""
-    return {
-        key: replace(
+    cluster_state: ClusterState, findings: Iterable[Finding], failing: Mapping[str, str]
+) -> list[Finding]:
+    """However a broker is found to be gone: what its producers reported before inhibits it."""
+    return [
+        replace(
             one,
             inhibited_by=one.inhibited_by
-            or waits_under(cluster_state.incidents.get(key), failing.get(one.broker_name or "")),
+            or waits_under(cluster_state.incidents.get(one.key), failing.get(one.broker_name or "")),
         )
-        for key, one in findings.items()
-    }
+        for one in findings
+    ]
 
 
 def _resumed(cluster_state: ClusterState, tick: Tick, without_data: frozenset[str], missing: int) -> frozenset[str]:
@@ -200,10 +204,10 @@ def _give_up(cluster_state: ClusterState, now_ms: int) -> Iterator[Transition]:
 
 
 def _step(
-    cluster_state: ClusterState, kind: str, findings: dict[str, Finding], now_ms: int, share: float, rules: Rules
+    cluster_state: ClusterState, kind: str, found: Iterable[Finding], now_ms: int, share: float, rules: Rules
 ) -> Iterator[Transition]:
     """These tell of what is missing: they end when it gives data again, however little else is."""
-    evaluation = Evaluation(now_ms, round(share, 4))
+    findings, evaluation = {finding.key: finding for finding in found}, Evaluation(now_ms, round(share, 4))
     return step(cluster_state.incidents, cluster_state.windows, kind, findings, evaluation, rules)
 
 

@@ -9,9 +9,8 @@ from udfs.alerts.alert import Finding, Incident, Text, Transition, with_words
 from udfs.alerts.life import Evaluation, Reason, advance, end, step
 from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import KindRules, Rules
-from udfs.brokers.cluster_state import ClusterState
+from udfs.brokers.cluster_state import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, ClusterState
 from udfs.brokers.rounds import SLOW_MS, Tick
-from udfs.brokers.trouble import BROKER_NO_DATA, BROKER_WITHOUT_MASTER
 
 CLUSTER_NO_DATA = "cluster_no_data"
 
@@ -22,12 +21,20 @@ NO_MASTER = "no_master"
 FOUND_MS = 40_000
 """After its last heartbeat a silent broker is found so late: a heartbeat interval, and the next one's delay."""
 
-WHY = {
-    NOT_ANSWERING: "the others do not answer the collector",
-    COLLECTOR_SILENT: "its collector sends nothing",
-    NOTHING_ARRIVES: "no heartbeat of a client arrives",
+NO_DATA = {
+    NOT_ANSWERING: Text(
+        "the others do not answer the collector",
+        "Check that {lacking} run and that the collector reaches them (network, ACL).",
+    ),
+    COLLECTOR_SILENT: Text(
+        "its collector sends nothing",
+        "Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka.",
+    ),
+    NOTHING_ARRIVES: Text(
+        "no heartbeat of a client arrives", "Check that the agents of cluster {cluster} run and reach Kafka."
+    ),
 }
-"""Cause of a cluster without data → the reason as the summary gives it."""
+"""Cause of a cluster without data → its reason and advice."""
 
 WITHOUT_MASTER_MS = 30_000
 """Until every client has polled the route: a master that restarts is back sooner."""
@@ -35,7 +42,7 @@ WITHOUT_MASTER_MS = 30_000
 
 def find_cluster_no_data(
     cluster_state: ClusterState, cluster: str, tick: Tick, without_data: frozenset[str], rules: Rules
-) -> Iterator[tuple[str, Finding]]:
+) -> Iterator[Finding]:
     """Kind 15. A cluster gives no data when less than completeness_min of its brokers gives data for no_data_ms.
 
     Not without data: a cluster that lacks one broker of several, which is kind 16.
@@ -47,35 +54,27 @@ def find_cluster_no_data(
     if tick.is_own:
         cause = NOTHING_ARRIVES if cluster_state.nothing_ms is not None else COLLECTOR_SILENT
     lacking, answering = sorted(without_data), len(tick.asked) - len(without_data)
-    advice = {
-        NOT_ANSWERING: f"Check that {some(lacking)} run and that the collector reaches them (network, ACL).",
-        COLLECTOR_SILENT: f"Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka.",
-        NOTHING_ARRIVES: f"Check that the agents of cluster {cluster} run and reach Kafka.",
-    }[cause]
-    yield (
-        CLUSTER_NO_DATA,
-        Finding(
-            kind=CLUSTER_NO_DATA,
-            cause=cause,
-            severity="error",
-            since_ms=since_ms,
-            text=Text(
-                f"Only {answering} of {count(len(tick.asked), 'broker')} of cluster {cluster} "
-                f"{'has' if answering == 1 else 'have'} given data since {clock(since_ms)}: {WHY[cause]}. The state of "
-                "its groups is unknown; open alerts stay open.",
-                advice,
-            ),
-            labels={"cluster": cluster},
-            evidence={"asked": sorted(tick.asked), "without_data": lacking},
-            is_missing=True,
-            is_ready=now_ms >= since_ms + rules.no_data_page_ms,
+    yield Finding(
+        kind=CLUSTER_NO_DATA,
+        cause=cause,
+        severity="error",
+        since_ms=since_ms,
+        text=Text(
+            f"Only {answering} of {count(len(tick.asked), 'broker')} of cluster {cluster} "
+            f"{'has' if answering == 1 else 'have'} given data since {clock(since_ms)}: {NO_DATA[cause].summary}. "
+            "The state of its groups is unknown; open alerts stay open.",
+            NO_DATA[cause].advice.format(cluster=cluster, lacking=some(lacking)),
         ),
+        labels={"cluster": cluster},
+        evidence={"asked": sorted(tick.asked), "without_data": lacking},
+        is_missing=True,
+        is_ready=now_ms >= since_ms + rules.no_data_page_ms,
     )
 
 
 def find_brokers_no_data(
     cluster_state: ClusterState, cluster: str, cluster_id: str | None, now_ms: int, rules: Rules
-) -> Iterator[tuple[str, Finding]]:
+) -> Iterator[Finding]:
     """Kind 16. A broker gives no data: it does not answer, or no client reaches it while its clients speak elsewhere.
 
     So is one that misses most rounds, though it answers now and then. Not without data: a broker whose only client has
@@ -115,49 +114,43 @@ def find_brokers_no_data(
         evidence: dict[str, Any] = {"topics": topics}
         if cause == ANSWERS_SELDOM:
             evidence["missed_rounds_share"] = share
-        yield (
-            f"{BROKER_NO_DATA} {broker_name}",
-            Finding(
-                kind=BROKER_NO_DATA,
-                cause=cause,
-                severity="critical",
-                since_ms=since_ms,
-                text=text,
-                labels={"cluster": cluster, "broker_name": broker_name},
-                broker_name=broker_name,
-                evidence=evidence,
-                inhibited_by=cluster_id,
-                is_missing=True,
-                is_ready=now_ms >= ready_ms,
-            ),
+        yield Finding(
+            kind=BROKER_NO_DATA,
+            cause=cause,
+            severity="critical",
+            since_ms=since_ms,
+            text=text,
+            labels={"cluster": cluster, "broker_name": broker_name},
+            broker_name=broker_name,
+            evidence=evidence,
+            inhibited_by=cluster_id,
+            is_missing=True,
+            is_ready=now_ms >= ready_ms,
         )
 
 
 def find_brokers_without_master(
     cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules
-) -> Iterator[tuple[str, Finding]]:
+) -> Iterator[Finding]:
     """Kind 17. A broker is masterless when routes name only slaves of it. Not: a master that restarts."""
     for broker_name, since_ms in sorted(cluster_state.without_master_ms.items()):
         topics = cluster_state.topics.get(broker_name, 0)
-        yield (
-            f"{BROKER_WITHOUT_MASTER} {broker_name}",
-            Finding(
-                kind=BROKER_WITHOUT_MASTER,
-                cause=NO_MASTER,
-                severity="error",
-                since_ms=since_ms,
-                text=Text(
-                    f"Broker {broker_name} of cluster {cluster} has had no master since {clock(since_ms)}: producers "
-                    f"cannot write to it, and ordered consumers get no locks. Its {count(topics, 'topic')} can be read "
-                    "only from slaves with slaveReadEnable = true (off by default).",
-                    f"Bring the master of {broker_name} back (brokerId 0).",
-                ),
-                labels={"cluster": cluster, "broker_name": broker_name},
-                broker_name=broker_name,
-                evidence={"topics": topics},
-                inhibited_by=open_id(cluster_state, f"{BROKER_NO_DATA} {broker_name}", now_ms, rules),
-                is_ready=now_ms >= since_ms + WITHOUT_MASTER_MS,
+        yield Finding(
+            kind=BROKER_WITHOUT_MASTER,
+            cause=NO_MASTER,
+            severity="error",
+            since_ms=since_ms,
+            text=Text(
+                f"Broker {broker_name} of cluster {cluster} has had no master since {clock(since_ms)}: producers "
+                f"cannot write to it, and ordered consumers get no locks. Its {count(topics, 'topic')} can be read "
+                "only from slaves with slaveReadEnable = true (off by default).",
+                f"Bring the master of {broker_name} back (brokerId 0).",
             ),
+            labels={"cluster": cluster, "broker_name": broker_name},
+            broker_name=broker_name,
+            evidence={"topics": topics},
+            inhibited_by=open_id(cluster_state, f"{BROKER_NO_DATA} {broker_name}", now_ms, rules),
+            is_ready=now_ms >= since_ms + WITHOUT_MASTER_MS,
         )
 
 
@@ -182,7 +175,7 @@ NO_CLOCK, EVENTS_DROPPED = "no_clock", "events_dropped"
 SURE_GAPS = 3
 
 
-def find_slow_collector(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+def find_slow_collector(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[Finding]:
     """Kind 18. A cluster's rounds are slow when they come, or are meant to come, more than 30 s apart.
 
     Not slow: a cluster that was away once.
@@ -196,29 +189,24 @@ def find_slow_collector(cluster_state: ClusterState, cluster: str, now_ms: int) 
         return
     known = cluster_state.incidents.get(SLOW_COLLECTOR)
     since_ms = known.started_at_ms if known else now_ms
-    yield (
-        SLOW_COLLECTOR,
-        Finding(
-            kind=SLOW_COLLECTOR,
-            cause=SLOW_ROUNDS,
-            severity="warning",
-            since_ms=since_ms,
-            text=Text(
-                f"The poll rounds of cluster {cluster} are {round(interval_ms / 1000)} s apart. Changes between two "
-                "rounds are missed: clients that alternate on a queue (double_consumed_queue), short freezes, quick "
-                "reconnects. Other findings are up to two rounds late.",
-                "Lower collector.interval_seconds. If the rounds themselves take that long, find the clients or "
-                "brokers that do not answer (collector's log), or let a second collector read some of the groups.",
-            ),
-            labels={"cluster": cluster},
-            evidence={"interval_ms": interval_ms, "told_ms": max(one.reported_ms or 0 for one in sure) or None},
+    yield Finding(
+        kind=SLOW_COLLECTOR,
+        cause=SLOW_ROUNDS,
+        severity="warning",
+        since_ms=since_ms,
+        text=Text(
+            f"The poll rounds of cluster {cluster} are {round(interval_ms / 1000)} s apart. Changes between two "
+            "rounds are missed: clients that alternate on a queue (double_consumed_queue), short freezes, quick "
+            "reconnects. Other findings are up to two rounds late.",
+            "Lower collector.interval_seconds. If the rounds themselves take that long, find the clients or "
+            "brokers that do not answer (collector's log), or let a second collector read some of the groups.",
         ),
+        labels={"cluster": cluster},
+        evidence={"interval_ms": interval_ms, "told_ms": max(one.reported_ms or 0 for one in sure) or None},
     )
 
 
-def find_stopped_collectors(
-    cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules
-) -> Iterator[tuple[str, Finding]]:
+def find_stopped_collectors(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Finding]:
     """Kind 15, of one collector: the groups and brokers that no other collector reads give no data.
 
     Not without data: those that another collector reads too; a broker that left service; a group that a person forgot.
@@ -234,25 +222,22 @@ def find_stopped_collectors(
             continue
         of_groups = "all groups that no other collector reads" if groups is None else count(len(groups), "group")
         lost = [*([] if groups == [] else [of_groups]), *(f"broker {broker_name}" for broker_name in brokers)]
-        yield (
-            f"{CLUSTER_NO_DATA} {name}",
-            Finding(
-                kind=CLUSTER_NO_DATA,
-                cause=COLLECTOR_SILENT,
-                severity="error",
-                since_ms=source.now_ms,
-                text=Text(
-                    f"Collector {name} of cluster {cluster} has sent nothing since {clock(source.now_ms)}, while "
-                    f"another one runs. No other collector reads {some(lost)}: their state is unknown, and no new "
-                    "alert fires for them.",
-                    f"Check that collector {name} runs and reaches Kafka, or let another collector read its part. If "
-                    f"it was removed: balancewatch forget --cluster {cluster} --collector {shlex.quote(name)}",
-                ),
-                labels={"cluster": cluster, "collector": name},
-                evidence={"collector": name, "groups": groups, "brokers": brokers},
-                is_missing=True,
-                is_ready=now_ms >= silent_ms + rules.no_data_page_ms,
+        yield Finding(
+            kind=CLUSTER_NO_DATA,
+            cause=COLLECTOR_SILENT,
+            severity="error",
+            since_ms=source.now_ms,
+            text=Text(
+                f"Collector {name} of cluster {cluster} has sent nothing since {clock(source.now_ms)}, while "
+                f"another one runs. No other collector reads {some(lost)}: their state is unknown, and no new "
+                "alert fires for them.",
+                f"Check that collector {name} runs and reaches Kafka, or let another collector read its part. If "
+                f"it was removed: balancewatch forget --cluster {cluster} --collector {shlex.quote(name)}",
             ),
+            labels={"cluster": cluster, "collector": name},
+            evidence={"collector": name, "groups": groups, "brokers": brokers},
+            is_missing=True,
+            is_ready=now_ms >= silent_ms + rules.no_data_page_ms,
         )
 
 
@@ -355,7 +340,7 @@ CONFLICT_MS = 30_000
 """A broker registers at each NameServer every 30 s: until then two of them may know two addresses of it."""
 
 
-def find_name_servers(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+def find_name_servers(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[Finding]:
     """A NameServer is unreachable when no collector that is configured with it got an answer for two rounds.
 
     An error when none answers; a warning while another one does. Not unreachable: one that missed a single round.
@@ -374,27 +359,24 @@ def find_name_servers(cluster_state: ClusterState, cluster: str, now_ms: int) ->
     )
     rounds = [source for source in sources if source.unreachable_ms.keys() & set(away)]
     since_ms = min(source.unreachable_ms[name] for source in rounds for name in away if name in source.unreachable_ms)
-    yield (
-        NAME_SERVER_UNREACHABLE,
-        Finding(
-            kind=NAME_SERVER_UNREACHABLE,
-            cause=SOME_UNREACHABLE if reached else ALL_UNREACHABLE,
-            severity="warning" if reached else "error",
-            since_ms=since_ms,
-            text=Text(
-                f"NameServer {some(away)} of cluster {cluster} {'has' if len(away) == 1 else 'have'} not answered "
-                f"since {clock(since_ms)}. {effect}",
-                f"Check that the NameServer process runs on {some(away)} (mqnamesrv, port 9876) and that the "
-                "collector reaches it.",
-            ),
-            labels={"cluster": cluster},
-            evidence={"unreachable": away, "name_servers": sorted(listed)},
-            is_ready=any(source.now_ms > since_ms for source in rounds),
+    yield Finding(
+        kind=NAME_SERVER_UNREACHABLE,
+        cause=SOME_UNREACHABLE if reached else ALL_UNREACHABLE,
+        severity="warning" if reached else "error",
+        since_ms=since_ms,
+        text=Text(
+            f"NameServer {some(away)} of cluster {cluster} {'has' if len(away) == 1 else 'have'} not answered "
+            f"since {clock(since_ms)}. {effect}",
+            f"Check that the NameServer process runs on {some(away)} (mqnamesrv, port 9876) and that the "
+            "collector reaches it.",
         ),
+        labels={"cluster": cluster},
+        evidence={"unreachable": away, "name_servers": sorted(listed)},
+        is_ready=any(source.now_ms > since_ms for source in rounds),
     )
 
 
-def find_name_conflict(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+def find_name_conflict(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[Finding]:
     """Two clusters share one name when two live collectors got answers from brokers of the same names at
     other addresses.
 
@@ -412,24 +394,21 @@ def find_name_conflict(cluster_state: ClusterState, cluster: str, now_ms: int) -
     incident = cluster_state.incidents.get(CLUSTER_NAME_CONFLICT)
     since_ms = incident.started_at_ms if incident else now_ms
     names = sorted({name for pair in pairs for name in pair})
-    yield (
-        CLUSTER_NAME_CONFLICT,
-        Finding(
-            kind=CLUSTER_NAME_CONFLICT,
-            cause=TWO_CLUSTERS,
-            severity="error",
-            since_ms=since_ms,
-            text=Text(
-                f"Collectors {some(names)} have published two clusters under the name {cluster} since "
-                f"{clock(since_ms)}: brokers with the same names have different addresses. Alerts on its groups mix "
-                "both clusters and are inhibited.",
-                "Give one of the collectors another collector.cluster, restart it, then run: balancewatch forget "
-                f"--cluster {cluster}",
-            ),
-            labels={"cluster": cluster},
-            evidence={"collectors": {name: collectors[name].addresses for name in names}},
-            is_ready=now_ms >= since_ms + CONFLICT_MS,
+    yield Finding(
+        kind=CLUSTER_NAME_CONFLICT,
+        cause=TWO_CLUSTERS,
+        severity="error",
+        since_ms=since_ms,
+        text=Text(
+            f"Collectors {some(names)} have published two clusters under the name {cluster} since "
+            f"{clock(since_ms)}: brokers with the same names have different addresses. Alerts on its groups mix "
+            "both clusters and are inhibited.",
+            "Give one of the collectors another collector.cluster, restart it, then run: balancewatch forget "
+            f"--cluster {cluster}",
         ),
+        labels={"cluster": cluster},
+        evidence={"collectors": {name: collectors[name].addresses for name in names}},
+        is_ready=now_ms >= since_ms + CONFLICT_MS,
     )
 
 
@@ -443,12 +422,11 @@ NAMED = 5
 
 
 def step_skew(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Transition]:
-    """Judge the clocks as of now."""
-    findings = dict(find_skew(cluster_state, cluster, now_ms))
+    findings = {finding.key: finding for finding in find_skew(cluster_state, cluster, now_ms)}
     return step(cluster_state.incidents, cluster_state.windows, CLOCK_SKEW, findings, Evaluation(now_ms), rules)
 
 
-def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[tuple[str, Finding]]:
+def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterator[Finding]:
     """Kind 19. A clock is out of step when it is more than 10 s off Kafka's, and stays so; one finding a role.
 
     The time of a clock that is more than a minute ahead is refused, so it moves nothing. Not out of step: a source
@@ -471,9 +449,8 @@ def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterato
 
 def _skew_finding(
     cluster_state: ClusterState, cluster: str, role: str, cause: str, machines: Mapping[str, int], now_ms: int
-) -> tuple[str, Finding]:
-    key = f"{CLOCK_SKEW} {role}"
-    known = cluster_state.incidents.get(key)
+) -> Finding:
+    known = cluster_state.incidents.get(f"{CLOCK_SKEW} {role}")
     since_ms = known.started_at_ms if known else now_ms
     worst = sorted(machines, key=lambda name: (-abs(machines[name]), name))
     off = join_words(
@@ -500,7 +477,7 @@ def _skew_finding(
             advice,
         )
     names = sorted(machines)
-    return key, Finding(
+    return Finding(
         kind=CLOCK_SKEW,
         cause=cause,
         severity="warning",

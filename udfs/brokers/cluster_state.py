@@ -36,7 +36,6 @@ class MissedRounds:
     seldom_ms: dict[str, int] = field(default_factory=dict)
 
     def note(self, now_ms: int, asked: Iterable[str], without_data: Iterable[str], interval_ms: int) -> None:
-        """Add one poll round of the cluster."""
         span = WINDOW_MS // interval_ms if interval_ms else MOST_ROUNDS
         span = min(max(span, LEAST_ROUNDS), MOST_ROUNDS)
         missing, known = set(without_data), set(asked)
@@ -59,7 +58,6 @@ class MissedRounds:
                 del self.seldom_ms[broker_name]
 
     def share(self, broker_name: str) -> float:
-        """Return the share of its newest rounds that the broker missed, 0 to 1."""
         rounds = self.missed.get(broker_name, "")
         return round(rounds.count("1") / len(rounds), 2) if rounds else 0.0
 
@@ -269,3 +267,50 @@ def note_silent(cluster_state: ClusterState, tick: Tick, late_ms: int, without_d
             cluster_state.silent_ms.setdefault(broker_name, since_ms)
             cluster_state.silent_at_ms.setdefault(broker_name, tick.now_ms)
     return frozenset(before - cluster_state.silent_ms.keys())
+
+
+BROKER_NO_DATA, BROKER_WITHOUT_MASTER = "broker_no_data", "broker_without_master"
+BROKER_ISOLATED, FAILING_BROKER = "broker_isolated", "failing_broker"
+GONE = (BROKER_NO_DATA, BROKER_WITHOUT_MASTER)
+"""Kinds that say so of a broker, the stronger first."""
+
+
+@dataclass
+class Gone:
+    """The cluster's alert that a broker is gone, as its producers' fleet last got it.
+
+    A cluster's rounds, heartbeats and routes show such a broker, and its producers' sends that fail. The alert that
+    fires first pages: the other waits under it, and the one that pages takes the graver severity over. A slow broker is
+    not gone: only producers report that they avoid it.
+
+    `over_ms` is the tick at which it was over; what producers hold against the broker from before then is its doing.
+    """
+
+    incident_id: str
+    kind: str
+    severity: str
+    has_fired: bool
+    inhibited_by: str | None
+    over_ms: int | None = None
+
+    @property
+    def is_notified(self) -> bool:
+        """It fires, for itself or under another alert, and is not over."""
+        return self.has_fired and self.over_ms is None
+
+
+def gone_brokers(incidents: Iterable[Incident]) -> dict[str, Gone]:
+    """Broker to the strongest alert of a cluster that says it is gone, fired or about to."""
+    found: dict[str, Gone] = {}
+    for one in sorted((one for one in incidents if one.kind in GONE), key=lambda one: GONE.index(one.kind)):
+        if one.broker_name:
+            gone = Gone(one.incident_id, one.kind, one.severity, one.has_fired, one.inhibited_by)
+            if one.broker_name not in found or not found[one.broker_name].has_fired:
+                found[one.broker_name] = gone
+    return found
+
+
+def waits_under(own: Incident | None, other_id: str | None) -> str | None:
+    """The other alert of the same trouble, unless this one was told before it."""
+    is_first = own is not None and own.has_fired and own.inhibited_by is None
+    return None if is_first else other_id

@@ -14,7 +14,7 @@ from udfs.brokers.broker_coverage import NO_PULLS, Unasked
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.heartbeat_sample import WITNESSES
 from udfs.brokers.rounds import Tick
-from udfs.rocketmq.process import process_of
+from udfs.rocketmq.membership import process_of
 
 PULLS_MISSING = "pulls_missing"
 
@@ -161,51 +161,38 @@ def find_unserved(cluster_state: ClusterState, late_ms: int, silent_ms: int) -> 
 
 
 def unasked_of(cluster_state: ClusterState) -> tuple[Unasked, ...]:
-    """Return an entry for each mute broker: no pull is known there."""
     return tuple(
         Unasked(name, None, None, NO_PULLS, since_ms) for name, since_ms in sorted(cluster_state.mute_ms.items())
     )
 
 
-def find_mute(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[tuple[str, Finding]]:
+def find_mute(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Finding]:
     """Kind 16, by pulls. Pulls are missing when they stop for several groups and processes at a broker at once, while
     the heartbeats of these processes continue and the broker's offsets are not reported either.
 
     If all brokers are concerned, the finding is the cluster's. Not missing: the pulls of one group, or of one process,
     whatever number of groups it serves; those of clients whose caches are full; those of a broker without a master.
     """
-    is_all = len(cluster_state.mute_ms) > 1 and cluster_state.mute_ms.keys() >= cluster_state.pulls.heard_ms.keys()
-    if is_all:
-        since_ms, seen_ms = max(cluster_state.mute_ms.values()), max(cluster_state.mute_at_ms.values())
-        is_ready = _is_ready(since_ms, seen_ms, now_ms, rules)
-        yield "cluster_no_data pulls", _finding(cluster, "", sorted(cluster_state.mute_ms), since_ms, is_ready=is_ready)
-        return
-    for broker_name, since_ms in sorted(cluster_state.mute_ms.items()):
-        is_ready = _is_ready(since_ms, cluster_state.mute_at_ms[broker_name], now_ms, rules)
-        finding = _finding(cluster, broker_name, [broker_name], since_ms, is_ready=is_ready)
-        yield f"broker_no_data {broker_name} pulls", finding
-
-
-def _is_ready(since_ms: int, seen_ms: int, now_ms: int, rules: Rules) -> bool:
-    return now_ms >= max(since_ms + rules.no_data_page_ms, seen_ms + SEEN_MS)
-
-
-def _finding(cluster: str, broker_name: str, brokers: list[str], since_ms: int, *, is_ready: bool) -> Finding:
-    whose = f"broker {broker_name}" if broker_name else f"{count(len(brokers), 'broker')} ({some(brokers)})"
-    labels = {"cluster": cluster, "feed": "pulls", **({"broker_name": broker_name} if broker_name else {})}
-    return Finding(
-        kind="broker_no_data" if broker_name else "cluster_no_data",
-        cause=PULLS_MISSING,
-        severity="error",
-        since_ms=since_ms,
-        text=Text(
-            f"No pull at {whose} of cluster {cluster} has been reported since {clock(since_ms)}, although clients "
-            "continue to send heartbeats. Consumption there is unknown, so no queue is reported as stalled.",
-            f"Check that the source of the pull events of {whose} (agent, collector) runs and reaches Kafka.",
-        ),
-        labels=labels,
-        broker_name=broker_name or None,
-        evidence={"brokers": brokers},
-        is_missing=True,
-        is_ready=is_ready,
-    )
+    mute_ms = cluster_state.mute_ms
+    is_all = len(mute_ms) > 1 and mute_ms.keys() >= cluster_state.pulls.heard_ms.keys()
+    for brokers in [sorted(mute_ms)] if is_all else [[broker_name] for broker_name in sorted(mute_ms)]:
+        broker_name = None if is_all else brokers[0]
+        since_ms = max(mute_ms[name] for name in brokers)
+        seen_ms = max(cluster_state.mute_at_ms[name] for name in brokers)
+        whose = f"broker {broker_name}" if broker_name else f"{count(len(brokers), 'broker')} ({some(brokers)})"
+        yield Finding(
+            kind="broker_no_data" if broker_name else "cluster_no_data",
+            cause=PULLS_MISSING,
+            severity="error",
+            since_ms=since_ms,
+            text=Text(
+                f"No pull at {whose} of cluster {cluster} has been reported since {clock(since_ms)}, although clients "
+                "continue to send heartbeats. Consumption there is unknown, so no queue is reported as stalled.",
+                f"Check that the source of the pull events of {whose} (agent, collector) runs and reaches Kafka.",
+            ),
+            labels={"cluster": cluster, **({"broker_name": broker_name} if broker_name else {}), "feed": "pulls"},
+            broker_name=broker_name,
+            evidence={"brokers": brokers},
+            is_missing=True,
+            is_ready=now_ms >= max(since_ms + rules.no_data_page_ms, seen_ms + SEEN_MS),
+        )

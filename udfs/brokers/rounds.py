@@ -107,7 +107,6 @@ class Source:
         return now_ms - self.now_ms <= self.lifetime_ms()
 
     def lifetime_ms(self) -> int:
-        """Return how long the source counts as live after a round."""
         return max(LIVE_MS, LIVE_ROUNDS * self.interval_ms())
 
     def speaks_for(self, consumer_group: str) -> bool:

@@ -1,6 +1,6 @@
 """Whether a group is calm, and when it is due: its queues are pulled as they should be, its brokers give data.
 
-An evaluation of a calm group to which nothing but repetitions came (repeat.py) would report nothing and change nothing
+An evaluation of a calm group to which nothing but repetitions came would report nothing and change nothing
 before one of its deadlines. Of the cluster it depends on which of its brokers give data, and on the incidents above it.
 
 heartbeat_late_ms   after a channel's newest heartbeat: its client is late, is cut off there, or left a dead broker
@@ -11,6 +11,10 @@ settle_ms           after the first sign of what is wrong among its members, unt
 
 Each deadline only moves on with time, so the nearest of before is a lower bound of the nearest of now. A group that is
 not calm is evaluated at each tick, but for one without members of which nothing has changed for longer than any hold.
+
+Heartbeats and pulls that only repeat what is known of a calm group move its facts exactly as Membership.register and
+GroupState.observe do: the newest heartbeat of a channel, the newest pull of a queue and of its one puller, and how far
+the queue is consumed. False is always right: the event is then news, and nothing was moved.
 """
 
 from udfs.alerts.alert import Incident
@@ -20,10 +24,22 @@ from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.brokers.families import BIRTH_MS
 from udfs.groups.findings.brokers import REMEMBERED_MS
 from udfs.groups.findings.members import CLIENT_ID_AT_RISK, INCONSISTENT_SUBSCRIPTION
-from udfs.groups.inference import SPLIT_VIEW
-from udfs.groups.queue_state import NOT_JUDGED, OK, UNKNOWN, QueueState
+from udfs.groups.plan import SPLIT_VIEW
+from udfs.groups.queue_state import (
+    NO_MATCHED_MSG,
+    NOT_JUDGED,
+    OK,
+    UNKNOWN,
+    Consumption,
+    Pull,
+    PullAnomaly,
+    QueueState,
+    note_offsets,
+)
 from udfs.groups.snapshot import ON_TIME, GroupSnapshot
-from udfs.groups.state import GroupState
+from udfs.groups.state import NO_PERMISSION, GroupState
+from udfs.rocketmq.heartbeat import SERVER_REBALANCE, ConsumerData, Heartbeat, filters_of
+from udfs.rocketmq.membership import Member
 
 STANDING = (SPLIT_VIEW, INCONSISTENT_SUBSCRIPTION, CLIENT_ID_AT_RISK)
 """Kinds that rest on who is a member where, and on no pull: what is told of them stands until that changes."""
@@ -36,15 +52,10 @@ def is_calm(snapshot: GroupSnapshot, *, has_left: bool) -> bool:
     state, broker_coverage, views = snapshot.state, snapshot.broker_coverage, snapshot.state.membership.views
     if has_left or state.is_stale or _may_move(snapshot):
         return False
-    masters: set[str] = set()
-    routed: set[str] = set()
-    for route in snapshot.routes.values():
-        brokers = route.broker_names()
-        routed |= brokers
-        masters |= brokers - set(route.without_master)
+    routed = {name for route in snapshot.routes.values() for name in route.broker_names()}
     if not (routed | views.keys()).isdisjoint(broker_coverage.without_data | broker_coverage.silent):
         return False
-    if any(f"{ON_TIME}{broker_name}" not in state.conditions for broker_name in views.keys() & masters):
+    if any(f"{ON_TIME}{broker_name}" not in state.conditions for broker_name in snapshot.heard_ms):
         return False
     if any(len({member.client_id for member in view.values()}) < len(view) for view in views.values()):
         return False  # twins may be proven
@@ -107,13 +118,12 @@ def calm_until(state: GroupState, rules: Rules) -> int:
         default=FAR_MS,
     )
     pulled_ms = stands_ms = FAR_MS
-    for topic_state in state.topics.values():
-        for queue_state in topic_state.queues.values():
-            for puller in queue_state.pullers.values():
-                pulled_ms = min(pulled_ms, puller.last_pull_ms)
-            known = queue_state.consumption
-            if known is not None and known.is_cache_full:
-                stands_ms = min(stands_ms, known.since_ms)
+    for queue_state in state.queue_states():
+        for puller in queue_state.pullers.values():
+            pulled_ms = min(pulled_ms, puller.last_pull_ms)
+        known = queue_state.consumption
+        if known is not None and known.is_cache_full:
+            stands_ms = min(stands_ms, known.since_ms)
     signs_ms = FAR_MS
     if kinds := tuple(incident.kind for incident in state.incidents.values() if not incident.has_fired):
         signs_ms = min((ms for condition, ms in state.conditions.items() if condition.startswith(kinds)), default=0)
@@ -129,11 +139,7 @@ def next_evaluation_ms(state: GroupState, broker_coverage: BrokerCoverage, now_m
     """Return when to evaluate a group that is not calm; None: not before an event on it, or on its brokers, arrives."""
     if not state.membership.is_empty():
         return now_ms + 1
-    is_refused = any(
-        queue_state.anomaly is not None and queue_state.anomaly.refused_ms is not None
-        for topic_state in state.topics.values()
-        for queue_state in topic_state.queues.values()
-    )
+    is_refused = any(one.anomaly is not None and one.anomaly.refused_ms is not None for one in state.queue_states())
     if is_refused or any(window.is_flapping for window in state.windows.values()):  # may turn by time alone
         return now_ms + 1
     holds_ms = (
@@ -160,8 +166,121 @@ def _newest_ms(state: GroupState, broker_coverage: BrokerCoverage) -> int:
         moments += [incident.written_ms, incident.started_at_ms]
     for topic_state in state.topics.values():
         moments += [topic_state.watched_since_ms, topic_state.route_changed_ms, topic_state.first_pull_ms or 0]
-        for queue_state in topic_state.queues.values():
-            moments += [queue_state.last_pull_ms or 0, queue_state.share_since_ms, queue_state.since_ms]
-            if queue_state.consumption is not None:
-                moments += [queue_state.consumption.reported_ms, queue_state.consumption.consumed_ms or 0]
+    for queue_state in state.queue_states():
+        moments += [queue_state.last_pull_ms or 0, queue_state.share_since_ms, queue_state.since_ms]
+        if queue_state.consumption is not None:
+            moments += [queue_state.consumption.reported_ms, queue_state.consumption.consumed_ms or 0]
     return max(moments)
+
+
+def repeat_heartbeat(group: GroupState, heartbeat: Heartbeat, consumer: ConsumerData) -> bool:
+    """A known channel says once more what it said. Not: one that left, or other topics, filters, strategy."""
+    broker_name, addr, now_ms = heartbeat.broker_name, heartbeat.client_addr, heartbeat.event_time_ms
+    view = group.membership.views.get(broker_name)
+    known = view.get(addr) if view is not None else None
+    if known is None or known.client_id != heartbeat.client_id or now_ms < known.first_heartbeat_ms:
+        return False
+    if group.membership.left and f"{broker_name} {addr}" in group.membership.left:
+        return False
+    if now_ms < known.last_heartbeat_ms:
+        return True  # it came late, and tells nothing
+    if known.is_listed_only != bool(heartbeat.is_listed_only) or not _says_the_same(known, heartbeat, consumer):
+        return False
+    if now_ms > known.last_heartbeat_ms:
+        known.gap_ms = now_ms - known.last_heartbeat_ms
+        known.last_heartbeat_ms = now_ms
+    return True
+
+
+def _says_the_same(known: Member, heartbeat: Heartbeat, consumer: ConsumerData) -> bool:
+    if consumer.strategy and consumer.strategy != known.strategy:
+        return False
+    if consumer.consume_orderly is not None and consumer.consume_orderly != known.consume_orderly:
+        return False
+    if consumer.client_rebalance is True and known.unjudged == SERVER_REBALANCE:
+        return False
+    if consumer.client_rebalance is False and known.is_judged:
+        return False
+    if heartbeat.without_sub or not known.has_reported_topics:
+        return bool(heartbeat.without_sub)
+    topics = [one.topic for one in consumer.subscriptions]
+    return (topics == known.topics or sorted(set(topics)) == known.topics) and filters_of(consumer) == known.filters
+
+
+def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
+    """A queue's one puller pulls on, or a round tells how far it is consumed.
+
+    Not: a pull that was refused, that a slave serves, or of another client; a commit that fell, or has stood still for
+    nearly as long as it may.
+    """
+    topic = group.topics.get(pull.topic)
+    queue_state = topic.queues.get(f"{pull.broker_name}:{pull.queue_id}") if topic is not None else None
+    if topic is None or queue_state is None or pull.broker_id:
+        return False
+    known, last_ms, now_ms = queue_state.consumption, queue_state.last_pull_ms, pull.event_time_ms
+    has_offsets = pull.commit_offset is not None and pull.max_offset is not None
+    if has_offsets and (known is None or not _is_steady(known, pull, max(now_ms, last_ms or 0), rules)):
+        return False
+    if pull.offsets_only:
+        return _repeat_offsets(queue_state, pull)
+    if last_ms is None or len(queue_state.pullers) != 1 or not _is_ordinary(group, queue_state, pull):
+        return False
+    (puller,) = queue_state.pullers.values()
+    if now_ms < last_ms:  # it came late
+        return now_ms >= puller.first_pull_ms and (
+            not has_offsets or (known is not None and now_ms < known.reported_ms)
+        )
+    queue_state.consumption = note_offsets(known, pull)
+    queue_state.take_offsets(pull.commit_offset, pull.max_offset)
+    queue_state.last_pull_ms = now_ms
+    puller.last_pull_ms = max(puller.last_pull_ms, now_ms)
+    return True
+
+
+def _repeat_offsets(queue_state: QueueState, pull: Pull) -> bool:
+    known = queue_state.consumption
+    if queue_state.is_below(pull.commit_offset) or (
+        queue_state.anomaly and queue_state.anomaly.regressed_ms is not None
+    ):
+        return False
+    is_newest = known is None or pull.event_time_ms >= known.reported_ms
+    queue_state.consumption = note_offsets(known, pull)
+    if is_newest and pull.event_time_ms >= (queue_state.last_pull_ms or 0):
+        queue_state.take_offsets(pull.commit_offset, pull.max_offset)
+    return True
+
+
+def _is_ordinary(group: GroupState, queue_state: QueueState, pull: Pull) -> bool:
+    ((key, puller),) = queue_state.pullers.items()
+    if pull.pull_status == NO_PERMISSION or (
+        queue_state.anomaly is not None and not _is_over(queue_state.anomaly, pull)
+    ):
+        return False
+    if pull.client_id and not pull.client_id == puller.client_id == queue_state.last_client_id:
+        return False
+    if pull.client_addr and puller.client_id == key:
+        return False  # its channel is not known yet
+    is_by_it = (pull.client_addr or pull.client_id) and group.puller_key(queue_state, pull) == key
+    return bool(is_by_it) and not queue_state.is_below(pull.commit_offset) and pull.broker_name in group.first_pull_ms
+
+
+def _is_over(odd: PullAnomaly, pull: Pull) -> bool:
+    """Whether nothing of what was unusual is left that such a pull would change."""
+    is_usual = odd.slave_since_ms is None and odd.regressed_ms is None
+    return is_usual and not odd.turns and odd.is_slave_suggested == bool(pull.suggest_broker_id)
+
+
+def _is_steady(known: Consumption, pull: Pull, now_ms: int, rules: Rules) -> bool:
+    """Whether the commit goes on, or has not stood still for long; its deadline comes after that of the queue's pulls.
+
+    Events that are older than the newest known tell nothing.
+    """
+    if pull.event_time_ms < known.reported_ms:
+        return True
+    commit_offset, max_offset = pull.commit_offset or 0, pull.max_offset or 0
+    if commit_offset < known.commit_offset:
+        return False
+    is_moving = commit_offset > known.commit_offset or pull.pull_status == NO_MATCHED_MSG
+    is_idle = max_offset <= commit_offset or known.max_offset <= known.commit_offset
+    since_ms = pull.event_time_ms if is_moving or is_idle else known.since_ms
+    return since_ms + rules.consume_silence_ms > now_ms + rules.pull_silence_ms

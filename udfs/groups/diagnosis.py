@@ -32,10 +32,14 @@ from dataclasses import dataclass, field, replace
 
 from udfs.alerts.kinds import OF_QUEUES
 from udfs.alerts.rules import PULL_MAX_IDLE_MS, Rules
-from udfs.groups.consumption import CONSUME_STOPPED_MS
-from udfs.groups.inference import SPLIT_VIEW
-from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, STRATEGY_GAP, WRITE_ONLY_QUEUE
-from udfs.groups.queue_state import NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
+from udfs.groups.plan import (
+    DUPLICATE_CLIENT_ID,
+    MEMBER_NOT_SUBSCRIBED,
+    SPLIT_VIEW,
+    STRATEGY_GAP,
+    WRITE_ONLY_QUEUE,
+)
+from udfs.groups.queue_state import CONSUME_STOPPED_MS, NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"
 FROZEN_CLIENT, PULL_STOPPED, GROUP_OFFLINE = "frozen_client", "pull_stopped", "group_offline"
@@ -76,10 +80,8 @@ class Evidence:
 
     twin_ids           proven twins
     extra_entries      entries of a broker's list beyond a client's first, of all clients
-    now_ms             the evaluation
     last_heartbeat_ms  each client's newest heartbeat
     listed_only        clients whose heartbeats no broker tells
-    late               clients whose heartbeats are late now
     unheard            clients that were not asked, or did not answer, lately: what they pull is not known
     orderly            clients that must lock the topic's queues
     pulling            clients that pull some queue of the topic

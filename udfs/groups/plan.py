@@ -16,6 +16,7 @@ from udfs.rocketmq.route import Route
 
 DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED = "duplicate_client_id", "member_not_subscribed"
 MIXED_STRATEGY, STRATEGY_GAP, WRITE_ONLY_QUEUE = "mixed_strategy", "strategy_gap", "write_only_queue"
+STALE_ROUTE, SPLIT_VIEW = "stale_route", "split_view"
 
 RECOMPUTED = (*POSITIONAL, CONSISTENT_HASH)
 """Strategies that need nothing but events: machine rooms and configured lists are known to the clients only."""
@@ -75,7 +76,6 @@ def reference_view(views: Views, route: Route) -> list[Member]:
 
 
 def strategies_of(members: Sequence[Member], default: str, seen: InferredStrategies) -> dict[str, str]:
-    """ClientId → strategy."""
     known = {member.client_id: member.strategy or seen.strategies.get(member.client_id) for member in members}
     usual = _most([name for name in known.values() if name and name != UNKNOWN_STRATEGY]) or default
     return {client_id: name or usual for client_id, name in known.items()}
@@ -95,32 +95,22 @@ def is_recomputed(strategies: Mapping[str, str]) -> bool:
     return all(name in RECOMPUTED or name == UNKNOWN_STRATEGY for name in strategies.values())
 
 
-def plan_recomputed(
-    consumer_group: str, route: Route, members: Sequence[Member], default_strategy: str, seen: InferredStrategies
-) -> dict[str, PlannedShare] | None:
-    """The plan by one view; None where a strategy of its members cannot be recomputed from events."""
-    if not is_recomputed(strategies_of(members, default_strategy, seen)):
-        return None
-    return plan(consumer_group, route, members, default_strategy, seen)
-
-
 def plan(
     consumer_group: str,
     route: Route,
     members: Sequence[Member],
     default_strategy: str,
     seen: InferredStrategies | None = None,
-) -> dict[str, PlannedShare]:
-    """The share of each readable queue, by `broker:queue_id`.
-
-    A member that does not subscribe the topic takes a share all the same. Raises ValueError for a strategy that
-    cannot be recomputed from events.
+) -> dict[str, PlannedShare] | None:
+    """The share of each readable queue by one view, by `broker:queue_id`. None where a strategy of its members cannot
+    be recomputed from events. A member that does not subscribe the topic takes a share all the same.
     """
     seen = seen or InferredStrategies()
-    queues = route.readable_queues()
+    queues, strategies = route.readable_queues(), strategies_of(members, default_strategy, seen)
+    if not is_recomputed(strategies):
+        return None
     if not queues or not members:
         return {queue_name(queue): PlannedShare(None) for queue in queues}
-    strategies = strategies_of(members, default_strategy, seen)
     cid_all = sort_client_ids(member.client_id for member in members)
     subscribers = {member.client_id for member in members if member.subscribes(route.topic)}
     by_strategy = {
@@ -140,8 +130,6 @@ def _shares(
     By position, allocation runs over one slot a channel: a ClientId listed twice gives both holders the first slot's
     queues, and the later slots' queues are nobody's. CONSISTENT_HASH knows ClientIds only, so twins share one place.
     """
-    if strategy not in RECOMPUTED:
-        raise ValueError(f"strategy {strategy!r} of group {consumer_group!r} cannot be recomputed from events")
     if strategy not in POSITIONAL:
         taken = allocate_all(strategy, consumer_group, queues, cid_all)
         owners = {mq: client_id for client_id, share in taken.items() for mq in share}

@@ -9,18 +9,14 @@ from collections.abc import Mapping
 from udfs.alerts.rules import FORGET_GROUP_MS, Rules
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.groups.plan import (
-    DUPLICATE_CLIENT_ID,
-    MIXED_STRATEGY,
     NOBODYS,
-    STRATEGY_GAP,
     WRITE_ONLY_QUEUE,
     PlannedShare,
-    are_mixed,
-    plan_recomputed,
+    plan,
     queue_name,
     reference_view,
 )
-from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow, Puller, QueueState, observed_pullers
+from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow, QueueState, observed_pullers
 from udfs.groups.state import GroupState, TopicState
 from udfs.groups.verdict_reason import ASSIGNED, BROKER, GONE
 from udfs.rocketmq.membership import EXPIRED, Change, Member, Membership
@@ -131,7 +127,7 @@ def plan_topic(
         return dropped
     default, seen = rules.allocate_message_queue_strategy, topic_state.inference.seen
     view = reference_view(state.membership.views, route)
-    planned = plan_recomputed(state.consumer_group, route, view, default, seen)
+    planned = plan(state.consumer_group, route, view, default, seen)
     topic_state.is_planned = planned is not None
     shares = {} if planned is None or route.has_queue_mapping else planned
     shares |= dict.fromkeys(write_only, PlannedShare(None, WRITE_ONLY_QUEUE))
@@ -142,61 +138,6 @@ def plan_topic(
         if share != queue_state.share or queue_state.share_since_ms == 0:
             queue_state.share, queue_state.share_since_ms = share, now_ms
     return dropped
-
-
-def follow_pulls(
-    state: GroupState,
-    topic_state: TopicState,
-    route: Route,
-    pullers: dict[str, list[Puller]],
-    now_ms: int,
-    rules: Rules,
-    *,
-    is_judged: bool,
-) -> list[OwnershipRow]:
-    """Bring the plan up to the pulls, which make it where it cannot be recomputed. Return the last rows of queues that
-    the route has no more and no client pulls: clients learn a route up to 30 s later, and pull these until then.
-    """
-    dropped = {}
-    if not route.has_queue_mapping:
-        places = {queue_name(queue) for queue in (*route.readable_queues(), *route.write_only_queues())}
-        left = [name for name in topic_state.queues if name not in places and not pullers[name]]
-        dropped = {name: topic_state.queues.pop(name) for name in left}
-        for name in left:
-            del pullers[name]
-    if is_judged and not topic_state.is_planned:
-        _plan_by_pulls(state, topic_state, pullers, rules)
-    return last_rows(route.topic, dropped, now_ms)
-
-
-def _plan_by_pulls(
-    state: GroupState, topic_state: TopicState, pullers: Mapping[str, list[Puller]], rules: Rules
-) -> None:
-    """Where a strategy cannot be recomputed, who pulled a queue last keeps it until the members change.
-
-    A queue that nobody has pulled since then, while others are pulled, is left out by the strategy or its options.
-    """
-    members = {member.client_id: member for _, member in state.membership.members()}
-    twins = sorted({twins.client_id for twins in state.membership.twins(rules.channel_expired_ms)})
-    is_mixed = are_mixed(members.values())
-    for name, queue_state in topic_state.queues.items():
-        pulling = {puller.client_id for puller in pullers[name]}
-        newest = queue_state.share.owner if queue_state.share.owner in pulling else queue_state.last_client_id
-        owner = newest if newest in members else None
-        has_kept = bool(pullers[name]) or (queue_state.last_pull_ms or 0) > state.changed_ms
-        if queue_state.share.gap == WRITE_ONLY_QUEUE:
-            continue
-        if owner and has_kept:
-            share = PlannedShare(owner)
-        elif not any(pullers.values()) or not members:
-            share = PlannedShare(None)
-        elif twins and queue_state.last_pull_ms is not None:
-            share = PlannedShare(None, DUPLICATE_CLIENT_ID, twins[0])
-        else:
-            share = PlannedShare(None, MIXED_STRATEGY if is_mixed else STRATEGY_GAP)
-        if share != queue_state.share:
-            queue_state.share = share
-            queue_state.share_since_ms = max(state.changed_ms, queue_state.last_pull_ms or 0)
 
 
 def close_idle_topics(

@@ -14,17 +14,24 @@ Broadcasting clients keep their offsets in files: those that the broker has are 
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
 from udfs.alerts.rules import Rules
-from udfs.brokers.broker_coverage import BrokerCoverage
-from udfs.groups.consumption import CONSUME_STOPPED_MS
-from udfs.groups.not_asked import NotAsked
-from udfs.groups.plan import PlannedShare, plan_recomputed
-from udfs.groups.planning import follow_pulls, plan_topic
+from udfs.groups.plan import (
+    DUPLICATE_CLIENT_ID,
+    MIXED_STRATEGY,
+    STRATEGY_GAP,
+    WRITE_ONLY_QUEUE,
+    PlannedShare,
+    are_mixed,
+    plan,
+    queue_name,
+)
+from udfs.groups.planning import last_rows, plan_topic
 from udfs.groups.queue_state import (
+    CONSUME_STOPPED_MS,
     DOUBLE_CONSUMED,
     DOUBLED_TURNS,
     HAND_OVER_MS,
@@ -43,6 +50,7 @@ from udfs.groups.queue_state import (
     observed_owners,
     observed_pullers,
 )
+from udfs.groups.snapshot import GroupSnapshot
 from udfs.groups.state import GroupState, TopicState
 from udfs.groups.verdict_reason import (
     ASSIGNED,
@@ -57,8 +65,8 @@ from udfs.groups.verdict_reason import (
     STRATEGY_UNKNOWN,
     TOO_NEW,
 )
-from udfs.rocketmq.heartbeat import ANY, GRPC, POP, SERVER_REBALANCE
-from udfs.rocketmq.membership import Member, Membership, late_clients
+from udfs.rocketmq.heartbeat import GRPC, POP, SERVER_REBALANCE
+from udfs.rocketmq.membership import Member
 from udfs.rocketmq.model import queue_order
 from udfs.rocketmq.own_names import REVIVE_GROUP
 from udfs.rocketmq.route import Route, route_of_nums
@@ -69,54 +77,6 @@ KEEP_COMMITS = (POP, GRPC, SERVER_REBALANCE, ASSIGNED, BROKER)
 
 REVIVE_SILENCE_MS = 600_000
 """A revive log without a report for this long went with its broker: no route says that it is gone."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """What one evaluation of a group rests on, once expired members have left.
-
-    late       clients whose heartbeats are late
-    unjudged   members that something else than client-side rebalance concerns
-    reporting  clients that answer which queues they hold: push consumers that have answered what they are
-    orderly    clients that consume in order
-    mixed      topics that members subscribe by different expressions
-    """
-
-    now_ms: int
-    broker_coverage: BrokerCoverage
-    not_asked: NotAsked
-    late: frozenset[str]
-    rules: Rules
-    unjudged: tuple[Member, ...] = ()
-    reporting: frozenset[str] = frozenset()
-    orderly: frozenset[str] = frozenset()
-    mixed: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(
-        cls, state: GroupState, now_ms: int, broker_coverage: BrokerCoverage, not_asked: NotAsked, rules: Rules
-    ) -> "Moment":
-        late = late_clients(state.membership, now_ms - rules.heartbeat_late_ms, state.data_from_ms)
-        members = [member for _, member in state.membership.members()]
-        unjudged = tuple(member for member in members if not member.is_judged)
-        reporting = frozenset(one.client_id for one in members if one.is_push and one.strategy is not None)
-        orderly = frozenset(member.client_id for member in members if member.consume_orderly)
-        mixed = frozenset(  # brokers filter by the newest member's expression, clients by their own
-            topic
-            for topic in {topic for member in members for topic in member.filters}
-            if len({member.filters.get(topic, ANY) for member in members if member.subscribes(topic)}) > 1
-        )
-        return cls(
-            now_ms=now_ms,
-            broker_coverage=broker_coverage,
-            not_asked=not_asked,
-            late=late,
-            rules=rules,
-            unjudged=unjudged,
-            reporting=reporting,
-            orderly=orderly,
-            mixed=mixed,
-        )
 
 
 class Judged(NamedTuple):
@@ -136,31 +96,70 @@ class Judgement:
     closed    the last rows of queues that the route does not have any more
     """
 
-    topic: str
     route: Route
     topic_state: TopicState
     pullers: dict[str, list[Puller]]
     unjudged: str | None
-    verdicts: Mapping[str, Judged]
     closed: list[OwnershipRow]
+    verdicts: Mapping[str, Judged] = field(default_factory=dict)
 
 
-def judge(state: GroupState, topic: str, route: Route, moment: Moment) -> Judgement:
+def judge(snapshot: GroupSnapshot, topic: str) -> Judgement:
     """Phase 3. The verdict of each queue of a topic, by the plan and the pulls."""
-    topic_state, now_ms, rules = state.topics[topic], moment.now_ms, moment.rules
-    unjudged = _why_not_judged(state, topic, route, moment)
-    _excuse_dropping(topic_state, is_mixed=topic in moment.mixed)
-    pullers = {
-        name: refresh_pullers(state, name, queue_state, moment.late, now_ms, rules)
-        for name, queue_state in topic_state.queues.items()
-    }
-    closed = follow_pulls(state, topic_state, route, pullers, now_ms, rules, is_judged=unjudged is None)
-    verdicts = (
-        judge_queues(state, topic_state, route, pullers, moment)
-        if unjudged is None
-        else judge_commits(topic_state, unjudged, now_ms, rules, has_left=state.membership.is_empty())
-    )
-    return Judgement(topic, route, topic_state, pullers, unjudged, verdicts, closed)
+    topic_state, route = snapshot.state.topics[topic], snapshot.routes[topic]
+    unjudged = _why_not_judged(snapshot, topic)
+    _excuse_dropping(topic_state, is_mixed=topic in snapshot.mixed)
+    pullers = {name: refresh_pullers(snapshot, name, queue_state) for name, queue_state in topic_state.queues.items()}
+    dropped = _drop_unrouted(topic_state, route, pullers)
+    if unjudged is None and not topic_state.is_planned:
+        _plan_by_pulls(snapshot, topic_state, pullers)
+    judgement = Judgement(route, topic_state, pullers, unjudged, last_rows(topic, dropped, snapshot.now_ms))
+    if unjudged is None:
+        judgement.verdicts = judge_queues(snapshot, judgement)
+    elif unjudged in KEEP_COMMITS:
+        judgement.verdicts = judge_commits(snapshot, topic_state, unjudged)
+    return judgement
+
+
+def _drop_unrouted(topic_state: TopicState, route: Route, pullers: dict[str, list[Puller]]) -> dict[str, QueueState]:
+    """Drop the queues that the route has no more and no client pulls: clients learn a route up to 30 s later, and pull
+    these until then.
+    """
+    if route.has_queue_mapping:
+        return {}
+    places = {queue_name(queue) for queue in (*route.readable_queues(), *route.write_only_queues())}
+    left = [name for name in topic_state.queues if name not in places and not pullers[name]]
+    for name in left:
+        del pullers[name]
+    return {name: topic_state.queues.pop(name) for name in left}
+
+
+def _plan_by_pulls(snapshot: GroupSnapshot, topic_state: TopicState, pullers: Mapping[str, list[Puller]]) -> None:
+    """Where a strategy cannot be recomputed, who pulled a queue last keeps it until the members change.
+
+    A queue that nobody has pulled since then, while others are pulled, is left out by the strategy or its options.
+    """
+    members = {member.client_id: member for member in snapshot.members}
+    twins = sorted({twins.client_id for twins in snapshot.twins})
+    is_mixed, changed_ms = are_mixed(members.values()), snapshot.state.changed_ms
+    for name, queue_state in topic_state.queues.items():
+        pulling = {puller.client_id for puller in pullers[name]}
+        newest = queue_state.share.owner if queue_state.share.owner in pulling else queue_state.last_client_id
+        owner = newest if newest in members else None
+        has_kept = bool(pullers[name]) or (queue_state.last_pull_ms or 0) > changed_ms
+        if queue_state.share.gap == WRITE_ONLY_QUEUE:
+            continue
+        if owner and has_kept:
+            share = PlannedShare(owner)
+        elif not any(pullers.values()) or not members:
+            share = PlannedShare(None)
+        elif twins and queue_state.last_pull_ms is not None:
+            share = PlannedShare(None, DUPLICATE_CLIENT_ID, twins[0])
+        else:
+            share = PlannedShare(None, MIXED_STRATEGY if is_mixed else STRATEGY_GAP)
+        if share != queue_state.share:
+            queue_state.share = share
+            queue_state.share_since_ms = max(changed_ms, queue_state.last_pull_ms or 0)
 
 
 def _excuse_dropping(topic_state: TopicState, *, is_mixed: bool) -> None:
@@ -180,14 +179,14 @@ def _excuse_dropping(topic_state: TopicState, *, is_mixed: bool) -> None:
             queue_state.consumption.forget_standstill()
 
 
-def judge_again(state: GroupState, judgement: Judgement, moment: Moment) -> None:
+def judge_again(snapshot: GroupSnapshot, judgement: Judgement) -> None:
     """Phases 2 and 3 once more, by what was inferred. The plan was so before, unknown to us: shares keep their age."""
     topic_state = judgement.topic_state
     since_ms = {name: queue_state.share_since_ms for name, queue_state in topic_state.queues.items()}
-    plan_topic(state, topic_state, judgement.route, moment.now_ms, moment.rules)
+    plan_topic(snapshot.state, topic_state, judgement.route, snapshot.now_ms, snapshot.rules)
     for name, queue_state in topic_state.queues.items():
         queue_state.share_since_ms = since_ms[name]
-    judgement.verdicts = judge_queues(state, topic_state, judgement.route, judgement.pullers, moment)
+    judgement.verdicts = judge_queues(snapshot, judgement)
 
 
 def report(judgement: Judgement, now_ms: int) -> Iterator[OwnershipRow]:
@@ -200,74 +199,64 @@ def report(judgement: Judgement, now_ms: int) -> Iterator[OwnershipRow]:
         reported = (queue_state.share.owner, observed_owners(judgement.pullers[name]), verdict)
         if reported != queue_state.reported or reason != queue_state.reason:
             queue_state.reported, queue_state.reason = reported, reason
-            yield OwnershipRow(judgement.topic, name, *reported, queue_state.since_ms, reason)
+            yield OwnershipRow(judgement.route.topic, name, *reported, queue_state.since_ms, reason)
 
 
-def _why_not_judged(state: GroupState, topic: str, route: Route, moment: Moment) -> str | None:
+def _why_not_judged(snapshot: GroupSnapshot, topic: str) -> str | None:
     """Why none of the topic's queues is judged; None where they are."""
-    if route.has_queue_mapping:
+    topic_state, members = snapshot.state.topics[topic], snapshot.unjudged_members
+    if snapshot.routes[topic].has_queue_mapping:
         return STATIC_TOPIC
-    if not state.topics[topic].is_shared:
-        return state.topics[topic].unjudged or ASSIGNED
-    if state.is_replaced:
+    if not topic_state.is_shared:
+        return topic_state.unjudged or ASSIGNED
+    if snapshot.state.is_replaced:
         return REPLACED
-    return min((member.unjudged or ASSIGNED for member in moment.unjudged if member.subscribes(topic)), default=None)
+    return min((member.unjudged or ASSIGNED for member in members if member.subscribes(topic)), default=None)
 
 
-def judge_queues(
-    state: GroupState, topic_state: TopicState, route: Route, pullers: Mapping[str, list[Puller]], moment: Moment
-) -> dict[str, Judged]:
+def judge_queues(snapshot: GroupSnapshot, judgement: Judgement) -> dict[str, Judged]:
     """Judge each queue. Without a pull it is UNKNOWN while its broker gives no data; its silence counts from then."""
-    other_plans = _other_plans(state, topic_state, route, moment.rules)
-    since_ms = max(state.watched_since_ms, topic_state.watched_since_ms, topic_state.first_pull_ms or 0)
-    return {
-        name: _judge_queue(
-            state,
-            topic_state,
-            name,
-            pullers[name],
-            {owner for shares in other_plans if name in shares and (owner := shares[name].owner)},
-            since_ms,
-            moment,
-        )
-        for name in topic_state.queues
-    }
+    topic_state, other_plans = judgement.topic_state, _other_plans(snapshot, judgement)
+    verdicts = {}
+    for name in topic_state.queues:
+        other_owners = {owner for shares in other_plans if name in shares and (owner := shares[name].owner)}
+        verdicts[name] = _judge_queue(snapshot, topic_state, name, judgement.pullers[name], other_owners)
+    return verdicts
 
 
 def _judge_queue(
-    state: GroupState,
-    topic_state: TopicState,
-    name: str,
-    pullers: list[Puller],
-    other_owners: set[str],
-    since_ms: int,
-    moment: Moment,
+    snapshot: GroupSnapshot, topic_state: TopicState, name: str, pullers: list[Puller], other_owners: set[str]
 ) -> Judged:
+    state, coverage, not_asked = snapshot.state, snapshot.broker_coverage, snapshot.not_asked
     queue_state, (broker_name, _) = topic_state.queues[name], queue_order(name)
-    data_since_ms = moment.broker_coverage.data_since_ms(broker_name)
+    data_since_ms = coverage.data_since_ms(broker_name)
     if data_since_ms is None and not pullers:
-        if broker_name in moment.broker_coverage.missed and broker_name not in moment.not_asked.brokers:
+        if broker_name in coverage.missed and broker_name not in not_asked.brokers:
             return Judged(queue_state.verdict, queue_state.reason)  # a lost round says nothing new
-        return Judged(UNKNOWN, moment.not_asked.brokers.get(broker_name, BROKER_NO_DATA))
-    since_ms = max(since_ms, data_since_ms or 0, state.first_pull_ms.get(broker_name, 0))
-    unreported = None if pullers else _why_unreported(state, topic_state, queue_state, broker_name, moment)
+        return Judged(UNKNOWN, not_asked.brokers.get(broker_name, BROKER_NO_DATA))
+    watched_ms = max(state.watched_since_ms, topic_state.watched_since_ms, topic_state.first_pull_ms or 0)
+    since_ms = max(watched_ms, data_since_ms or 0, state.first_pull_ms.get(broker_name, 0))
+    unreported = None if pullers else _why_unreported(snapshot, topic_state, queue_state, broker_name)
+    # A client that has left pulls no more, though its last pull is not long ago; a broker may report no list.
+    view = state.membership.views.get(broker_name, {})
+    listed = [puller for puller in pullers if puller.client_addr is None or puller.client_addr in view]
     verdict = verdict_of(
         queue_state,
-        _still_listed(state.membership, name, pullers),
+        listed or pullers,
         other_owners,
         watched_since_ms=since_ms,
         has_pulls=unreported is None,
-        now_ms=moment.now_ms,
-        rules=moment.rules,
+        now_ms=snapshot.now_ms,
+        rules=snapshot.rules,
         is_planned=topic_state.is_planned,
     )
     if verdict == UNOWNED and not topic_state.is_planned and unreported not in (None, PULLS_NOT_REPORTED):
         return Judged(UNKNOWN, unreported)  # no known pull takes it, and not all pulls are known
     if verdict != UNKNOWN:
         return Judged(verdict)
-    if is_too_new(queue_state, since_ms, moment.now_ms, moment.rules):
+    if is_too_new(queue_state, since_ms, snapshot.now_ms, snapshot.rules):
         unreported = TOO_NEW
-    elif unreported in NOT_HEARD and moment.not_asked.is_lately(queue_state.share.owner):
+    elif unreported in NOT_HEARD and not_asked.is_lately(queue_state.share.owner):
         return Judged(queue_state.verdict, queue_state.reason)  # it was not asked in this round, by turn
     elif unreported == PULLS_NOT_REPORTED and not topic_state.is_planned:
         unreported = STRATEGY_UNKNOWN
@@ -275,7 +264,7 @@ def _judge_queue(
 
 
 def _why_unreported(
-    state: GroupState, topic_state: TopicState, queue_state: QueueState, broker_name: str, moment: Moment
+    snapshot: GroupSnapshot, topic_state: TopicState, queue_state: QueueState, broker_name: str
 ) -> str | None:
     """Return why a pull of the queue would not be known, or is not expected; None when its absence is evidence.
 
@@ -285,27 +274,28 @@ def _why_unreported(
     (DefaultMQPullConsumer, LitePull before 5.1.1) are never seen to pull. A frozen owner is known by its heartbeats,
     whatever other data is missing.
     """
-    owner, is_late = queue_state.share.owner, queue_state.share.owner in moment.late
-    if not is_late and is_held_back(queue_state, moment.now_ms, moment.rules):
+    owner, is_late = queue_state.share.owner, queue_state.share.owner in snapshot.late
+    if not is_late and is_held_back(queue_state, snapshot.now_ms, snapshot.rules):
         return FLOW_CONTROL
-    coverage, by_ms = moment.broker_coverage, moment.now_ms - moment.rules.settle_ms
+    coverage, by_ms = snapshot.broker_coverage, snapshot.now_ms - snapshot.rules.settle_ms
     if coverage.pulled_ms.get(broker_name, by_ms + 1) <= by_ms:
         return None
-    missing = moment.not_asked.members
-    reason = NOT_ASKED if broker_name in moment.not_asked.mute else missing.get(owner or "")
+    missing = snapshot.not_asked.members
+    reason = NOT_ASKED if broker_name in snapshot.not_asked.mute else missing.get(owner or "")
     if reason and not is_late:
         return reason
-    may_pull = missing.keys() - moment.late
+    may_pull = missing.keys() - snapshot.late
     if may_pull and not topic_state.is_planned:
         return min(missing[client_id] for client_id in may_pull)
-    answers = owner in moment.reporting and coverage.reports_answers
-    if answers and (topic_state.first_pull_ms is None or owner in moment.orderly):
+    answers = owner in snapshot.reporting and coverage.reports_answers
+    if answers and (topic_state.first_pull_ms is None or owner in snapshot.orderly):
         return None
     last_pull_ms = queue_state.last_pull_ms
     has_stopped = last_pull_ms is not None and last_pull_ms <= coverage.reported_until_ms.get(broker_name, -1)
-    is_unknown = has_stopped and not is_late and owner not in moment.reporting
-    was_reported = topic_state.first_pull_ms is not None and broker_name in state.first_pull_ms and not is_unknown
-    return None if was_reported and (owner is None or is_late or owner in state.seen_pulling) else PULLS_NOT_REPORTED
+    is_unknown = has_stopped and not is_late and owner not in snapshot.reporting
+    is_reported = broker_name in snapshot.state.first_pull_ms and topic_state.first_pull_ms is not None
+    is_seen = owner is None or is_late or owner in snapshot.state.seen_pulling
+    return None if is_reported and not is_unknown and is_seen else PULLS_NOT_REPORTED
 
 
 def verdict_of(
@@ -364,49 +354,32 @@ def find_doublings(queue_state: QueueState, pullers: Sequence[Puller]) -> list[t
     ]
 
 
-def _still_listed(membership: Membership, queue: str, pullers: list[Puller]) -> list[Puller]:
-    """Return the pullers whose channel the queue's broker lists; all of them if it lists none, or reports no list.
-
-    A client that has left pulls no more, though its last pull is not long ago.
-    """
-    view = membership.views.get(queue_order(queue)[0], {})
-    listed = [puller for puller in pullers if puller.client_addr is None or puller.client_addr in view]
-    return listed or pullers
-
-
-def _other_plans(
-    state: GroupState, topic_state: TopicState, route: Route, rules: Rules
-) -> list[dict[str, PlannedShare]]:
+def _other_plans(snapshot: GroupSnapshot, judgement: Judgement) -> list[dict[str, PlannedShare]]:
     """The plans of all views, when they differ: an owner by any of them is not misplaced."""
-    views = {name: state.membership.views[name] for name in state.membership.views.keys() & route.broker_names()}
+    views, route, seen = snapshot.state.membership.views, judgement.route, judgement.topic_state.inference.seen
     by_ids: dict[tuple[str, ...], dict[str, Member]] = {
-        tuple(sorted(member.client_id for member in view.values())): view for view in views.values()
+        tuple(sorted(member.client_id for member in views[name].values())): views[name]
+        for name in views.keys() & route.broker_names()
     }
-    if len(by_ids) < 2 or not topic_state.is_planned:
+    if len(by_ids) < 2 or not judgement.topic_state.is_planned:
         return []
-    default = rules.allocate_message_queue_strategy
-    plans = (
-        plan_recomputed(state.consumer_group, route, list(view.values()), default, topic_state.inference.seen)
-        for view in by_ids.values()
-    )
+    group, default = snapshot.state.consumer_group, snapshot.rules.allocate_message_queue_strategy
+    plans = (plan(group, route, list(view.values()), default, seen) for view in by_ids.values())
     return [shares for shares in plans if shares is not None]
 
 
-def judge_commits(
-    topic_state: TopicState, unjudged: str, now_ms: int, rules: Rules, *, has_left: bool
-) -> dict[str, Judged]:
+def judge_commits(snapshot: GroupSnapshot, topic_state: TopicState, unjudged: str) -> dict[str, Judged]:
     """The queues of a topic that is not judged whose commits have stood still for too long; the others have no verdict.
 
-    They are NOT_CONSUMED, with the reason why no client owns them. `has_left`: the group has no member; queues that are
-    NOT_CONSUMED then stay so, and group_offline reports the others.
+    They are NOT_CONSUMED, with the reason why no client owns them. If the group has no member, queues that are
+    NOT_CONSUMED stay so, and group_offline reports the others.
     """
-    if unjudged not in KEEP_COMMITS:
-        return {}
-    is_served = unjudged == BROKER or not has_left
+    is_served = unjudged == BROKER or not snapshot.state.membership.is_empty()
     return {
         name: Judged(NOT_CONSUMED, unjudged)
         for name, queue_state in topic_state.queues.items()
-        if (is_served or queue_state.verdict == NOT_CONSUMED) and _stands_still(queue_state, unjudged, now_ms, rules)
+        if (is_served or queue_state.verdict == NOT_CONSUMED)
+        and _stands_still(queue_state, unjudged, snapshot.now_ms, snapshot.rules)
     }
 
 
@@ -421,33 +394,30 @@ def _stands_still(queue_state: QueueState, unjudged: str, now_ms: int, rules: Ru
     return stands_ms >= rules.consume_silence_ms + CONSUME_STOPPED_MS
 
 
-def refresh_pullers(
-    state: GroupState, name: str, queue_state: QueueState, late: frozenset[str], now_ms: int, rules: Rules
-) -> list[Puller]:
-    """Return the queue's pullers, with ClientIds where their channel is known; forget the others. `late` are clients
-    whose heartbeats are late.
+def refresh_pullers(snapshot: GroupSnapshot, name: str, queue_state: QueueState) -> list[Puller]:
+    """Return the queue's pullers, with ClientIds where their channel is known; forget the others.
 
     A member that a full cache holds back counts for as long as a commit may stand still.
     """
+    state, now_ms, rules = snapshot.state, snapshot.now_ms, snapshot.rules
     view = state.membership.views.get(queue_order(name)[0], {})
     pullers = observed_pullers(queue_state, now_ms, rules.pull_silence_ms)
     if not pullers and queue_state.pullers and is_held_back(queue_state, now_ms, rules):
         newest = max(queue_state.pullers.values(), key=lambda puller: puller.last_pull_ms)
         is_member = newest.client_addr in view or any(one.client_id == newest.client_id for one in view.values())
-        is_alive = is_member and newest.client_id not in late
+        is_alive = is_member and newest.client_id not in snapshot.late
         pullers = [newest] if is_alive and newest.last_pull_ms + rules.consume_silence_ms > now_ms else []
     for puller in pullers:
         member = view.get(puller.client_addr or "")
         puller.client_id = puller.client_id or (member.client_id if member else None)
-    if pullers:
-        newest = max(pullers, key=lambda puller: puller.last_pull_ms)
-        queue_state.last_client_id = newest.client_id or queue_state.last_client_id
-    queue_state.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
-    for puller in pullers:
         if puller.client_id:
             place = bisect.bisect_left(state.seen_pulling, puller.client_id)
             if state.seen_pulling[place : place + 1] != [puller.client_id]:
                 state.seen_pulling.insert(place, puller.client_id)
+    if pullers:
+        newest = max(pullers, key=lambda puller: puller.last_pull_ms)
+        queue_state.last_client_id = newest.client_id or queue_state.last_client_id
+    queue_state.pullers = {puller.client_addr or puller.client_id or "": puller for puller in pullers}
     return pullers
 
 

@@ -81,8 +81,6 @@ def _quick_below_ms(version: ClientVersion) -> int:
 
 
 class AttemptsBuilder:
-    """Collects attempts as they come."""
-
     __slots__ = ("_last_quick", "_quick_below_ms", "_rules", "_version", "attempts")
 
     def __init__(self, client_id: str, client_version: str) -> None:

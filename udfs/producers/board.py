@@ -6,11 +6,11 @@ whenever that is noticed.
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 
 from udfs.alerts.alert import Incident
 from udfs.producers.attempts import Attempts, Step
-from udfs.producers.item import Item, Turn
+from udfs.rocketmq.fault import rules_of
 
 EVICTION_MS = 60_000
 """How often idle items are looked for."""
@@ -21,7 +21,7 @@ LOST_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Flip:
-    """A FaultItem became unavailable, or available again."""
+    """A FaultItem became unavailable, or available again, at its own event time, with the values that decided it."""
 
     client_id: str
     client_version: str
@@ -31,9 +31,80 @@ class Flip:
     available: bool
     changed_at_ms: int
 
+
+@dataclass
+class Item:
+    """One producer's FaultItem of one broker as it is kept, moved by the steps of its attempts and by time.
+
+    It is available from `start_timestamp_ms` on, whenever that is noticed; in 5.1.4 only if it is reachable. `seen_ms`
+    is its newest attempt; `slow_ms` and `slow_latency_ms` its newest slow or failed one and its latency.
+
+    `out_ms` and `back_ms`: when it last became unavailable, and available again.
+    """
+
+    client_version: str
+    current_latency_ms: int
+    isolation: bool
+    start_timestamp_ms: int
+    reachable: bool
+    is_available: bool
+    seen_ms: int
+    slow_ms: int = 0
+    slow_latency_ms: int = 0
+    out_ms: int = 0
+    back_ms: int = 0
+
     @classmethod
-    def of(cls, client_id: str, client_version: str, turn: Turn) -> "Flip":
-        return cls(client_id, client_version, *astuple(turn))
+    def of(cls, client_version: str, step: Step, seen_ms: int) -> "Item":
+        """A broker that nothing bad is remembered of."""
+        return cls(client_version, step.latency_ms, False, 0, True, True, seen_ms)
+
+    def expire(self, client_id: str, now_ms: int) -> Flip | None:
+        """Its time has come and it may be used. The flip has the latency that kept it out: of a run of quick attempts
+        since, which change nothing, the one at that moment is not known.
+        """
+        if self.is_available or not self.reachable or now_ms < self.start_timestamp_ms:
+            return None
+        return self._flip(client_id, True, self.start_timestamp_ms, self.slow_latency_ms)
+
+    def apply(self, client_id: str, client_version: str, step: Step) -> Flip | None:
+        """MQFaultStrategy.updateFaultItem for each attempt of the step. Up to 5.1.3 an old step changes nothing."""
+        only_extends = rules_of(client_version).only_extends
+        if step.to_ms < self.seen_ms and not only_extends:
+            return None
+        self.client_version, self.seen_ms = client_version, max(self.seen_ms, step.to_ms)
+        self.reachable = step.reachable
+        apply = self._apply_slow if step.is_slow else self._apply_quick
+        flip = apply(client_id, step, only_extends)
+        self.current_latency_ms = step.latency_ms
+        return flip
+
+    def _apply_quick(self, client_id: str, step: Step, only_extends: bool) -> Flip | None:
+        if only_extends and self.start_timestamp_ms > step.from_ms:
+            return None
+        flip = None if self.is_available else self._flip(client_id, True, step.from_ms, step.first_latency_ms)
+        if not only_extends:
+            self.start_timestamp_ms = step.to_ms
+        return flip
+
+    def _apply_slow(self, client_id: str, step: Step, only_extends: bool) -> Flip | None:
+        flip = None
+        known_ms = self.start_timestamp_ms if only_extends else 0
+        if self.is_available and (max(known_ms, step.first_start_ms) > step.from_ms or not step.reachable):
+            self.isolation, self.start_timestamp_ms = step.isolation, max(known_ms, step.first_start_ms)
+            flip = self._flip(client_id, False, step.from_ms, step.first_latency_ms)
+        self.isolation, self.slow_ms, self.slow_latency_ms = step.isolation, step.to_ms, step.latency_ms
+        self.start_timestamp_ms = max(known_ms, step.start_ms)
+        return flip
+
+    def _flip(self, client_id: str, available: bool, at_ms: int, latency_ms: int) -> Flip:
+        self.is_available = available
+        if available:
+            self.isolation, self.back_ms = False, at_ms
+        else:
+            self.out_ms = at_ms
+        start_ms = self.start_timestamp_ms
+        return Flip(client_id, self.client_version, latency_ms, self.isolation, start_ms, available, at_ms)
 
 
 @dataclass(frozen=True)
@@ -115,8 +186,8 @@ class _Turns:
                 continue
             if item.start_timestamp_ms > start_ms:
                 heapq.heappush(self._waiting, (item.start_timestamp_ms, client_id))
-            elif turn := item.expire(start_ms):
-                self._report_turn(client_id, item, turn)
+            elif flip := item.expire(client_id, start_ms):
+                self._report(flip)
             else:
                 held.append((start_ms, client_id))
         for entry in held:
@@ -126,12 +197,12 @@ class _Turns:
         item = self._items.get(client_id)
         if item is None:
             item = self._items[client_id] = Item.of(client_version, step, step.from_ms)
-        turn = item.apply(client_version, step)
+        flip = item.apply(client_id, client_version, step)
         if not item.is_available:
             heapq.heappush(self._waiting, (item.start_timestamp_ms, client_id))
             heapq.heappush(self._latest, (-item.start_timestamp_ms, client_id))
-        if turn is not None:
-            self._report_turn(client_id, item, turn)
+        if flip is not None:
+            self._report(flip)
 
     def evict(self, now_ms: int, idle_ms: int) -> None:
         """Forget what nobody has sent to for long. It turns nothing: what became of the producer is not known."""
@@ -146,10 +217,10 @@ class _Turns:
             self._unavailable -= lost
             self._report_health(now_ms)
 
-    def _report_turn(self, client_id: str, item: Item, turn: Turn) -> None:
-        self._unavailable += -1 if turn.available else 1
-        self.flips.append(Flip.of(client_id, item.client_version, turn))
-        self._report_health(turn.changed_at_ms)
+    def _report(self, flip: Flip) -> None:
+        self._unavailable += -1 if flip.available else 1
+        self.flips.append(flip)
+        self._report_health(flip.changed_at_ms)
 
     def _report_health(self, at_ms: int) -> None:
         health = Health(self._unavailable, len(self._items), self._until_ms(), at_ms)

@@ -13,10 +13,10 @@ from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of
 from udfs.alerts.life import FIRING, Evaluation, step
 from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import Rules
-from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER, Gone, waits_under
+from udfs.brokers.cluster_state import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER, Gone, waits_under
 from udfs.producers.attempts import QUIET_MS
+from udfs.producers.board import Item
 from udfs.producers.fleet import Episode, Fleet
-from udfs.producers.item import Item
 from udfs.rocketmq.version import parse_client_version
 
 MOST_CLIENTS = 20
@@ -125,7 +125,6 @@ def _describe_releases(avoided: Avoided, releases: Sequence[str]) -> str:
 
 
 def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], producers: int, since_ms: int) -> Text:
-    """Return summary and advice for a broker that producers never return to."""
     who = "this producer" if len(client_ids) == 1 else "these producers"
     summary = (
         f"{len(client_ids)} of {count(producers, 'producer')} will never send to {broker_name} (cluster {cluster}) "
@@ -141,7 +140,6 @@ def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], 
 def describe_unavailable(
     cluster: str, stranded: Mapping[str, Stranded], alive: int, is_all: bool, since_ms: int
 ) -> Text:
-    """Return summary and advice for producers that avoid every broker they send to."""
     brokers = sorted({broker_name for one in stranded.values() for broker_name in one.brokers})
     has = "has" if len(stranded) == 1 else "have"
     summary = (
@@ -186,11 +184,11 @@ def judge_fleet(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Transition
     for kind, find in FINDERS:
         is_seen = kind != BROKER_EVICTED or completeness >= rules.completeness_min
         evaluation = Evaluation(fleet.judged_ms, completeness, is_seen)
-        findings = find(fleet, cluster, rules)
+        findings = {finding.key: finding for finding in find(fleet, cluster, rules)}
         yield from step(fleet.incidents, fleet.windows, kind, findings, evaluation, rules)
 
 
-def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
+def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Finding]:
     """Kind 12. A broker is isolated when a share of its producers has avoided it for broker_isolated_hold_ms.
 
     It was also slow or failing for that long, or the last producer stays away for broker_isolated_clear_ms more.
@@ -198,44 +196,64 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Find
     minute; one that 5.1.4 producers have evicted, which is kind 13. While the cluster's own alert says that the broker
     is gone, that its sends fail is the same trouble, and not over when nobody sends there any more.
     """
-    findings = {}
     notified = {key.partition(" ")[2] for key in fleet.episodes if key.startswith(BROKER_ISOLATED)}
-    for broker_name in sorted(notified | fleet.shut_out.keys()):
-        key = f"{BROKER_ISOLATED} {broker_name}"
-        labels = {"cluster": cluster, "broker_name": broker_name}
-        avoiders = {
-            client_id: item
-            for client_id, item in fleet.avoiders(broker_name).items()
-            if not is_evicted(item, fleet.judged_ms, rules)
-        }
-        senders = fleet.senders(broker_name, rules.fault_item_idle_ms)
-        enough = max(1, ceil(rules.broker_isolated_share * len(senders)))
-        reached_ms = sorted(item.out_ms for item in avoiders.values())[enough - 1 : enough]
-        episode = _episode(fleet, key, reached_ms[0] if reached_ms else None, rules)
-        if episode is None:
-            continue
-        if not avoiders:
-            findings[key] = _in_a_break(BROKER_ISOLATED, labels, episode)
-            continue
-        known, gone = fleet.fired(key), fleet.gone.get(broker_name)
-        cause = _cause(avoiders, known.cause if known else None)
-        is_failing = cause == FAILING_BROKER
-        avoided = Avoided(broker_name, avoiders, {name: fleet.producers[name].client_version for name in senders})
-        findings[key] = Finding(
-            kind=BROKER_ISOLATED,
-            cause=cause,
-            severity=severity_of(known, gone) if is_failing else "warning",
-            since_ms=episode.since_ms,
-            text=describe_isolated(cluster, avoided, is_failing, episode.since_ms, gone if is_failing else None),
-            labels=labels,
-            broker_name=broker_name,
-            evidence=avoided.evidence(),
-            inhibited_by=_explained_by(fleet, broker_name)
-            or (notified_before(fleet, broker_name, avoiders) if is_failing else None),
-            is_ready=_is_ready(fleet, episode, rules) and _is_lasting(fleet, avoiders, episode, rules),
-            figures=f"{len(avoiders)} of {len(senders)}",
-        )
-    return findings | dict(held_open(fleet, findings))
+    for broker_name in sorted(notified | fleet.shut_out.keys() | fleet.gone.keys()):
+        known, gone = fleet.fired(f"{BROKER_ISOLATED} {broker_name}"), fleet.gone.get(broker_name)
+        finding = _find_isolated(fleet, cluster, broker_name, known, gone, rules)
+        is_gone = gone is not None and gone.over_ms is None and known is not None and known.cause == FAILING_BROKER
+        if known is not None and is_gone and (finding is None or not finding.is_ready):
+            finding = Finding(  # as its producers reported it while they still sent there
+                known.kind,
+                known.cause,
+                severity_of(known, gone),
+                known.started_at_ms,
+                known.text,
+                known.labels,
+                broker_name=known.broker_name,
+                evidence=known.evidence,
+                inhibited_by=known.inhibited_by,
+                is_ready=known.state == FIRING,  # a firing one continues, a recovering one does not resolve
+                figures=known.figures,
+            )
+        if finding is not None:
+            yield finding
+
+
+def _find_isolated(
+    fleet: Fleet, cluster: str, broker_name: str, known: Incident | None, gone: Gone | None, rules: Rules
+) -> Finding | None:
+    """`known` is the broker's incident, if it has fired, and `gone` the cluster's alert that the broker is gone."""
+    key, labels = f"{BROKER_ISOLATED} {broker_name}", {"cluster": cluster, "broker_name": broker_name}
+    avoiders = {
+        client_id: item
+        for client_id, item in fleet.avoiders(broker_name).items()
+        if not is_evicted(item, fleet.judged_ms, rules)
+    }
+    senders = fleet.senders(broker_name, rules.fault_item_idle_ms)
+    enough = max(1, ceil(rules.broker_isolated_share * len(senders)))
+    reached_ms = sorted(item.out_ms for item in avoiders.values())[enough - 1 : enough]
+    episode = _episode(fleet, key, reached_ms[0] if reached_ms else None, rules)
+    if episode is None:
+        return None
+    if not avoiders:
+        return _in_a_break(BROKER_ISOLATED, labels, episode)
+    cause = _cause(avoiders, known.cause if known else None)
+    is_failing = cause == FAILING_BROKER
+    avoided = Avoided(broker_name, avoiders, {name: fleet.producers[name].client_version for name in senders})
+    return Finding(
+        kind=BROKER_ISOLATED,
+        cause=cause,
+        severity=severity_of(known, gone) if is_failing else "warning",
+        since_ms=episode.since_ms,
+        text=describe_isolated(cluster, avoided, is_failing, episode.since_ms, gone if is_failing else None),
+        labels=labels,
+        broker_name=broker_name,
+        evidence=avoided.evidence(),
+        inhibited_by=_explained_by(fleet, broker_name)
+        or (notified_before(fleet, broker_name, avoiders) if is_failing else None),
+        is_ready=_is_ready(fleet, episode, rules) and _is_lasting(fleet, avoiders, episode, rules),
+        figures=f"{len(avoiders)} of {len(senders)}",
+    )
 
 
 def _explained_by(fleet: Fleet, broker_name: str) -> str | None:
@@ -245,13 +263,12 @@ def _explained_by(fleet: Fleet, broker_name: str) -> str | None:
     return incident.incident_id if incident and is_of_all else None
 
 
-def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
+def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Finding]:
     """Kind 13. A broker is evicted by a 5.1.4 producer that keeps it unreachable broker_evicted_ms past its time.
 
     It sends elsewhere and never comes back by itself (#7812). Not evicted: a broker whose producer sends nothing
     anywhere; a 5.1.4 producer with a detector comes back within seconds of its next sends.
     """
-    findings = {}
     for broker_name, of_broker in fleet.shut_out.items():
         evicted = {
             client_id: item
@@ -261,7 +278,7 @@ def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Findi
         if not evicted:
             continue
         since_ms = min(item.start_timestamp_ms for item in evicted.values())
-        findings[f"{BROKER_EVICTED} {broker_name}"] = Finding(
+        yield Finding(
             kind=BROKER_EVICTED,
             cause=PERMANENT_EVICTION,
             severity="error",
@@ -287,10 +304,9 @@ def find_evicted(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Findi
                 }
             },
         )
-    return findings
 
 
-def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, Finding]:
+def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Finding]:
     """Kind 14. No broker is available to a producer that shuts out every one of the brokers it sends to at once.
 
     Critical where half of the producers or more are out of brokers, or sends fail; else a warning: slow sends arrive.
@@ -305,8 +321,12 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
     stranded = {}
     for client_id in sorted(set().union(*out_of.values())):
         producer = fleet.producers[client_id]
-        brokers = producer.brokers(now_ms, idle_ms) if producer.is_alive(now_ms, SILENT_MS) else []
-        if len(brokers) > 1 and all(client_id in out_of.get(broker_name, ()) for broker_name in brokers):
+        brokers = [name for name, seen_ms in producer.seen_ms.items() if seen_ms + idle_ms > now_ms]
+        if (
+            producer.is_alive(now_ms, SILENT_MS)
+            and len(brokers) > 1
+            and all(client_id in out_of.get(broker_name, ()) for broker_name in brokers)
+        ):
             stranded[client_id] = Stranded(
                 producer.client_version,
                 {broker_name: fleet.shut_out[broker_name][client_id] for broker_name in sorted(brokers)},
@@ -316,28 +336,27 @@ def find_unavailable(fleet: Fleet, cluster: str, rules: Rules) -> Mapping[str, F
     began_ms = min((one.since_ms() for one in stranded.values()), default=None)
     episode = _episode(fleet, NO_AVAILABLE_BROKER, began_ms, rules)
     if episode is None:
-        return {}
+        return
     if not stranded:
-        return {NO_AVAILABLE_BROKER: _in_a_break(NO_AVAILABLE_BROKER, {"cluster": cluster}, episode)}
+        yield _in_a_break(NO_AVAILABLE_BROKER, {"cluster": cluster}, episode)
+        return
     alive = sum(producer.is_alive(now_ms, idle_ms) for producer in fleet.producers.values())
     known = fleet.fired(NO_AVAILABLE_BROKER)
     is_all = 2 * len(stranded) >= alive - len(usual) or (known is not None and known.cause == ALL_BROKERS)
     is_critical = is_all or any(one.has_failed() for one in stranded.values())
     is_critical |= known is not None and known.severity == "critical"
-    return {
-        NO_AVAILABLE_BROKER: Finding(
-            kind=NO_AVAILABLE_BROKER,
-            cause=ALL_BROKERS if is_all else PRODUCER_HOST,
-            severity="critical" if is_critical else "warning",
-            since_ms=episode.since_ms,
-            text=describe_unavailable(cluster, stranded, alive, is_all, episode.since_ms),
-            labels={"cluster": cluster},
-            client_id=next(iter(stranded)) if len(stranded) == 1 else None,
-            broker_name=",".join(sorted({name for one in stranded.values() for name in one.brokers})) or None,
-            evidence={"producers": {client_id: one.evidence() for client_id, one in stranded.items()}, "alive": alive},
-            is_ready=_is_ready(fleet, episode, rules),
-        )
-    }
+    yield Finding(
+        kind=NO_AVAILABLE_BROKER,
+        cause=ALL_BROKERS if is_all else PRODUCER_HOST,
+        severity="critical" if is_critical else "warning",
+        since_ms=episode.since_ms,
+        text=describe_unavailable(cluster, stranded, alive, is_all, episode.since_ms),
+        labels={"cluster": cluster},
+        client_id=next(iter(stranded)) if len(stranded) == 1 else None,
+        broker_name=",".join(sorted({name for one in stranded.values() for name in one.brokers})) or None,
+        evidence={"producers": {client_id: one.evidence() for client_id, one in stranded.items()}, "alive": alive},
+        is_ready=_is_ready(fleet, episode, rules),
+    )
 
 
 def _is_usual(fleet: Fleet, client_id: str, stranded: Stranded) -> bool:
@@ -348,7 +367,7 @@ def _is_usual(fleet: Fleet, client_id: str, stranded: Stranded) -> bool:
     return is_slow_by_nature and not is_newcomer and not stranded.has_failed()
 
 
-FINDERS: tuple[tuple[str, Callable[[Fleet, str, Rules], Mapping[str, Finding]]], ...] = (
+FINDERS: tuple[tuple[str, Callable[[Fleet, str, Rules], Iterator[Finding]]], ...] = (
     (NO_AVAILABLE_BROKER, find_unavailable),
     (BROKER_ISOLATED, find_isolated),
     (BROKER_EVICTED, find_evicted),
@@ -413,30 +432,6 @@ def _cause(avoiders: Mapping[str, Item], known: str | None) -> str:
     if not is_unanimous:
         return known
     return FAILING_BROKER if failed[0] else SLOW_BROKER
-
-
-def held_open(fleet: Fleet, findings: Mapping[str, Finding]) -> Iterator[tuple[str, Finding]]:
-    """Yield the findings on brokers that are gone, as their producers reported them while they still sent there."""
-    for broker_name, gone in sorted(fleet.gone.items()):
-        key = f"{BROKER_ISOLATED} {broker_name}"
-        known, now = fleet.fired(key), findings.get(key)
-        if gone.over_ms is None and known and known.cause == FAILING_BROKER and (now is None or not now.is_ready):
-            yield (
-                key,
-                Finding(
-                    known.kind,
-                    known.cause,
-                    severity_of(known, gone),
-                    known.started_at_ms,
-                    known.text,
-                    known.labels,
-                    broker_name=known.broker_name,
-                    evidence=known.evidence,
-                    inhibited_by=known.inhibited_by,
-                    is_ready=known.state == FIRING,  # a firing one continues, a recovering one does not resolve
-                    figures=known.figures,
-                ),
-            )
 
 
 def severity_of(known: Incident | None, gone: Gone | None) -> str:

@@ -12,11 +12,10 @@ from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, Window, end
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, end_drop, find_dropped_sends, report_drop
+from udfs.brokers.cluster_state import Gone
 from udfs.brokers.skew import SENDS, SENDS_OF, TOLD_MS, Lag, Skew
-from udfs.brokers.trouble import Gone
 from udfs.producers.attempts import MOMENT_MS, Attempts, Step, next_moment_ms
-from udfs.producers.board import LOST_MS, Board, Flip, Health
-from udfs.producers.item import Item
+from udfs.producers.board import LOST_MS, Board, Flip, Health, Item
 
 SHORT_MS = 10_000
 """An absence shorter than this counts to the next moment: from 5.1.4 on a slow broker is tried again after 2 s."""
@@ -38,10 +37,6 @@ class Producer:
 
     def is_alive(self, now_ms: int, idle_ms: int) -> bool:
         return max(self.seen_ms.values(), default=0) + idle_ms > now_ms
-
-    def brokers(self, now_ms: int, idle_ms: int) -> list[str]:
-        """Where it has sent to lately."""
-        return [broker_name for broker_name, seen_ms in self.seen_ms.items() if seen_ms + idle_ms > now_ms]
 
 
 @dataclass
@@ -176,7 +171,6 @@ class Fleet:
         return -(-apart_ms // MOMENT_MS) * MOMENT_MS if not -TOLD_MS <= apart_ms <= MOMENT_MS else 0
 
     def apply(self, step: Step, broker_name: str, client_id: str, client_version: str) -> None:
-        """One producer's next step at one broker."""
         producer = self.producers.setdefault(client_id, Producer(client_version, known_ms=step.from_ms))
         producer.client_version = client_version
         if not step.is_slow:
@@ -188,18 +182,18 @@ class Fleet:
             of_broker[client_id] = Item.of(client_version, step, seen_ms)
         item = of_broker.get(client_id)
         if item is not None:
-            item.expire(step.from_ms)
-            turn = item.apply(client_version, step)
-            if turn is not None and not turn.available:
+            item.expire(client_id, step.from_ms)
+            flip = item.apply(client_id, client_version, step)
+            if flip is not None and not flip.available:
                 self.boards.setdefault(broker_name, BoardSeen(step.to_ms)).has_reported = True
 
     def pass_time(self, now_ms: int, idle_ms: int) -> None:
         """Items whose time has come, and what is over for good."""
         for broker_name, of_broker in self.shut_out.items():
             for client_id, item in of_broker.items():
-                turn = item.expire(now_ms)
-                if turn is not None and broker_name in self.boards:
-                    self.boards[broker_name].returns.append(Flip.of(client_id, item.client_version, turn))
+                flip = item.expire(client_id, now_ms)
+                if flip is not None and broker_name in self.boards:
+                    self.boards[broker_name].returns.append(flip)
         self.shut_out = {
             broker_name: left
             for broker_name, of_broker in self.shut_out.items()

@@ -74,7 +74,6 @@ _SINCE = [rules.since for rules in RULES]
 
 @lru_cache(maxsize=1024)
 def rules_of(client_version: ClientVersion | str) -> FaultRules:
-    """The row of RULES that this release follows."""
     return RULES[bisect_right(_SINCE, release_of(client_version)) - 1]
 
 

@@ -4,6 +4,7 @@ A channel, not a ClientId, is the member: two channels with one ClientId live si
 every client is handed both. Views are never merged: a client rebalances with the list of one random broker.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -179,7 +180,6 @@ class Membership:
         return found
 
     def members(self) -> Iterator[tuple[str, Member]]:
-        """Every (broker name, member)."""
         for broker_name, view in self.views.items():
             for member in view.values():
                 yield broker_name, member
@@ -231,7 +231,19 @@ def newest_heartbeats(membership: Membership, data_from_ms: int = 0) -> tuple[di
     return {**listed, **heard}, listed.keys() - heard.keys()
 
 
-def late_clients(membership: Membership, late_ms: int, data_from_ms: int = 0) -> frozenset[str]:
-    """Clients whose newest heartbeat is of `late_ms` or before; one that is only listed is never known to be late."""
-    newest, listed = newest_heartbeats(membership, data_from_ms)
-    return frozenset(client_id for client_id, at_ms in newest.items() if at_ms <= late_ms and client_id not in listed)
+_PID = re.compile(r"(?P<stem>[^@]+@[0-9]+)(?:#[0-9]+|@[0-9]+@[0-9a-z]+)?(?:@.*)?")
+
+
+def process_of(client_id: str, client_addr: str | None) -> str:
+    """Return `stem at host` of the process that opened the channel; channels of one process return one value.
+
+    MQClientManager builds one MQClientInstance, with one channel a broker, for each ClientId. Java clients before 4.9
+    share it among all consumers of a JVM (`ip@pid`); later ones carry `ip@pid#nanoTime` (ClientConfig,
+    changeInstanceNameToPID) and gRPC clients `host@pid@index@nanoTime`, an instance per consumer. The stem is the part
+    up to the pid, and the whole ClientId where instanceName replaces the pid. The host of the address
+    distinguishes containers that share `172.17.0.2@7`.
+    """
+    match = _PID.fullmatch(client_id)
+    stem = match["stem"] if match else client_id
+    host = (client_addr or "").rpartition(":")[0]
+    return f"{stem} at {host}" if host else stem

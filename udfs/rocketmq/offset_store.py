@@ -22,13 +22,9 @@ RETRY_GROUP_TOPIC_PREFIX = "%RETRY%"
 NO_OFFSET, CANNOT_READ = -1, -2
 """OffsetStore.readOffset: nothing was ever committed; the broker could not be asked."""
 
-Commit = Callable[[MessageQueue, int], object]
 
-
-class RemoteBrokerOffsetStore:
-    """A clustering client's offsets in memory. Every one of them is lost with the process."""
-
-    __slots__ = ("offset_table",)
+class OffsetStore:
+    """RocketMQ's OffsetStore: the offsets of one client for one group, in memory."""
 
     def __init__(self) -> None:
         self.offset_table: dict[MessageQueue, int] = {}
@@ -39,13 +35,28 @@ class RemoteBrokerOffsetStore:
         if known is None or offset > known or not increase_only:
             self.offset_table[mq] = offset
 
-    def read_from_store(self, mq: MessageQueue, fetch: Callable[[MessageQueue], int | None]) -> int:
-        """Ask the broker, and remember the answer. `fetch` gives None for "not found", and OffsetError if it fails.
+    def remove_offset(self, mq: MessageQueue) -> None:
+        """Forget a queue that is lost, or is taken anew."""
+        self.offset_table.pop(mq, None)
 
-        Up to 4.9.8 an error that a broker answers is taken for "not found", so that the queue may start anew.
-        """
+
+class RemoteBrokerOffsetStore(OffsetStore):
+    """A clustering client's offsets. Every one of them is lost with the process.
+
+    `fetch` asks the broker, `commit` tells it. `fetch` gives None for "not found", and OffsetError if it fails. Up to
+    4.9.8 an error that a broker answers is taken for "not found", so that the queue may start anew.
+    """
+
+    def __init__(
+        self, fetch: Callable[[MessageQueue], int | None], commit: Callable[[MessageQueue, int], object]
+    ) -> None:
+        super().__init__()
+        self._fetch, self._commit = fetch, commit
+
+    def read_from_store(self, mq: MessageQueue) -> int:
+        """Ask the broker, and remember the answer."""
         try:
-            offset = fetch(mq)
+            offset = self._fetch(mq)
         except OffsetError:
             return CANNOT_READ
         if offset is None:
@@ -53,53 +64,39 @@ class RemoteBrokerOffsetStore:
         self.update_offset(mq, offset)
         return offset
 
-    def persist_all(self, mqs: Collection[MessageQueue], commit: Commit) -> None:
+    def persist_all(self, mqs: Collection[MessageQueue]) -> None:
         """Tell the broker, every 5 s; `mqs` are those held, and the others are forgotten unreported. None held:
         nothing.
         """
-        if not mqs:
-            return
-        for mq, offset in list(self.offset_table.items()):
+        for mq in list(self.offset_table) if mqs else ():
             if mq in mqs:
-                commit(mq, offset)
+                self.persist(mq)
             else:
                 self.remove_offset(mq)
 
-    def persist(self, mq: MessageQueue, commit: Commit) -> None:
+    def persist(self, mq: MessageQueue) -> None:
         """Tell the broker of one queue: when it is lost, before another client reads it."""
         offset = self.offset_table.get(mq)
         if offset is not None:
-            commit(mq, offset)
-
-    def remove_offset(self, mq: MessageQueue) -> None:
-        """Forget a queue that is lost, or is taken anew."""
-        self.offset_table.pop(mq, None)
+            self._commit(mq, offset)
 
 
-class LocalFileOffsetStore:
+class LocalFileOffsetStore(OffsetStore):
     """A broadcasting client's offsets, in memory and in the file of its ClientId and group (`file`).
 
     A ClientId with a pid in it has a new file after each restart, and so no past; that is why broadcasting keeps
     `ip@DEFAULT`. Two clients with one ClientId on one machine overwrite each other's file.
     """
 
-    __slots__ = ("_keeps_others", "file", "offset_table")
-
     def __init__(self, client_version: ClientVersion = NEWEST) -> None:
         """Up to 4.9.7, and from 5.0 up to 5.1.4, a write keeps only the queues held now, and a lost one is not told."""
-        self.offset_table: dict[MessageQueue, int] = {}
+        super().__init__()
         self.file: dict[MessageQueue, int] = {}
         self._keeps_others = client_version >= (5, 2, 0) or (4, 9, 8) <= client_version < (5, 0, 0)
 
     def load(self) -> None:
         """At the start: read the file."""
         self.offset_table.update(self.file)
-
-    def update_offset(self, mq: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
-        """A batch was consumed."""
-        known = self.offset_table.get(mq)
-        if known is None or offset > known or not increase_only:
-            self.offset_table[mq] = offset
 
     def read_from_store(self, mq: MessageQueue) -> int:
         """What the file says, which memory then says too; NO_OFFSET if nothing."""
@@ -125,7 +122,7 @@ class LocalFileOffsetStore:
     def remove_offset(self, mq: MessageQueue) -> None:
         """Forget a lost queue in memory; older releases remember it."""
         if self._keeps_others:
-            self.offset_table.pop(mq, None)
+            super().remove_offset(mq)
 
 
 class ConsumerOffsetManager:

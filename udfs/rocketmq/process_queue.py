@@ -75,7 +75,6 @@ _SINCE = [rules.since for rules in RULES]
 
 
 def rebalance_rules(client_version: ClientVersion) -> RebalanceRules:
-    """The row of RULES that this release follows."""
     return RULES[bisect_right(_SINCE, client_version) - 1]
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from udfs.rocketmq.fault import FaultItem, is_available, pick_one_at_least
 from udfs.rocketmq.model import MessageQueue
+from udfs.rocketmq.route import TopicPublishInfo
 from udfs.rocketmq.thread_local_index import absolute, increment_and_get, remainder, wrap
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo
 from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
 _NO_ITEMS: Mapping[str, FaultItem] = {}

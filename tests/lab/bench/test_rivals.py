@@ -14,8 +14,7 @@ from tests.lab.bench.rivals.measure import Contender, Drain, Live, RivalsResult,
 from tests.lab.bench.rivals.work import Clock, Work, mark_ready, note_flips, read_flips, read_report
 from tests.lab.bench.test_figures import printed
 from udfs.producers.attempts import AttemptsBuilder
-from udfs.producers.board import Board
-from udfs.producers.item import Item
+from udfs.producers.board import Board, Item
 
 LATENCIES = ((0, 10), (1_000, 700), (1_500, 12), (4_000, 3_500), (9_000, 20), (40_000, 600), (45_000, 30), (99_000, 9))
 

@@ -12,7 +12,7 @@ from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
 from streaming.simulator.play import play
 from streaming.simulator.scenario import load_scenario
-from streaming.simulator.simulation import simulate
+from streaming.simulator.simulation import Simulation
 
 START_MS = 1_750_000_000_000
 SCENARIOS = ("twins", "lost_host", "frozen_client", "slow_broker", "demo")
@@ -31,7 +31,7 @@ def modelled_log(seconds: int, seed: int, scenarios: Sequence[str] = SCENARIOS) 
 
 
 def _renamed(name: str, seed: int, seconds: int) -> Iterator[Event]:
-    for topic, event in simulate(load_scenario(name), seed, START_MS, seconds * 1000):
+    for topic, event in Simulation(load_scenario(name), seed, START_MS).events(seconds * 1000):
         yield topic, event | {"cluster": name}
 
 

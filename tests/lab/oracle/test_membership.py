@@ -5,8 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
-from streaming.simulator.consumer_manager import ClientChannelInfo, ConsumerGroupInfo, ConsumerManager, SubscriptionData
-from streaming.simulator.queue_lock import RebalanceLockManager
+from streaming.simulator.consumer_manager import (
+    ClientChannelInfo,
+    ConsumerGroupInfo,
+    ConsumerManager,
+    RebalanceLockManager,
+    SubscriptionData,
+)
 from tests.lab.oracle import BROKER_RELEASE, MARKS, ask_json
 from udfs.rocketmq.model import MessageQueue
 
@@ -124,7 +129,7 @@ class Consumers:
 
 
 class Locks:
-    """The same session with streaming.simulator.queue_lock."""
+    """The same session with streaming.simulator.consumer_manager."""
 
     def __init__(self) -> None:
         self.manager = RebalanceLockManager()

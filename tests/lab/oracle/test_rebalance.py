@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming.simulator.consumer import recalculate_pull_from_which_node
-from streaming.simulator.queue_lock import lock_all
+from streaming.simulator.consumer_manager import lock_all
 from tests.lab.oracle import MARKS, RELEASES, ask_json, cases
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
@@ -211,45 +211,38 @@ class Stored:
 
     def __init__(self, question: Question, version: ClientVersion) -> None:
         self.version = version
-        self.remote = RemoteBrokerOffsetStore() if question["kind"] == "remote" else None
-        self.local = LocalFileOffsetStore(version)
         self.reported: dict[MessageQueue, int] = {}
+        self.is_remote = question["kind"] == "remote"
+        self.store: LocalFileOffsetStore | RemoteBrokerOffsetStore = LocalFileOffsetStore(version)
+        if self.is_remote:
+            self.store = RemoteBrokerOffsetStore(lambda mq: None, self.reported.__setitem__)
 
     def play(self, step: Step) -> str:
-        self.reported = {}
+        self.reported.clear()
         answer = self.call(*step)
-        store = self.remote or self.local
-        reported = f" {shown_map(self.reported)}" if self.remote else ""
-        return f"{answer}{reported} {shown_map(store.offset_table)}"
+        reported = f" {shown_map(self.reported)}" if self.is_remote else ""
+        return f"{answer}{reported} {shown_map(self.store.offset_table)}"
 
     def call(self, verb: str, name: Any = None, offset: int = 0, increase_only: bool = False) -> str:
-        store = self.remote or self.local
+        store = self.store
         if verb == "update":
             store.update_offset(queue(name), offset, increase_only=increase_only)
         elif verb == "remove":
             store.remove_offset(queue(name))
         elif verb == "read_from_memory":
             return str(store.offset_table.get(queue(name), -1))
-        elif self.remote:
-            self.call_remote(self.remote, verb, name)
         elif verb == "read_from_store":
-            return str(self.local.read_from_store(queue(name)))
+            return str(store.read_from_store(queue(name)))
         elif verb == "restart":
-            restarted = LocalFileOffsetStore(self.version)
-            restarted.file = self.local.file
-            restarted.load()
-            self.local = restarted
+            assert isinstance(store, LocalFileOffsetStore)
+            self.store = LocalFileOffsetStore(self.version)
+            self.store.file = store.file
+            self.store.load()
         elif verb == "persist":
-            self.local.persist(queue(name))
+            store.persist(queue(name))
         else:
-            self.local.persist_all({queue(one) for one in name})
+            store.persist_all({queue(one) for one in name})
         return "-"
-
-    def call_remote(self, store: RemoteBrokerOffsetStore, verb: str, name: Any) -> None:
-        if verb == "persist":
-            store.persist(queue(name), self.reported.__setitem__)
-        else:
-            store.persist_all({queue(one) for one in name}, self.reported.__setitem__)
 
 
 def random_nodes(random: Random, release: str) -> Question:

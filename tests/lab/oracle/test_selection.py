@@ -10,10 +10,9 @@ from streaming.simulator.producer import select_message_queue_by_hash, string_ha
 from tests.lab.oracle import MARKS, RELEASES, ask_json, cases
 from udfs.rocketmq.fault import FaultItem, only_extends
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.route import QueueData
+from udfs.rocketmq.route import QueueData, TopicPublishInfo, to_topic_publish_info
 from udfs.rocketmq.selection import select_one_message_queue
 from udfs.rocketmq.thread_local_index import MAX_VALUE, MIN_VALUE
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
 from udfs.rocketmq.version import parse_client_version
 
 pytestmark = MARKS

@@ -32,9 +32,8 @@ from functools import partial
 
 from schemas.events import CLOCKS
 from streaming.simulator import scenario as parts
-from streaming.simulator.beside import with_beside
 from streaming.simulator.broker import Channel, Cluster
-from streaming.simulator.conditions import Conditions
+from streaming.simulator.conditions import Conditions, with_beside
 from streaming.simulator.consumer import Consumer, config_queues, strategy_options
 from streaming.simulator.scenario import Scenario
 from streaming.simulator.simulation import Simulation

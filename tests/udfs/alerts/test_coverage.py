@@ -6,7 +6,7 @@ import pytest
 
 from tests.udfs.alerts.test_life import fired
 from udfs.alerts.alert import Incident
-from udfs.alerts.coverage import ON_HEARTBEATS, Coverage
+from udfs.alerts.life import ON_HEARTBEATS, Coverage
 
 NOW = 100_000
 

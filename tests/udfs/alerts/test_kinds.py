@@ -19,7 +19,7 @@ from udfs.brokers.cluster_findings import (
     NAME_SERVER_UNREACHABLE,
     SLOW_COLLECTOR,
 )
-from udfs.brokers.trouble import BROKER_ISOLATED, BROKER_NO_DATA, BROKER_WITHOUT_MASTER
+from udfs.brokers.cluster_state import BROKER_ISOLATED, BROKER_NO_DATA, BROKER_WITHOUT_MASTER
 from udfs.groups.findings import FINDERS
 from udfs.groups.group import NO_EFFECTS
 from udfs.groups.queue_state import DOUBLE_CONSUMED

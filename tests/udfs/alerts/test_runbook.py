@@ -57,13 +57,13 @@ def test_every_page_tells_apart_the_causes_of_its_kind_and_no_others() -> None:
 
 def test_the_causes_are_those_that_the_rules_give() -> None:
     clusters = {cluster_findings.NOT_ANSWERING, cluster_findings.NO_CLOCK, cluster_findings.EVENTS_DROPPED}
-    assert set(CAUSES["double_consumed_queue"]) == queues.WHY_DOUBLE_CONSUMED.keys()
+    assert set(CAUSES["double_consumed_queue"]) == queues.DOUBLE_CONSUMPTION.keys()
     assert set(CAUSES["slave_read"]) == {brokers.MASTER_DOWN, brokers.MASTER_BUSY}
     assert set(CAUSES["order_at_risk"]) == {brokers.MASTER_DOWN, brokers.BROKER_DOWN, brokers.QUEUES_LOST}
     assert set(CAUSES["broker_isolated"]) == {of_producers.FAILING_BROKER, of_producers.SLOW_BROKER}
     assert CAUSES["broker_evicted"] == (of_producers.PERMANENT_EVICTION,)
     assert set(CAUSES["no_available_broker"]) == {of_producers.ALL_BROKERS, of_producers.PRODUCER_HOST}
-    assert set(CAUSES["cluster_no_data"]) == {*clusters, *cluster_findings.WHY, mute_brokers.PULLS_MISSING}
+    assert set(CAUSES["cluster_no_data"]) == {*clusters, *cluster_findings.NO_DATA, mute_brokers.PULLS_MISSING}
     assert set(CAUSES["broker_no_data"]) == {
         cluster_findings.NOT_ANSWERING,
         cluster_findings.ANSWERS_SELDOM,

@@ -1,7 +1,6 @@
 """Whose clock is behind in a log that was written at once."""
 
-from udfs.brokers.log_order import Behind, LogOrder, pick_behind
-from udfs.brokers.skew import BROKER_SOURCES, HEARTBEATS, OF_CLIENT, PULLS
+from udfs.brokers.skew import BROKER_SOURCES, HEARTBEATS, OF_CLIENT, PULLS, Behind, LogOrder, pick_behind
 
 S = 1_000
 NOW = 1_789_000_000_000

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.udfs.groups.facts import A, Flow, Life, Pull, at, fired_kinds, play
-from udfs.groups.consumption import note_offsets
+from udfs.groups.queue_state import note_offsets
 
 
 def consuming(until: float) -> Life:

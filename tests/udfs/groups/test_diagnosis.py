@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from tests.udfs.groups.facts import RULES, at
-from udfs.groups.consumption import Consumption
 from udfs.groups.diagnosis import CAUSES, Evidence, Starvation, diagnose
 from udfs.groups.findings.queues import Blame, gather
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, PlannedShare
-from udfs.groups.queue_state import PullAnomaly, QueueState
+from udfs.groups.queue_state import Consumption, PullAnomaly, QueueState
 
 NOBODY: frozenset[str] = frozenset()
 NONE: dict[str, Blame] = {}

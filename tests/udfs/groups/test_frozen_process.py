@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.udfs.groups.facts import at
 from udfs.alerts.alert import Finding, Incident, Text, opened
 from udfs.groups.findings.queues import STALLED_QUEUE, STARVED_QUEUE
-from udfs.groups.frozen_process import PROCESSES, UNSERVED, as_one_cause, frozen_of
+from udfs.groups.group import PROCESSES, UNSERVED, as_one_cause, frozen_of
 from udfs.groups.state import GroupState
 from udfs.rocketmq.membership import Member, Membership
 

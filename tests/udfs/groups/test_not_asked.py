@@ -9,7 +9,7 @@ from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage,
 from udfs.brokers.cluster import evaluate_cluster
 from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.rounds import Tick
-from udfs.groups.not_asked import NotAsked
+from udfs.groups.snapshot import NotAsked
 from udfs.groups.verdict_reason import NO_COLLECTOR, NOT_ASKED, REFUSED
 
 A_UNASKED = Unasked(None, "order-service", A, "timed_out", at(120))

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.udfs.groups.facts import RULES, A, B, Heartbeat, Life, Pull, at, subscribes, two_clients
-from udfs.groups.calm import calm_until
-from udfs.groups.consumption import PULL_THRESHOLD_FOR_QUEUE
-from udfs.groups.repeat import repeat_heartbeat, repeat_pull
+from udfs.groups.calm import calm_until, repeat_heartbeat, repeat_pull
+from udfs.groups.queue_state import PULL_THRESHOLD_FOR_QUEUE
 from udfs.groups.state import GroupState
 
 

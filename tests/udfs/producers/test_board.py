@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from udfs.producers.attempts import Attempts, AttemptsBuilder
-from udfs.producers.board import Board, Flip, Health
-from udfs.producers.item import Item
+from udfs.producers.board import Board, Flip, Health, Item
 from udfs.rocketmq.fault import FaultItem, is_available, update_fault_item
 from udfs.rocketmq.version import parse_client_version
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.udfs.groups.facts import ConsumerData, Heartbeat, at, subscribes
 from udfs.rocketmq.heartbeat import why_not_judged
-from udfs.rocketmq.membership import EXPIRED, JOINED, LEFT, Membership, Twins, late_clients
+from udfs.rocketmq.membership import EXPIRED, JOINED, LEFT, Membership, Twins, newest_heartbeats
 
 EXPIRED_MS = 120_000
 NOBODY: frozenset[str] = frozenset()
@@ -190,17 +190,16 @@ def test_channels_that_are_only_listed_are_twins_when_no_dead_one_would_be_liste
     assert len(listed(range(0, last + 1, interval), "h1:1", "h2:1", reported=reported).twins(EXPIRED_MS)) == 1
 
 
-def test_a_channel_that_is_only_listed_is_never_late_and_one_that_is_reported_is() -> None:
+def test_a_channel_that_is_only_listed_is_known_as_such_and_one_that_is_reported_is_not() -> None:
     membership = listed(range(0, 31, 10), "h1:1")
-    assert late_clients(membership, at(500)) == frozenset()
     membership.register(Heartbeat(B, "h2:1", at(30)), subscribes("orders"))
-    assert late_clients(membership, at(500)) == {B}
+    assert newest_heartbeats(membership) == ({A: at(30), B: at(30)}, {A})
 
 
 def test_a_broker_that_begins_to_describe_heartbeats_is_believed() -> None:
     membership = listed(range(0, 31, 10), "h1:1")
     membership.register(Heartbeat(A, "h1:1", at(45)), subscribes("orders"))
-    assert late_clients(membership, at(45)) == {A}
+    assert newest_heartbeats(membership) == ({A: at(45)}, set())
 
 
 def test_a_leave_older_than_the_newest_heartbeat_is_no_leave() -> None:

@@ -28,11 +28,12 @@ def test_a_broker_without_an_offset_and_one_that_cannot_be_asked_are_told_apart(
     def fails(mq: MessageQueue) -> int | None:
         raise OffsetError(str(mq))
 
-    store = RemoteBrokerOffsetStore()
-    assert store.read_from_store(Q0, lambda mq: None) == NO_OFFSET
-    assert store.read_from_store(Q0, fails) == CANNOT_READ
-    assert store.offset_table == {}
-    assert store.read_from_store(Q0, lambda mq: 30) == store.offset_table[Q0] == 30
+    for fetch, found in ((lambda mq: None, NO_OFFSET), (fails, CANNOT_READ)):
+        store = RemoteBrokerOffsetStore(fetch, print)
+        assert store.read_from_store(Q0) == found
+        assert store.offset_table == {}
+    store = RemoteBrokerOffsetStore(lambda mq: 30, print)
+    assert store.read_from_store(Q0) == store.offset_table[Q0] == 30
 
 
 def test_a_broker_takes_a_smaller_offset_and_says_so() -> None:

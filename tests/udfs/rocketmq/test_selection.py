@@ -8,10 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from udfs.rocketmq.fault import FaultItem, is_available
-from udfs.rocketmq.route import QueueData
+from udfs.rocketmq.route import QueueData, TopicPublishInfo, to_topic_publish_info
 from udfs.rocketmq.selection import Selection, select_one_message_queue
 from udfs.rocketmq.thread_local_index import MAX_VALUE, MIN_VALUE
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
 from udfs.rocketmq.version import parse_client_version
 
 NOW = 1_700_000_000_000

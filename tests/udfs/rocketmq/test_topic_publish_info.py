@@ -3,8 +3,7 @@
 import pytest
 
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.route import QueueData
-from udfs.rocketmq.topic_publish_info import TopicPublishInfo, to_topic_publish_info
+from udfs.rocketmq.route import QueueData, TopicPublishInfo, to_topic_publish_info
 
 A, B = QueueData("broker-a", 4, 2, 6), QueueData("broker-b", 1, 2, 6)
 BOTH = {"broker-a", "broker-b"}

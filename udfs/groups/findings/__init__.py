@@ -1,14 +1,14 @@
 """What is wrong in a consumer group, a finder a kind. Causes come before what they explain, in the same tick."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from udfs.alerts.alert import Finding
 from udfs.groups.diagnosis import GROUP_OFFLINE
 from udfs.groups.findings import brokers, members, queues
-from udfs.groups.inference import SPLIT_VIEW
-from udfs.groups.plan import DUPLICATE_CLIENT_ID
-from udfs.groups.snapshot import Findings, GroupSnapshot
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, SPLIT_VIEW
+from udfs.groups.snapshot import GroupSnapshot
 
-FINDERS: tuple[tuple[str, Callable[[GroupSnapshot], Findings]], ...] = (
+FINDERS: tuple[tuple[str, Callable[[GroupSnapshot], Iterable[Finding]]], ...] = (
     (DUPLICATE_CLIENT_ID, members.find_duplicates),
     (GROUP_OFFLINE, members.find_group_offline),
     (SPLIT_VIEW, members.find_split_view),

@@ -1,24 +1,28 @@
 """slave_read, order_at_risk: what a broker without its master, or under memory pressure, does to a group."""
 
+from collections.abc import Iterator
+
 from udfs.alerts.alert import Finding, Text
 from udfs.alerts.prose import clock, count, join_words
-from udfs.groups.snapshot import Findings, GroupSnapshot
+from udfs.groups.snapshot import GroupSnapshot
 from udfs.rocketmq.model import queue_order
 
 SLAVE_READ, ORDER_AT_RISK = "slave_read", "order_at_risk"
 
 MASTER_DOWN, MASTER_BUSY, BROKER_DOWN, QUEUES_LOST = "master_down", "master_busy", "broker_down", "queues_lost"
 
-WHY_SLAVE_READ = {
-    MASTER_DOWN: "its master is down",
-    MASTER_BUSY: "the group reads messages that are no longer in the master's memory (over 40 % behind)",
-}
-FIX_SLAVE_READ = {
-    MASTER_DOWN: (
-        "Bring the master of {broker_name} back: until then producers cannot write, and ordered consumers get no locks."
+SLAVE_READS = {
+    MASTER_DOWN: Text(
+        "its master is down",
+        "Bring the master of {broker_name} back: until then producers cannot write, and ordered consumers get no "
+        "locks.",
     ),
-    MASTER_BUSY: ("Help the group catch up: add consumers or queues, or find what slows its listeners down."),
+    MASTER_BUSY: Text(
+        "the group reads messages that are no longer in the master's memory (over 40 % behind)",
+        "Help the group catch up: add consumers or queues, or find what slows its listeners down.",
+    ),
 }
+"""Cause → its reason and advice."""
 
 SLAVE_READ_MS = 30_000
 """A client that asked a slave asks the master again with its next pull, if the broker suggests so."""
@@ -27,9 +31,9 @@ REMEMBERED_MS = 600_000
 """A broker that left its routes is missed for so long; then it counts as removed on purpose."""
 
 
-def find_slave_reads(snapshot: GroupSnapshot) -> Findings:
+def find_slave_reads(snapshot: GroupSnapshot) -> Iterator[Finding]:
     """Kind 8. A group reads from a slave when the slave has served the group's pulls for SLAVE_READ_MS; a finding a
-    broker, by `slave_read BROKER`. Either there is no master, or the group reads what is older than 40 % of the
+    broker. Either there is no master, or the group reads what is older than 40 % of the
     master's memory (accessMessageInMemoryMaxRatio). Not: a single pull while the master restarts.
     """
     reads: dict[str, dict[str, int]] = {}
@@ -38,22 +42,21 @@ def find_slave_reads(snapshot: GroupSnapshot) -> Findings:
             if queue_state.pullers and queue_state.anomaly and queue_state.anomaly.slave_since_ms is not None:
                 reads.setdefault(queue_order(name)[0], {})[f"{topic} {name}"] = queue_state.anomaly.slave_since_ms
     masterless = {name for route in snapshot.routes.values() for name in route.without_master}
-    findings = {}
     for broker_name, since in sorted(reads.items()):
         since_ms = min(since.values())
         known = snapshot.incident(f"{SLAVE_READ} {broker_name}")
         was_down = known is not None and known.cause == MASTER_DOWN  # the last pulls from the slave may be of then
         cause = MASTER_DOWN if broker_name in masterless or was_down else MASTER_BUSY
         topics = sorted({name.partition(" ")[0] for name in since})
-        findings[f"{SLAVE_READ} {broker_name}"] = Finding(
+        yield Finding(
             kind=SLAVE_READ,
             cause=cause,
             severity="warning" if cause == MASTER_DOWN else "info",
             since_ms=since_ms,
             text=Text(
                 f"A slave of {broker_name} has served {count(len(since), 'queue')} of {snapshot.where} since "
-                f"{clock(since_ms)}: {WHY_SLAVE_READ[cause]}.",
-                FIX_SLAVE_READ[cause].format(broker_name=broker_name),
+                f"{clock(since_ms)}: {SLAVE_READS[cause].summary}.",
+                SLAVE_READS[cause].advice.format(broker_name=broker_name),
             ),
             labels={**snapshot.labels, "broker_name": broker_name},
             topic=topics[0] if len(topics) == 1 else None,
@@ -62,17 +65,15 @@ def find_slave_reads(snapshot: GroupSnapshot) -> Findings:
             evidence={"topics": topics},
             is_ready=snapshot.now_ms >= since_ms + SLAVE_READ_MS,
         )
-    return findings
 
 
-def find_orders_at_risk(snapshot: GroupSnapshot) -> Findings:
+def find_orders_at_risk(snapshot: GroupSnapshot) -> Iterator[Finding]:
     """Kind 10. Order is at risk when a topic is ordered and one of its brokers, or a broker's master, is down, or its
     queues are gone from the route, for SLAVE_READ_MS; a finding a topic, by `order_at_risk TOPIC`. Messages of one key
     go to one queue by hash: with the broker down a globally ordered topic stops; a locally ordered one goes on in other
     queues, and what waits in the old queue is overtaken. Not at risk: a topic that no member consumes in order.
     """
-    findings = {}
-    orderly = [member for _, member in snapshot.state.membership.members() if member.consume_orderly]
+    orderly = [member for member in snapshot.members if member.consume_orderly]
     for topic, topic_state in snapshot.shared_topics():
         route = snapshot.routes.get(topic)
         if route is None or not (route.order_topic or any(member.subscribes(topic) for member in orderly)):
@@ -95,7 +96,7 @@ def find_orders_at_risk(snapshot: GroupSnapshot) -> Findings:
             else "messages of one key now go to another queue and overtake those that wait in the old one"
         )
         down_brokers = join_words(names)
-        findings[f"{ORDER_AT_RISK} {topic}"] = Finding(
+        yield Finding(
             kind=ORDER_AT_RISK,
             cause=down[names[0]],
             severity="warning",
@@ -112,4 +113,3 @@ def find_orders_at_risk(snapshot: GroupSnapshot) -> Findings:
             evidence={"brokers": down, "order_topic": route.order_topic},
             is_ready=snapshot.now_ms >= since_ms + SLAVE_READ_MS,
         )
-    return findings

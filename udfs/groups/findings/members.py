@@ -4,16 +4,15 @@ client_id_at_risk, and split_view, where the brokers list different members or a
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from udfs.alerts.alert import Finding, Text
 from udfs.alerts.prose import clock, describe_duplicate_client_id, host_of, join_words, name_queues, some
 from udfs.groups.diagnosis import GROUP_OFFLINE
 from udfs.groups.findings.queues import STARVED_QUEUE, is_quiet
-from udfs.groups.inference import SPLIT_VIEW
-from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, SPLIT_VIEW
 from udfs.groups.queue_state import NOT_CONSUMED, NOT_JUDGED, UNOWNED, is_pulled_anyway, last_served_ms
-from udfs.groups.snapshot import Findings, GroupSnapshot, split_condition
+from udfs.groups.snapshot import GroupSnapshot, split_condition
 from udfs.groups.state import TopicState
 from udfs.groups.verdict_reason import ASSIGNED, BROKER
 from udfs.rocketmq.heartbeat import ANY
@@ -23,15 +22,15 @@ from udfs.rocketmq.own_names import is_own_group
 from udfs.rocketmq.version import parse_client_version
 
 
-def find_duplicates(snapshot: GroupSnapshot) -> Findings:
-    """Kind 1. A ClientId is duplicate when several live channels carry it; a finding each, by `duplicate_client_id
-    CLIENT_ID`. Not duplicate: broadcasting clients, which carry `ip@DEFAULT` by design and share out nothing; a
-    reconnect, whose first channel sends no heartbeat after the second appeared.
+def find_duplicates(snapshot: GroupSnapshot) -> Iterator[Finding]:
+    """Kind 1. A ClientId is duplicate when several live channels carry it; a finding each. Not duplicate: broadcasting
+    clients, which carry `ip@DEFAULT` by design and share out nothing; a reconnect, whose first channel sends no
+    heartbeat after the second appeared.
     """
-    state, findings = snapshot.state, {}
+    state = snapshot.state
     for client_id in sorted({twin.client_id for twin in snapshot.twins}):
         of_client = [twin for twin in snapshot.twins if twin.client_id == client_id]
-        if not any(member.client_id == client_id for _, member in snapshot.judged_members()):
+        if not any(member.client_id == client_id for member in snapshot.judged_members):
             continue
         views = {twin.broker_name: list(twin.client_addrs) for twin in of_client}
         since_ms = min(twin.since_ms for twin in of_client)
@@ -43,7 +42,7 @@ def find_duplicates(snapshot: GroupSnapshot) -> Findings:
                 if is_slot and queue_state.verdict != NOT_JUDGED and not is_pulled_anyway(queue_state):
                     starved.setdefault(topic, []).append(name)
         topics = [topic for topic, _ in snapshot.shared_topics()]
-        findings[f"{DUPLICATE_CLIENT_ID} {client_id}"] = Finding(
+        yield Finding(
             kind=DUPLICATE_CLIENT_ID,
             cause=DUPLICATE_CLIENT_ID,
             severity="critical" if starved else "warning",
@@ -60,7 +59,6 @@ def find_duplicates(snapshot: GroupSnapshot) -> Findings:
                 "starved": starved,
             },
         )
-    return findings
 
 
 INCONSISTENT_SUBSCRIPTION, CLIENT_ID_AT_RISK = "inconsistent_subscription", "client_id_at_risk"
@@ -74,13 +72,13 @@ _UNIQUE_SINCE = (4, 9, 0)
 """From here on Java's ClientIds carry nanoTime (ClientConfig.changeInstanceNameToPID)."""
 
 
-def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Findings:
-    """Kind 7. A group's subscription is inconsistent when members subscribe different topics or expressions:
-    `inconsistent_subscription`. Each heartbeat then replaces what the broker knows of the group, and messages are
-    filtered by the wrong expression. Not inconsistent: members whose heartbeats are late, as in a roll-out.
+def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Iterator[Finding]:
+    """Kind 7. A group's subscription is inconsistent when members subscribe different topics or expressions. Each
+    heartbeat then replaces what the broker knows of the group, and messages are filtered by the wrong expression. Not
+    inconsistent: members whose heartbeats are late, as in a roll-out.
     """
     reported: dict[str, dict[str, str]] = {}
-    for _, member in snapshot.judged_members():
+    for member in snapshot.judged_members:
         if member.has_reported_topics and member.client_id not in snapshot.late:
             reported[member.client_id] = {
                 topic: member.filters.get(topic, ANY) for topic in member.topics if not topic.startswith("%RETRY%")
@@ -88,7 +86,7 @@ def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Findings:
     kinds = Counter(tuple(sorted(subscription.items())) for subscription in reported.values())
     since_ms = snapshot.since(INCONSISTENT_SUBSCRIPTION, len(kinds) > 1)
     if since_ms is None:
-        return {}
+        return
     usual = min(kinds, key=lambda kind: (-kinds[kind], kind))
     odd = sorted(
         client_id for client_id, subscription in reported.items() if tuple(sorted(subscription.items())) != usual
@@ -103,29 +101,27 @@ def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Findings:
     )
     effects = [f"{STARVED_QUEUE} {topic}" for topic, _ in snapshot.shared_topics()]
     explained = [key for key in effects if (one := snapshot.incident(key)) and one.cause == MEMBER_NOT_SUBSCRIBED]
-    return {
-        INCONSISTENT_SUBSCRIPTION: Finding(
-            kind=INCONSISTENT_SUBSCRIPTION,
-            cause=INCONSISTENT_SUBSCRIPTION,
-            severity="warning",
-            since_ms=since_ms,
-            text=Text(
-                f"Members of {snapshot.where} have different subscriptions: {some(odd)}, on {differs}. Each heartbeat "
-                "replaces the group's subscription at the broker, so messages are skipped or topics are not read.",
-                f"Give all members the same topics and expressions, or move {some(odd)} to another group.",
-            ),
-            labels=snapshot.labels,
-            client_id=odd[0] if len(odd) == 1 else None,
-            evidence={"usual": expected, "others": {client_id: reported[client_id] for client_id in odd}},
-            inhibited_by=snapshot.inhibitor(*explained),
-            is_ready=snapshot.is_settled(since_ms),
-        )
-    }
+    yield Finding(
+        kind=INCONSISTENT_SUBSCRIPTION,
+        cause=INCONSISTENT_SUBSCRIPTION,
+        severity="warning",
+        since_ms=since_ms,
+        text=Text(
+            f"Members of {snapshot.where} have different subscriptions: {some(odd)}, on {differs}. Each heartbeat "
+            "replaces the group's subscription at the broker, so messages are skipped or topics are not read.",
+            f"Give all members the same topics and expressions, or move {some(odd)} to another group.",
+        ),
+        labels=snapshot.labels,
+        client_id=odd[0] if len(odd) == 1 else None,
+        evidence={"usual": expected, "others": {client_id: reported[client_id] for client_id in odd}},
+        inhibited_by=snapshot.inhibitor(*explained),
+        is_ready=snapshot.is_settled(since_ms),
+    )
 
 
-def find_group_offline(snapshot: GroupSnapshot) -> Findings:
-    """Kind 2. A group is offline when members of it consumed a topic and none is left: `group_offline`. However they
-    consumed: being offline needs no rebalance. What arrives meanwhile waits, or is lost to a broadcasting group.
+def find_group_offline(snapshot: GroupSnapshot) -> Iterator[Finding]:
+    """Kind 2. A group is offline when members of it consumed a topic, however they did, and none is left. What arrives
+    meanwhile waits, or is lost to a broadcasting group.
 
     Not offline: a group that was replaced (udfs.brokers.families); a group that consumes without any known heartbeat; a
     group of RocketMQ's own; one that read by assign() for less than ASSIGNED_MS, as ad-hoc tools do.
@@ -138,30 +134,28 @@ def find_group_offline(snapshot: GroupSnapshot) -> Findings:
     }
     since_ms = snapshot.since(GROUP_OFFLINE, state.membership.is_empty() and bool(waiting) and not state.is_replaced)
     if since_ms is None:
-        return {}
+        return
     topics = sorted(waiting)
     last_ms = max(last_served_ms(queue_state) for one in waiting.values() for queue_state in one.queues.values())
     started_ms = min(since_ms, max(last_ms, state.watched_since_ms)) if last_ms else since_ms
-    return {
-        GROUP_OFFLINE: Finding(
-            kind=GROUP_OFFLINE,
-            cause=GROUP_OFFLINE,
-            severity="warning",
-            since_ms=started_ms,
-            text=Text(
-                f"No member of {snapshot.where} has been connected since {clock(started_ms)}, so no client consumes "
-                f"{some(topics)} for it.",
-                f"Start a consumer of group {state.consumer_group}. After a day without members the group counts as "
-                "given up.",
-            ),
-            labels=snapshot.labels,
-            topic=topics[0] if len(topics) == 1 else None,
-            evidence={"topics": topics},
-            is_ready=snapshot.is_settled(since_ms)
-            and not any(_is_consumed(snapshot, topic_state) for topic_state in waiting.values()),
-            under=tuple(sorted({name for topic in topics for name in snapshot.routes[topic].broker_names()})),
-        )
-    }
+    yield Finding(
+        kind=GROUP_OFFLINE,
+        cause=GROUP_OFFLINE,
+        severity="warning",
+        since_ms=started_ms,
+        text=Text(
+            f"No member of {snapshot.where} has been connected since {clock(started_ms)}, so no client consumes "
+            f"{some(topics)} for it.",
+            f"Start a consumer of group {state.consumer_group}. After a day without members the group counts as "
+            "given up.",
+        ),
+        labels=snapshot.labels,
+        topic=topics[0] if len(topics) == 1 else None,
+        evidence={"topics": topics},
+        is_ready=snapshot.is_settled(since_ms)
+        and not any(_is_consumed(snapshot, topic_state) for topic_state in waiting.values()),
+        under=tuple(sorted({name for topic in topics for name in snapshot.routes[topic].broker_names()})),
+    )
 
 
 def _needs_members(consumer_group: str, topic_state: TopicState) -> bool:
@@ -185,50 +179,45 @@ def _is_consumed(snapshot: GroupSnapshot, topic_state: TopicState) -> bool:
     )
 
 
-def find_client_ids_at_risk(snapshot: GroupSnapshot) -> Findings:
-    """Kind 11. A group's ClientIds are at risk when they differ by luck only, one restart away from twins:
-    `client_id_at_risk`. Containers on several hosts have an address and a pid each from their own Docker, and the
-    ClientId is made of both; so has a placeholder that nobody filled in (`${...}@...`). Not at risk: a group that has
-    twins already, which kind 1 tells.
+def find_client_ids_at_risk(snapshot: GroupSnapshot) -> Iterator[Finding]:
+    """Kind 11. A group's ClientIds are at risk when they differ by luck only, one restart away from twins.
+    Containers on several hosts have an address and a pid each from their own Docker, and the ClientId is made of both;
+    so has a placeholder that nobody filled in (`${...}@...`). Not at risk: a group that has twins already (kind 1).
     """
     has_twins = [f"{DUPLICATE_CLIENT_ID} {twins.client_id}" for twins in snapshot.twins]
     if has_twins and not snapshot.incident(CLIENT_ID_AT_RISK):
         snapshot.since(CLIENT_ID_AT_RISK, holds=False)
-        return {}
-    addrs = {member.client_id: member.client_addr for _, member in snapshot.judged_members()}
-    at_risk = _one_restart_from_twins(snapshot.judged_members()) | {
-        client_id for client_id in addrs if "${" in client_id
-    }
+        return
+    addrs = {member.client_id: member.client_addr for member in snapshot.judged_members}
+    at_risk = _one_restart_from_twins(snapshot.judged_members) | {one for one in addrs if "${" in one}
     since_ms = snapshot.since(CLIENT_ID_AT_RISK, bool(at_risk))
     if since_ms is None:
-        return {}
+        return
     client_ids = sorted(at_risk)
     who = some([f"{client_id} on {host_of(addrs[client_id])}" for client_id in client_ids])
-    return {
-        CLIENT_ID_AT_RISK: Finding(
-            kind=CLIENT_ID_AT_RISK,
-            cause=CLIENT_ID_AT_RISK,
-            severity="info",
-            since_ms=since_ms,
-            text=Text(
-                f"ClientIds of {snapshot.where} are unique only by chance: {who}. They consist of a container's "
-                "address and pid, so after a restart two clients may share a ClientId, and some queues would have no "
-                "consumer.",
-                "Give each process its own instanceName, or use rocketmq-client 4.9.0 or newer, which adds nanoTime.",
-            ),
-            labels=snapshot.labels,
-            client_id=client_ids[0] if len(client_ids) == 1 else None,
-            evidence={"client_addrs": {client_id: addrs[client_id] for client_id in client_ids}},
-            inhibited_by=snapshot.inhibitor(*has_twins),
-            is_ready=snapshot.is_settled(since_ms),
-        )
-    }
+    yield Finding(
+        kind=CLIENT_ID_AT_RISK,
+        cause=CLIENT_ID_AT_RISK,
+        severity="info",
+        since_ms=since_ms,
+        text=Text(
+            f"ClientIds of {snapshot.where} are unique only by chance: {who}. They consist of a container's "
+            "address and pid, so after a restart two clients may share a ClientId, and some queues would have no "
+            "consumer.",
+            "Give each process its own instanceName, or use rocketmq-client 4.9.0 or newer, which adds nanoTime.",
+        ),
+        labels=snapshot.labels,
+        client_id=client_ids[0] if len(client_ids) == 1 else None,
+        evidence={"client_addrs": {client_id: addrs[client_id] for client_id in client_ids}},
+        inhibited_by=snapshot.inhibitor(*has_twins),
+        is_ready=snapshot.is_settled(since_ms),
+    )
 
 
-def _one_restart_from_twins(members: Iterable[tuple[str, Member]]) -> set[str]:
+def _one_restart_from_twins(members: Iterable[Member]) -> set[str]:
     """Ids of one pid (or one address) on different hosts, whose address is not their host's."""
     seen: dict[str, dict[str, set[str]]] = {}
-    for _, member in members:
+    for member in members:
         match = _IP_AND_PID.fullmatch(member.client_id)
         host = member.client_addr.rpartition(":")[0]
         is_old = member.language != "JAVA" or parse_client_version(member.client_version) < _UNIQUE_SINCE
@@ -239,11 +228,11 @@ def _one_restart_from_twins(members: Iterable[tuple[str, Member]]) -> set[str]:
     return {client_id for hosts in risky for ids in hosts.values() for client_id in ids}
 
 
-def find_split_view(snapshot: GroupSnapshot) -> Findings:
-    """Kind 3. A group's view is split when brokers list different members for settle_ms: `split_view`. Each client asks
-    a random broker at each rebalance. A client that heartbeats at one broker and has fallen silent at another splits
-    the view at once: the client's queues at the other have no puller already, and that broker forgets the client after
-    120 s. Not split: twins that one broker lists more often than another.
+def find_split_view(snapshot: GroupSnapshot) -> Iterator[Finding]:
+    """Kind 3. A group's view is split when brokers list different members for settle_ms. Each client asks a
+    random broker at each rebalance. A client that heartbeats at one broker and has fallen silent at another splits the
+    view at once: the client's queues at the other have no puller already, and that broker forgets the client after 120
+    s. Not split: twins that one broker lists more often than another.
     """
     lacking = _lacking(snapshot)
     pairs = {(name, client_id) for found in (lacking, snapshot.cut_off) for name in found for client_id in found[name]}
@@ -252,7 +241,7 @@ def find_split_view(snapshot: GroupSnapshot) -> Findings:
     for condition in [name for name in snapshot.state.conditions if name.startswith(f"{SPLIT_VIEW}|")]:
         snapshot.since(condition, condition in held)  # in a roll-out another client is missing at each tick
     if not since:
-        return {}
+        return
     sure = {
         (name, client_id)
         for name, client_id in pairs
@@ -269,26 +258,24 @@ def find_split_view(snapshot: GroupSnapshot) -> Findings:
     }
     lacks = join_words([f"{name} lacks {some(client_ids)}" for name, client_ids in sorted(missing.items())])
     effect = f" No client consumes {name_queues(starving)}." if starving else ""
-    return {
-        SPLIT_VIEW: Finding(
-            kind=SPLIT_VIEW,
-            cause=SPLIT_VIEW,
-            severity="critical" if starving else "warning",
-            since_ms=since_ms,
-            text=Text(
-                f"The brokers have listed different members of {snapshot.where} since {clock(since_ms)}: {lacks}. Each "
-                "client asks a random broker at each rebalance, so queues change owners, have two owners or none."
-                f"{effect}",
-                f"Check the network between the missing clients and {join_words(sorted(missing))}; a restarted client "
-                "registers again.",
-            ),
-            labels=snapshot.labels,
-            broker_name=",".join(missing),
-            queues=starving,
-            evidence={"views": views, "missing": missing},
-            is_ready=bool(sure),
-        )
-    }
+    yield Finding(
+        kind=SPLIT_VIEW,
+        cause=SPLIT_VIEW,
+        severity="critical" if starving else "warning",
+        since_ms=since_ms,
+        text=Text(
+            f"The brokers have listed different members of {snapshot.where} since {clock(since_ms)}: {lacks}. Each "
+            "client asks a random broker at each rebalance, so queues change owners, have two owners or none."
+            f"{effect}",
+            f"Check the network between the missing clients and {join_words(sorted(missing))}; a restarted client "
+            "registers again.",
+        ),
+        labels=snapshot.labels,
+        broker_name=",".join(missing),
+        queues=starving,
+        evidence={"views": views, "missing": missing},
+        is_ready=bool(sure),
+    )
 
 
 def _starving(snapshot: GroupSnapshot) -> tuple[str, ...]:
@@ -315,16 +302,15 @@ def _lacking(snapshot: GroupSnapshot) -> dict[str, list[str]]:
     listed = {name: {member.client_id for member in views.get(name, {}).values()} for name in brokers}
     if len({frozenset(client_ids) for client_ids in listed.values()}) < 2:
         return {}
-    topics = {member.client_id: member.topics for _, member in snapshot.judged_members()}
+    topics = {member.client_id: member.topics for member in snapshot.judged_members}
     expected: dict[str, set[str]] = {}
     for client_id in topics.keys() - snapshot.late:
         for topic in topics[client_id]:
             for broker_name in masters.get(topic, ()):
                 expected.setdefault(broker_name, set()).add(client_id)
     lacking = {}
-    late_ms = snapshot.now_ms - snapshot.rules.heartbeat_late_ms
     for broker_name, client_ids in sorted(expected.items()):
-        is_on_time = any(member.last_heartbeat_ms > late_ms for member in views.get(broker_name, {}).values())
+        is_on_time = any(member.last_heartbeat_ms > snapshot.late_ms for member in views.get(broker_name, {}).values())
         is_reached = is_on_time and broker_name not in snapshot.broker_coverage.silent
         is_heard = is_reached or broker_name in snapshot.broker_coverage.answered
         unlisted = client_ids - listed[broker_name]

@@ -2,7 +2,7 @@
 double_consumed_queue, offset_regression.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,8 +20,14 @@ from udfs.groups.diagnosis import (
     diagnose,
     gravity,
 )
-from udfs.groups.inference import SPLIT_VIEW, STALE_ROUTE
-from udfs.groups.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, are_mixed, names_of_brokers
+from udfs.groups.plan import (
+    DUPLICATE_CLIENT_ID,
+    MIXED_STRATEGY,
+    SPLIT_VIEW,
+    STALE_ROUTE,
+    are_mixed,
+    names_of_brokers,
+)
 from udfs.groups.queue_state import (
     DOUBLE_CONSUMED,
     NOT_CONSUMED,
@@ -32,7 +38,7 @@ from udfs.groups.queue_state import (
     QueueState,
     is_pulled_anyway,
 )
-from udfs.groups.snapshot import Findings, GroupSnapshot, is_never_heard
+from udfs.groups.snapshot import GroupSnapshot, is_never_heard
 from udfs.groups.state import GroupState, TopicState
 from udfs.groups.verdict_reason import PULLS_NOT_REPORTED
 from udfs.groups.verdicts import find_doublings
@@ -46,23 +52,28 @@ ROUTE_POLL_MS = 30_000
 
 UNEXPLAINED = "unexplained"
 
-WHY_DOUBLE_CONSUMED = {
-    DUPLICATE_CLIENT_ID: "they share one ClientId, and each takes its share",
-    MIXED_STRATEGY: "the members use different allocation strategies",
-    SPLIT_VIEW: "they use the member lists of different brokers",
-    STALE_ROUTE: "one of them still uses the topic's old route",
-    UNEXPLAINED: "unknown; neither the member lists nor the strategies explain it",
-}
-FIX_DOUBLE_CONSUMED = {
-    DUPLICATE_CLIENT_ID: "Give each process its own ClientId (instanceName), then restart it.",
-    MIXED_STRATEGY: "Give all members the same AllocateMessageQueueStrategy and SDK; restart those that differ.",
-    SPLIT_VIEW: "Find the broker that one of them cannot reach; the lists agree once its heartbeats arrive.",
-    STALE_ROUTE: "Restart the client that still uses the old route.",
-    UNEXPLAINED: (
-        "Compare the members' strategies, versions and ClientIds; stop the client that does not belong there."
+DOUBLE_CONSUMPTION = {
+    DUPLICATE_CLIENT_ID: Text(
+        "they share one ClientId, and each takes its share",
+        "Give each process its own ClientId (instanceName), then restart it.",
+    ),
+    MIXED_STRATEGY: Text(
+        "the members use different allocation strategies",
+        "Give all members the same AllocateMessageQueueStrategy and SDK; restart those that differ.",
+    ),
+    SPLIT_VIEW: Text(
+        "they use the member lists of different brokers",
+        "Find the broker that one of them cannot reach; the lists agree once its heartbeats arrive.",
+    ),
+    STALE_ROUTE: Text(
+        "one of them still uses the topic's old route", "Restart the client that still uses the old route."
+    ),
+    UNEXPLAINED: Text(
+        "unknown; neither the member lists nor the strategies explain it",
+        "Compare the members' strategies, versions and ClientIds; stop the client that does not belong there.",
     ),
 }
-"""Cause → the reason as the summary gives it, and the line that fixes it."""
+"""Cause → its reason and advice."""
 
 
 class Blame(NamedTuple):
@@ -126,13 +137,12 @@ def gather(
     )
 
 
-def find_starved(snapshot: GroupSnapshot) -> Findings:
+def find_starved(snapshot: GroupSnapshot) -> Iterator[Finding]:
     """Kind 4. A queue starves when nobody consumes it and one of the causes of udfs.groups.diagnosis is certain; a
-    finding a topic, by `starved_queue TOPIC`. A queue of the open incident stays starved until somebody pulls it: a new
+    finding a topic. A queue of the open incident stays starved until somebody pulls it: a new
     plan alone ends nothing. Not starved: a queue without a certain cause, which is kind 5; the queues of a group
     without members where kind 2 is off for the group, for it is offline on purpose.
     """
-    findings = {}
     for topic, topic_state in sorted(snapshot.state.topics.items()):
         incident = snapshot.incident(f"{STARVED_QUEUE} {topic}")
         if incident is None and not is_quiet(topic_state):
@@ -160,8 +170,7 @@ def find_starved(snapshot: GroupSnapshot) -> Findings:
             snapshot.now_ms,
         )
         if starved is not None:
-            findings[f"{STARVED_QUEUE} {topic}"] = _starved_finding(snapshot, topic, topic_state, starved, blames)
-    return findings
+            yield _starved_finding(snapshot, topic, topic_state, starved, blames)
 
 
 def is_quiet(topic_state: TopicState) -> bool:
@@ -246,7 +255,7 @@ def _starved_finding(
     state = snapshot.state
     queues = {name: _queue_evidence(topic_state, name, starved, blames) for name in starved.queues}
     cause, client_id, inhibited_by = _blame(snapshot, starved, queues)
-    addrs = (member.client_addr for _, member in state.membership.members() if member.client_id == client_id)
+    addrs = (member.client_addr for member in snapshot.members if member.client_id == client_id)
     addr = min(addrs, default=None)
     known = [topic_state.queues[name].consumption for name in starved.queues]
     came = sum(one.max_offset - one.first_max_offset for one in known if one)  # while the commits stood still
@@ -345,19 +354,17 @@ def _queue_evidence(
     }
 
 
-def find_stalled(snapshot: GroupSnapshot) -> Findings:
+def find_stalled(snapshot: GroupSnapshot) -> Iterator[Finding]:
     """Kind 5. A queue is silent when its owner has not pulled it for longer than changes take to settle, and no cause
-    is certain yet: the early sign; a finding a topic, by `stalled_queue TOPIC`. Once a cause is certain `starved_queue`
+    is certain yet: the early sign; a finding a topic. Once a cause is certain `starved_queue`
     pages, and explains the silence. Not silent: queues of a broker that no client reaches.
     """
-    findings = {}
     for topic, topic_state in snapshot.shared_topics():
-        key = f"{STALLED_QUEUE} {topic}"
         if not is_quiet(topic_state):
             continue
+        incident = snapshot.incident(f"{STALLED_QUEUE} {topic}")
         starvations = diagnose_topic(snapshot, topic_state, snapshot.evidence(topic, topic_state))
-        blames = reported_blames(snapshot.incident(key))
-        starvations = keep_causes(starvations, blames, snapshot.last_heartbeat_ms.keys())
+        starvations = keep_causes(starvations, reported_blames(incident), snapshot.last_heartbeat_ms.keys())
         silent = {
             name: starvation
             for name, starvation in starvations.items()
@@ -366,7 +373,7 @@ def find_stalled(snapshot: GroupSnapshot) -> Findings:
             and snapshot.is_settled(max(starvation.since_ms, starvation.given_ms))
         }
         uncertain = [name for name, s in silent.items() if s.certain_at_ms is None or s.certain_at_ms > snapshot.now_ms]
-        if not silent or not (uncertain or snapshot.incident(key)):
+        if not silent or not (uncertain or incident):
             continue
         since_ms = min(starvation.since_ms for starvation in silent.values())
         owners = sorted({topic_state.queues[name].share.owner or "" for name in silent})
@@ -387,7 +394,7 @@ def find_stalled(snapshot: GroupSnapshot) -> Findings:
                 f"Check {some(owners)} for a full GC, a paused or flow-controlled consumer, or a stuck listener "
                 "(jstack).",
             )
-        findings[key] = Finding(
+        yield Finding(
             kind=STALLED_QUEUE,
             cause=cause,
             severity="warning",
@@ -404,14 +411,12 @@ def find_stalled(snapshot: GroupSnapshot) -> Findings:
             },
             inhibited_by=snapshot.inhibitor(f"{STARVED_QUEUE} {topic}"),
         )
-    return findings
 
 
-def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
+def find_double_consumed(snapshot: GroupSnapshot) -> Iterator[Finding]:
     """Kind 6. A queue is doubled when two clients have consumed it side by side for longer than a hand-over takes; a
-    finding a topic, by `double_consumed_queue TOPIC`. Not: a queue that changed hands, whose first owner pulls no more.
+    finding a topic. Not: a queue that changed hands, whose first owner pulls no more.
     """
-    findings = {}
     for topic, topic_state in snapshot.shared_topics():
         doubled = {
             name: queue_state
@@ -421,9 +426,7 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
         if not doubled:
             continue
         since_ms = min(queue_state.since_ms for queue_state in doubled.values())
-        is_mixed = len(snapshot.strategies(topic, topic_state)) > 1 or are_mixed(
-            one for _, one in snapshot.judged_members()
-        )
+        is_mixed = len(snapshot.strategies(topic, topic_state)) > 1 or are_mixed(snapshot.judged_members)
         cause, twin = _cause_of_double_consumed(doubled, topic_state, is_mixed=is_mixed)
         names = tuple(sorted(doubled, key=queue_order))
         pullers = {
@@ -432,7 +435,7 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
         }
         who = some(sorted({puller for of_queue in pullers.values() for puller in of_queue}))
         inhibitors = {DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {twin}", SPLIT_VIEW: SPLIT_VIEW}
-        findings[f"{DOUBLE_CONSUMED_QUEUE} {topic}"] = Finding(
+        yield Finding(
             kind=DOUBLE_CONSUMED_QUEUE,
             cause=cause,
             severity="warning",
@@ -440,8 +443,8 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
             text=Text(
                 f"{count(len(names), 'queue')} of topic {topic} in {snapshot.where} "
                 f"{'has' if len(names) == 1 else 'have'} been consumed twice since {clock(since_ms)}: "
-                f"{name_queues(names)}, by {who}. Cause: {WHY_DOUBLE_CONSUMED[cause]}.",
-                FIX_DOUBLE_CONSUMED[cause],
+                f"{name_queues(names)}, by {who}. Cause: {DOUBLE_CONSUMPTION[cause].summary}.",
+                DOUBLE_CONSUMPTION[cause].advice,
             ),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
@@ -458,7 +461,6 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Findings:
                 for one in doubled.values()
             ),
         )
-    return findings
 
 
 def _outlasts_a_change(snapshot: GroupSnapshot, queue_state: QueueState, changed_ms: int) -> bool:
@@ -496,12 +498,10 @@ def _cause_of_double_consumed(
     return (MIXED_STRATEGY if is_mixed else UNEXPLAINED), None
 
 
-def find_regressions(snapshot: GroupSnapshot) -> Findings:
-    """Kind 9. Offsets regress when a queue's committed offset goes back; a finding a topic, by `offset_regression
-    TOPIC`, until the offsets have come again. Not a regression: two clients that commit by turns while a queue changes
-    hands.
+def find_regressions(snapshot: GroupSnapshot) -> Iterator[Finding]:
+    """Kind 9. Offsets regress when a queue's committed offset goes back; a finding a topic, until the offsets have come
+    again. Not a regression: two clients that commit by turns while a queue changes hands.
     """
-    findings = {}
     for topic, topic_state in sorted(snapshot.state.topics.items()):
         fallen = {
             name: queue_state.anomaly
@@ -513,7 +513,7 @@ def find_regressions(snapshot: GroupSnapshot) -> Findings:
         again = {name: odd.high_offset - odd.low_offset for name, odd in fallen.items()}
         since_ms = min(odd.regressed_ms or 0 for odd in fallen.values())
         names = tuple(sorted(fallen, key=queue_order))
-        findings[f"{OFFSET_REGRESSION} {topic}"] = Finding(
+        yield Finding(
             kind=OFFSET_REGRESSION,
             cause=OFFSET_REGRESSION,
             severity="warning" if sum(again.values()) >= snapshot.rules.offset_regression_messages else "info",
@@ -531,4 +531,3 @@ def find_regressions(snapshot: GroupSnapshot) -> Findings:
             queues=names,
             evidence={"consumed_again": again, "from": {name: odd.high_offset for name, odd in fallen.items()}},
         )
-    return findings

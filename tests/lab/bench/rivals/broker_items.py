@@ -9,7 +9,7 @@ import msgspec
 
 from tests.lab.bench.rivals.work import Row
 from udfs.producers.attempts import AttemptsBuilder
-from udfs.producers.item import Item, Turn
+from udfs.producers.board import Flip, Item
 from udfs.rocketmq.fault import only_extends
 
 
@@ -58,27 +58,27 @@ def apply_attempt(item: Item | None, attempt: Attempt) -> tuple[Item, list[Row]]
             item.start_timestamp_ms = now_ms
         return item, []
     rows = []
-    if item is not None and (turn := item.expire(now_ms)) is not None:
-        rows.append(_row(attempt, item.client_version, turn))
+    if item is not None and (flip := item.expire(attempt.client_id, now_ms)) is not None:
+        rows.append(_row(attempt, flip))
     builder = AttemptsBuilder(attempt.client_id, version)
     builder.add(now_ms, attempt.latency_ms, attempt.isolation, attempt.reachable is not False)
     (step,) = builder.attempts.steps
     if item is None:
         item = Item.of(version, step, now_ms)
-    if (turn := item.apply(version, step)) is not None:
-        rows.append(_row(attempt, version, turn))
+    if (flip := item.apply(attempt.client_id, version, step)) is not None:
+        rows.append(_row(attempt, flip))
     return item, rows
 
 
-def _row(attempt: Attempt, client_version: str, turn: Turn) -> Row:
+def _row(attempt: Attempt, flip: Flip) -> Row:
     return {
         "cluster": attempt.cluster,
         "broker_name": attempt.broker_name,
-        "client_id": attempt.client_id,
-        "client_version": client_version,
-        "current_latency_ms": turn.current_latency_ms,
-        "isolation": turn.isolation,
-        "start_timestamp": turn.start_timestamp_ms,
-        "available": turn.available,
-        "changed_at": turn.changed_at_ms,
+        "client_id": flip.client_id,
+        "client_version": flip.client_version,
+        "current_latency_ms": flip.current_latency_ms,
+        "isolation": flip.isolation,
+        "start_timestamp": flip.start_timestamp_ms,
+        "available": flip.available,
+        "changed_at": flip.changed_at_ms,
     }

@@ -15,7 +15,7 @@ from bytewax.run import cli_main
 
 from tests.lab.bench.rivals.broker_items import apply_attempt, decode_attempt
 from tests.lab.bench.rivals.work import CONSUMER, TOPIC, Clock, DeltaRows, Row, Work, mark_ready, read_work
-from udfs.producers.item import Item
+from udfs.producers.board import Item
 
 BATCH = 10_000
 MOST_ROWS = 50_000

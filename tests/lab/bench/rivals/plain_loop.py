@@ -7,7 +7,7 @@ from confluent_kafka import Consumer
 
 from tests.lab.bench.rivals.broker_items import apply_attempt, decode_attempt
 from tests.lab.bench.rivals.work import CONSUMER, TOPIC, Clock, DeltaRows, Work, mark_ready, read_work
-from udfs.producers.item import Item
+from udfs.producers.board import Item
 
 BATCH = 10_000
 POLL_SECONDS = 0.02

@@ -9,7 +9,7 @@ from quixstreams.sinks.base import BaseSink
 
 from tests.lab.bench.rivals.broker_items import apply_attempt, decode_attempt
 from tests.lab.bench.rivals.work import CONSUMER, TOPIC, Clock, DeltaRows, Row, mark_ready, read_work
-from udfs.producers.item import Item
+from udfs.producers.board import Item
 
 _values = attrgetter(*(field.name for field in fields(Item)))
 
