@@ -6,7 +6,6 @@ No JVM and no Kafka: the alerts of a modelled log are put into Delta, and `balan
 import contextlib
 import itertools
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,12 +15,12 @@ from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.lab.chaos.history import Comparison, Outcome
-from tests.lab.chaos.kills import Say
 from tests.lab.chaos.modelled_log import modelled_log
 from tests.lab.chaos.place import ChaosError
 from tests.lab.chaos.victim import Victim
 from tests.relay.fakes import FakeServer
 from tests.support.engine import Stream
+from tests.support.laboratory import say
 
 RELAY = ("relay", "--once")
 
@@ -71,9 +70,8 @@ def _alerts(sites: int, seed: int) -> Iterator[dict[str, Any]]:
             yield row | {name: f"{row[name]}-{site}" for name in names if row[name]}
 
 
-def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: Say, sites: int = 1) -> Outcome:
+def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, sites: int = 1) -> Outcome:
     """One relay, killed at each pass in turn, against one that is left alone. Each site has two or three calls."""
-    began = time.monotonic()
     with _relay(folder / f"{point}_reference", sites, seed) as (settings, hook, extra):
         _describe(settings, folder, extra)
         reference = _keys(hook)
@@ -92,8 +90,7 @@ def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, say: 
     if _order(reported) != _order(reference):
         remark = f"{remark} an incident's notices came in another order".strip()
     comparison = Comparison(len(reported), lost, extra_keys)
-    seconds = time.monotonic() - began
-    return Outcome(point, len(passes), len(passes), comparison, seconds, remark, min(twice.total(), allowed))
+    return Outcome(point, len(passes), len(passes), comparison, remark, min(twice.total(), allowed))
 
 
 def _describe(settings: Settings, folder: Path, extra: dict[str, str]) -> None:
