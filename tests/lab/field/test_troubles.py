@@ -18,13 +18,6 @@ def play() -> Any:
     return made
 
 
-def test_a_collector_may_come_back_under_another_name(play: Any) -> None:
-    make_trouble(play, "collector_restart")
-    make_trouble(play, "collector_restart", id="reserve")
-    environments = [call.args[0] for call in play.collector.restart.call_args_list]
-    assert environments == [{}, {"BALANCEWATCH_COLLECTOR__ID": "reserve"}]
-
-
 def test_a_client_that_does_not_start_is_started_anew_once_unless_others_live_in_its_jvm(play: Any) -> None:
     client = play.clients["order-1"]
     client.spec.process = ""

@@ -188,16 +188,6 @@ def under_broker(fact: Fact, down: Expected | Fact) -> Fact:
     )
 
 
-def absent(simulation: TrueSimulation, facts: Sequence[Fact]) -> Iterator[str]:
-    """Yield what the file requires of queues and did not happen to any queue."""
-    for one in simulation.expected:
-        happened = any(
-            fact.kind == one.kind and one.cause in (None, fact.cause) and _is_within(fact, one) for fact in facts
-        )
-        if one.required and one.kind in OF_QUEUES and not happened:
-            yield f"{one.kind} {one.cause or ''}".rstrip()
-
-
 def _facts_of_queues(
     kind: str, spells: Sequence[Span], spans: Sequence[Span], now_ms: int, slack_ms: int
 ) -> Iterator[Fact]:
