@@ -9,10 +9,10 @@ from streaming.simulator.scenario import load_scenario
 from streaming.simulator.watched import Watched
 from tests.lab.score.claims import PER_QUEUE
 from tests.lab.score.conditioned import facts_under
+from tests.lab.score.fact import Fact
 from tests.lab.score.recorded import Recorded
 from tests.lab.score.run import CHURN, DAY_MS, Run, play, runs, score
 from tests.lab.score.sample import draw
-from tests.lab.score.truths import Fact
 from tests.simulator.modelled import START
 from tests.support.tiers import in_proof
 

@@ -7,8 +7,9 @@ import pytest
 
 from tests.lab.score.bounds import BOUNDS_MS
 from tests.lab.score.claims import Claim, claims_of, pages_of
+from tests.lab.score.fact import SLACK_MS, Fact
 from tests.lab.score.match import Tally, Verdict, compare, verdicts_of
-from tests.lab.score.truths import FLAPPING_MS, SLACK_MS, Fact, facts_of
+from tests.lab.score.truths import FLAPPING_MS, facts_of
 from tests.simulator.modelled import START
 from tests.support.plays import Play, each_play
 

@@ -17,7 +17,7 @@ from tests.support.calling import Calling
 
 
 def main() -> None:
-    work = read_work("balancewatch_service")
+    work = read_work()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 

@@ -174,7 +174,7 @@ def _started(one: Contender, work: Work) -> Iterator[subprocess.Popen[bytes]]:
     _log(one.rival).parent.mkdir(parents=True, exist_ok=True)
     with _log(one.rival).open("ab") as log:
         process = subprocess.Popen(
-            [str(one.python), "-m", one.rival.module, *work.arguments()],
+            [str(one.python), "-m", one.rival.module, work.argument()],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
             stdout=log,
