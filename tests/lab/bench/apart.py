@@ -21,7 +21,8 @@ def run_apart(measure: Callable[..., Result], *sizes: Any) -> Result:
     """Return what `measure` returns, from a fresh interpreter and JVM. Raises MeasureError."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         try:
-            return pool.submit(_run, measure, sizes).result()
+            result: Result = pool.submit(_run, measure, sizes).result()
+            return result
         except BrokenProcessPool:
             raise MeasureError("its process ended by itself") from None
 

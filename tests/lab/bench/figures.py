@@ -3,12 +3,13 @@
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 
-class Percentiles(NamedTuple):
+@dataclass(frozen=True)
+class Percentiles:
     """Percentiles by nearest rank of `count` samples; 0 of none."""
 
     count: int
@@ -47,7 +48,7 @@ class Figures:
         self.add(name, form.format(median), f"{form.format(low)} to {form.format(high)}", beside)
 
     def add_percentiles(self, name: str, ms: Percentiles, beside: str = "") -> None:
-        self.values[name] = ms._asdict()
+        self.values[name] = asdict(ms)
         self.add(name, f"{ms.p50:,.0f} ms", f"p95 {ms.p95:,.0f} ms, {ms.count} samples", beside)
 
     def add_memory(self, name: str, resident: Mapping[str, int], when: str = "at its peak") -> None:

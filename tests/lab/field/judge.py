@@ -138,7 +138,7 @@ class Facts:
         is_long = longest_ms > fact.bound_ms + fact.patience_ms
         return replace(fact, required=any(one.required for _, one in fitting) and is_long)
 
-    def _clocks(self) -> dict[str, int]:
+    def _clocks(self) -> dict[str, Any]:
         """How fast this play went, and when it ended."""
         factor = self._played.factor
         return {"patience_ms": ROUNDS_MS // factor, "factor": factor, "known_ms": self._played.end_ms}

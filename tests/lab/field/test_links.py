@@ -28,7 +28,8 @@ class Echo:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self.hang_up()
+        for one in self.open:
+            one.close()
 
     def hang_up(self) -> None:
         for one in self.open:
