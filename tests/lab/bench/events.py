@@ -1,9 +1,9 @@
 """Events of the benches: a fleet of healthy groups, and producers that avoid slow brokers.
 
-`python -m tests.lab.bench.events GROUPS` prints three batches that touch a fleet, for `balancewatch replay --events`.
+`python -m tests.lab.bench.events GROUPS` works through three batches that touch a fleet, by the query's code without
+Spark and Kafka: for a profiler.
 """
 
-import json
 import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Kafka
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES, key_of
+from tests.support.engine import Stream
 from udfs.rocketmq.fault import compute_not_available_duration
 from udfs.rocketmq.version import parse_client_version
 
@@ -202,6 +203,6 @@ def write_messages(spark: SparkSession, messages: Iterable[Message], kafka: Kafk
 
 
 if __name__ == "__main__":
+    stream = Stream()
     for at_ms in (1_750_000_000_000, 1_750_000_001_000, 1_750_000_002_000):
-        for topic, event in (*SMALL.touch(range(int(sys.argv[1])), at_ms), clock(CLUSTER, BROKERS, at_ms + 1)):
-            print(json.dumps({"topic": topic, "event": event}))
+        stream.feed([*SMALL.touch(range(int(sys.argv[1])), at_ms), clock(CLUSTER, BROKERS, at_ms + 1)])
