@@ -61,7 +61,7 @@ def _longest_first(wanted: Wanted) -> tuple[float, str, int]:
 def play_batch(stage: FieldStage, batch: Sequence[Wanted]) -> tuple[list[Played], list[str]]:
     """Play all of it side by side from one second on; return the plays, and why others did not come to their end."""
     plays = [Play(stage, name, seed) for name, seed in batch]
-    failures: dict[str, str] = {}
+    failures: list[tuple[str, str]] = []
 
     def tried(play: Play, act: Callable[[Play], Played | None]) -> Played | None:
         try:
@@ -69,7 +69,7 @@ def play_batch(stage: FieldStage, batch: Sequence[Wanted]) -> tuple[list[Played]
         except StoppedError:
             return None
         except Exception as error:  # whatever one play breaks on, the others are played
-            failures[play.name] = f"{play.name}: {type(error).__name__}: {error}"
+            failures.append((play.name, f"{type(error).__name__}: {error}"))
             (play.folder / "failure.txt").write_text(traceback.format_exc())
             say(f"{play.name} failed: {error}")
             return None
@@ -77,9 +77,10 @@ def play_batch(stage: FieldStage, batch: Sequence[Wanted]) -> tuple[list[Played]
     try:
         with ThreadPoolExecutor(len(plays)) as threads:
             list(threads.map(lambda play: tried(play, Play.set_up), plays))
-            ready = [play for play in plays if play.name not in failures]
+            failed = {name for name, _ in failures}
+            ready = [play for play in plays if play.name not in failed]
             for play in plays:
-                if play not in ready:
+                if play.name in failed:
                     tried(play, Play.tear_down)
             say(f"{sum(len(play.clients) for play in ready)} clients have started")
             start_s = time.time() + SETTLE_SECONDS / stage.clocks.factor
@@ -96,4 +97,4 @@ def play_batch(stage: FieldStage, batch: Sequence[Wanted]) -> tuple[list[Played]
             play.close()
     stage.run.check()
     stage.collector.check()
-    return [one for one in played if one is not None], list(failures.values())
+    return [one for one in played if one is not None], [f"{name}: {why}" for name, why in failures]
