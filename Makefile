@@ -76,7 +76,7 @@ watch: $(VENV)/.ready ## test-fast after each change of a file; ARGS="tests/udfs
 hooks: $(VENV)/.ready ## install git hooks: lint before a commit, test-fast before a push
 	@$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-proof: jars ## slow tests: RocketMQ on its own intervals, a Spark cluster, more seeds (16 minutes)
+proof: jars ## slow tests: clients of three releases, a Spark cluster, more seeds (16 minutes)
 	@$(PYTEST) -n 2 -m proof $(ARGS)
 
 oracle: jars ## a million cases against the classes of three RocketMQ releases (4 minutes); ORACLE_SEED=7
@@ -92,11 +92,6 @@ format: $(VENV)/.ready ## format the code with ruff
 
 bench: setup ## throughput, latency, CPU, memory, rivals, history and board (45 minutes)
 	@$(BIN)/python -m tests.lab.bench $(ARGS)
-	@test -n "$(ARGS)" || $(BIN)/python -m tests.lab.bench.board
-	@test -n "$(ARGS)" || $(BIN)/python -m tests.lab.bench.board_alerts
-
-profile: $(VENV)/.ready ## profile the Python of one batch; ARGS="--groups 2000 --touched few"
-	@$(BIN)/python -m tests.lab.bench.batch_profile $(ARGS)
 
 soak: setup ## an hour of 1,000 events/s, first tenth against last; ARGS="--minutes 10"
 	@$(BIN)/python -m tests.lab.bench.soak $(ARGS)
@@ -122,5 +117,5 @@ pictures: $(VENV)/.ready ## pictures of every page of the board, light, dark and
 clean: ## delete the files of demo, bench, score, storm and field
 	@rm -rf .demo .bench .kafka .score .oracle .field .storm
 
-.PHONY: help setup jars lock pins demo test test-fast watch hooks proof oracle lint format bench profile soak score chaos storm field
+.PHONY: help setup jars lock pins demo test test-fast watch hooks proof oracle lint format bench soak score chaos storm field
 .PHONY: docs pictures clean

@@ -1,6 +1,6 @@
 """How much a browser is given at 1,000 groups and 10,000 queues of one: it freezes by elements, so these are counted.
 
-`python -m tests.lab.bench.board` measures the longest task of each page in Chromium over the same tables.
+`make bench ARGS="--only board"` measures the longest task of each page in Chromium over the same tables.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ MOST_MARKS = 1_000
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """20,000 queues with one row each, and brokers that were avoided 4,000 times."""
     warehouse = tmp_path_factory.mktemp("large")
-    write_warehouse(warehouse, NOW_MS, Size(assignment_rows=20_000, broker_rows=4_000, files=4))
+    write_warehouse(warehouse, NOW_MS, Size(assignment_rows=20_000, broker_rows=4_000, incidents=20, quarantined=0))
     return warehouse
 
 

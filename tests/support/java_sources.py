@@ -14,10 +14,10 @@ class CompileError(RuntimeError):
     """The sources do not compile. The message ends with what the compiler says."""
 
 
-def compile_sources(sources: Sequence[Path], jars: str, target: Path) -> None:
-    """Write the classes of `sources` below `target`; `jars` is a class path. Raises CompileError."""
+def compile_sources(sources: Sequence[Path], jars: str, target: Path, *more: str) -> None:
+    """Write the classes below `target`. `jars` is a class path, `more` are options. Raises CompileError."""
     compiler = [str(Path(java()).resolve().with_name("javac")), *(f"-J{option}" for option in JVM)]
-    options = ["-proc:none", "-nowarn", "-encoding", "UTF-8", "-cp", jars, "-d", str(target)]
+    options = ["-proc:none", "-nowarn", "-encoding", "UTF-8", "-cp", jars, "-d", str(target), *more]
     said = subprocess.run(
         [*compiler, *options, *map(str, sources)], capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False
     )

@@ -102,12 +102,6 @@ class RocketMQ:
             pass  # on a busy machine a question may find no answer; the next one is asked soon
         return False
 
-    def set_clocks(self, clocks: Clocks) -> None:
-        """`clocks` are those of the brokers from now on, and of consumers that are started from now on."""
-        for address in self.addresses():
-            self.operator.update_config(address, clocks.broker_config())
-        self.clocks = clocks
-
     def create_topic(
         self, topic: str, queues: int = 4, *, perm: int = READ_WRITE, brokers: Iterable[str] | None = None
     ) -> None:

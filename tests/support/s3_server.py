@@ -3,7 +3,6 @@
 import http.client
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,9 +10,9 @@ from pathlib import Path
 from threading import Thread
 
 from tests.support.freezing import end
+from tests.support.rocketmq_server import wait_for
 
 BUCKET = "tables"
-START_SECONDS = 120.0
 
 
 @contextmanager
@@ -23,7 +22,7 @@ def s3_server(log: Path) -> Iterator[str]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
-        address = _address(log, process)
+        address = wait_for("the S3 server listens", lambda: _address(log, process))
         there = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
         there.request("PUT", f"/{BUCKET}")
         assert there.getresponse().status == http.client.OK
@@ -46,16 +45,11 @@ def environment_of(address: str) -> dict[str, str]:
     }
 
 
-def _address(log: Path, process: "subprocess.Popen[bytes]") -> str:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        said = log.read_text(errors="replace")
-        found = said.partition("Running on ")[2].split()
-        if found:
-            return found[0].strip("\x1b[0m")
-        assert process.poll() is None, said[-2_000:]
-        assert time.monotonic() < deadline, f"no S3 server after {START_SECONDS} s"
-        time.sleep(0.05)
+def _address(log: Path, process: "subprocess.Popen[bytes]") -> str | None:
+    printed = log.read_text(errors="replace")
+    assert process.poll() is None, printed[-2_000:]
+    found = printed.partition("Running on ")[2].split()
+    return found[0].strip("\x1b[0m") if found else None
 
 
 REFUSALS = {

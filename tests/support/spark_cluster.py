@@ -5,7 +5,6 @@ Nothing of ours is on the path of any of them.
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ import pyspark
 
 from streaming.kafka_io.embedded_kafka import free_port
 from tests.support.freezing import end
+from tests.support.rocketmq_server import wait_for
 
 _HOME = Path(pyspark.__file__).parent
 _PACKAGE = "org.apache.spark.deploy"
-WAIT_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ def _children(parent: int) -> Iterator[int]:
 
 
 def _wait_for(log: Path, text: str, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while text not in log.read_text(errors="replace"):
+    def is_there() -> bool:
         assert process.poll() is None, f"ended by itself, see {log}"
-        assert time.monotonic() < deadline, f"{text!r} is not in {log} after {WAIT_SECONDS} s"
-        time.sleep(0.2)
+        return text in log.read_text(errors="replace")
+
+    wait_for(f"{text!r} is in {log}", is_there)

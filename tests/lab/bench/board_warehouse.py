@@ -1,20 +1,20 @@
 """A warehouse as a large installation has it: the tables' rows are made up, seeded, and written without Spark.
 
 1,000 groups of ten queues and five members, one more group of 10,000 queues, a day of moves; in every fiftieth group
-something is wrong now. 200 brokers are avoided now and then by some of fifty producers.
+queues have a wrong verdict now. 200 brokers are avoided by turns by fifty producers. Half of the incidents are open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from deltalake import write_deltalake
 
 from schemas.tables import TABLES
-from streaming.warehouse.rows import arrow_schema, arrow_table
+from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import table_path
 from tests.support.row_writer import create_tables
 
@@ -22,6 +22,18 @@ CLUSTER = "prod-1"
 GIANT = "giant"
 DAY_MS = 86_400_000
 WRONG = ("UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED")
+KINDS = (
+    "starved_queue",
+    "duplicate_client_id",
+    "double_consumed_queue",
+    "split_view",
+    "broker_isolated",
+    "group_offline",
+)
+COMMIT_ROWS = 20_000
+BROKERS, PRODUCERS = 200, 50
+
+Rows = Iterable[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -34,10 +46,9 @@ class Size:
     giant_queues: int = 10_000
     giant_members: int = 500
     assignment_rows: int = 1_000_000
-    brokers: int = 200
-    producers: int = 50
     broker_rows: int = 40_000
-    files: int = 100
+    incidents: int = 10_000
+    quarantined: int = 50_000
 
 
 def write_warehouse(root: Path, end_ms: int, size: Size | None = None) -> Mapping[str, int]:
@@ -45,19 +56,21 @@ def write_warehouse(root: Path, end_ms: int, size: Size | None = None) -> Mappin
     size = size or Size()
     create_tables(root)
     rng = np.random.default_rng(1)
-    tables = {
+    tables: dict[str, Rows] = {
         "assignments": _assignments(size, end_ms, rng),
         "memberships": _memberships(size, end_ms),
-        "alerts": _alerts(size, end_ms),
+        "alerts": _alerts(size, end_ms, rng),
         "broker_health": _broker_health(size, end_ms, rng),
-        "fault_items": _fault_items(size, end_ms, rng),
+        "fault_items": _fault_items(end_ms, rng),
+        "quarantine": _quarantine(size, end_ms, rng),
     }
+    counts = dict.fromkeys(tables, 0)
     for name, rows in tables.items():
-        files = size.files if name == "assignments" else max(1, size.files // 10)
-        step = -(-len(rows) // files)
-        for start in range(0, len(rows), step):
-            write_deltalake(table_path(root, name), rows.slice(start, step), mode="append")
-    return {name: len(rows) for name, rows in tables.items()}
+        rest = iter(rows)
+        while chunk := list(islice(rest, COMMIT_ROWS)):
+            write_deltalake(table_path(root, name), arrow_table(chunk, TABLES[name], 0), mode="append")
+            counts[name] += len(chunk)
+    return counts
 
 
 def broker(number: int) -> str:
@@ -68,144 +81,142 @@ def client_id(group: int, member: int) -> str:
     return f"10.{group // 250}.{group % 250}.{member % 250 + 1}@{4000 + member}#{70511902733401 + group * 997 + member}"
 
 
-def _queues(size: Size) -> list[tuple[str, str, int, str, int]]:
-    """(group, topic, group number, broker, queue_id) of every queue."""
-    queues = []
-    for group in range(size.groups):
-        for queue in range(size.queues_per_group):
-            name = broker((group + queue % 2) % size.brokers)
-            queues.append((f"group-{group:04}", f"topic-{group % 400:03}", group, name, queue // 2))
-    for queue in range(size.giant_queues):
-        queues.append((GIANT, "firehose", size.groups, broker(queue % size.brokers), queue // size.brokers))
-    return queues
+def _groups(size: Size) -> Iterator[tuple[int, str, str, int, int]]:
+    """Number, name, topic, queues and members of each group."""
+    for number in range(size.groups):
+        yield number, f"group-{number:04}", f"topic-{number % 400:03}", size.queues_per_group, size.members_per_group
+    yield size.groups, GIANT, "firehose", size.giant_queues, size.giant_members
 
 
-def _assignments(size: Size, end_ms: int, rng: Any) -> pa.Table:
-    """Each queue moves between two members now and then; at the end some of every fiftieth group are wrong."""
-    queues = _queues(size)
+def _assignments(size: Size, end_ms: int, rng: Any) -> Iterator[dict[str, Any]]:
+    """Each queue moves between two members by turns; at the end some of every fiftieth group are wrong."""
+    queues = [(*group, queue) for group in _groups(size) for queue in range(group[3])]
     moves = size.assignment_rows // len(queues)
-    times = np.sort(rng.integers(end_ms - DAY_MS, end_ms - 3_600_000, (moves, len(queues))), axis=0)
-    numbers = np.arange(len(queues))
-    columns: dict[str, list[Any]] = {name: [] for name in arrow_schema(TABLES["assignments"]).names}
+    slot_ms = (DAY_MS - 3_600_000) / moves
     for move in range(moves):
-        is_last = move == moves - 1
-        for number, (group, topic, group_number, broker_name, queue_id) in zip(numbers, queues, strict=True):
-            members = size.giant_members if group == GIANT else size.members_per_group
-            owner = client_id(group_number, (int(number) + move) % members)
-            verdict, planned, observed = "OK", owner, [owner]
-            if is_last and group_number % 50 == 7 and number % 3 == 0:
-                verdict = WRONG[group_number // 50 % 4]
-            elif is_last and group == GIANT and number % 97 == 0:
-                verdict = WRONG[int(number) % 4]
-            if verdict == "UNOWNED":
-                planned, observed = None, []
-            elif verdict == "NOT_CONSUMED":
-                observed = []
-            elif verdict == "DOUBLE_CONSUMED":
-                observed = [owner, client_id(group_number, (int(number) + move + 1) % members)]
-            elif verdict == "MISPLACED":
-                observed = [client_id(group_number, (int(number) + move + 1) % members)]
-            time_us = int(times[move, number]) * 1000
-            row = (CLUSTER, group, topic, broker_name, queue_id, planned, observed, verdict, 1.0, time_us, time_us)
-            for values, value in zip(columns.values(), (*row, None, move), strict=True):
-                values.append(value)
-    schema = arrow_schema(TABLES["assignments"])
-    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema).sort_by("changed_at")
+        times = (end_ms - DAY_MS + (move + np.sort(rng.random(len(queues)))) * slot_ms).astype(int).tolist()
+        for time_ms, index in zip(times, rng.permutation(len(queues)).tolist(), strict=True):
+            number, group, topic, _, members, queue = queues[index]
+            owner, other = (client_id(number, (queue + move + step) % members) for step in (0, 1))
+            is_wrong = move == moves - 1 and (
+                queue % 97 == 0 if group == GIANT else number % 50 == 7 and queue % 3 == 0
+            )
+            verdict = WRONG[(number // 50 + queue) % 4] if is_wrong else "OK"
+            observed = {
+                "UNOWNED": [],
+                "NOT_CONSUMED": [],
+                "DOUBLE_CONSUMED": [owner, other],
+                "MISPLACED": [other],
+            }.get(verdict, [owner])
+            yield {
+                "cluster": CLUSTER,
+                "consumer_group": group,
+                "topic": topic,
+                "broker_name": broker((number + queue % 2 if group != GIANT else queue) % BROKERS),
+                "queue_id": queue // (2 if group != GIANT else BROKERS),
+                "planned_owner": None if verdict == "UNOWNED" else owner,
+                "observed_owners": observed,
+                "verdict": verdict,
+                "completeness": 1.0,
+                "since": time_ms,
+                "changed_at": time_ms,
+            }
 
 
-def _memberships(size: Size, end_ms: int) -> pa.Table:
-    rows = []
-    for group in range(size.groups + 1):
-        name = GIANT if group == size.groups else f"group-{group:04}"
-        topic = "firehose" if group == size.groups else f"topic-{group % 400:03}"
-        for member in range(size.giant_members if group == size.groups else size.members_per_group):
+def _memberships(size: Size, end_ms: int) -> Iterator[dict[str, Any]]:
+    for number, group, topic, _, members in _groups(size):
+        for member in range(members):
             for view in range(2):
-                rows.append(
-                    {
-                        "cluster": CLUSTER,
-                        "consumer_group": name,
-                        "broker_name": broker((group + view) % size.brokers),
-                        "client_id": client_id(group, member),
-                        "client_addr": f"10.{group // 250}.{group % 250}.{member % 250 + 1}:{30000 + member + view}",
-                        "language": "JAVA",
-                        "client_version": "V4_9_8",
-                        "topics": [topic],
-                        "strategy": "AVG",
-                        "change": "JOINED",
-                        "last_heartbeat": end_ms - 20_000,
-                        "changed_at": end_ms - DAY_MS + member * 1000,
-                    }
-                )
-    return arrow_table(rows, TABLES["memberships"], 0)
+                yield {
+                    "cluster": CLUSTER,
+                    "consumer_group": group,
+                    "broker_name": broker((number + view) % BROKERS),
+                    "client_id": client_id(number, member),
+                    "client_addr": f"10.{number // 250}.{number % 250}.{member % 250 + 1}:{30000 + member + view}",
+                    "language": "JAVA",
+                    "client_version": "V4_9_8",
+                    "topics": [topic],
+                    "strategy": "AVG",
+                    "change": "JOINED",
+                    "last_heartbeat": end_ms - 20_000,
+                    "changed_at": end_ms - DAY_MS + member * 1000,
+                }
 
 
-def _alerts(size: Size, end_ms: int) -> pa.Table:
-    rows = []
-    for group in range(7, size.groups, 50):
-        started_ms = end_ms - 3_000_000 - group * 1000
-        rows.append(
-            {
-                "alert_id": f"{group:016x}",
-                "incident_id": f"{group:016x}-{started_ms}",
-                "kind": "starved_queue",
-                "severity": "critical",
-                "state": "FIRING",
+def _alerts(size: Size, end_ms: int, rng: Any) -> Iterator[dict[str, Any]]:
+    """Four rows an incident over a day, every second one open, every sixth an effect of the first."""
+    for number, start_ms in enumerate(np.sort(rng.integers(end_ms - DAY_MS, end_ms - 60_000, size.incidents)).tolist()):
+        end = ("FIRING", start_ms + 30_000) if number % 2 == 0 else ("RESOLVED", min(end_ms, start_ms + 600_000))
+        for state, time_ms in (
+            ("PENDING", start_ms),
+            ("FIRING", start_ms + 10_000),
+            ("FIRING", start_ms + 20_000),
+            end,
+        ):
+            group = f"group-{number % 1_000:04}"
+            yield {
+                "alert_id": f"incident-{number:05}",
+                "incident_id": f"incident-{number:05}",
+                "kind": KINDS[number % len(KINDS)],
+                "severity": ("critical", "error", "warning")[number % 3],
+                "state": state,
+                "reason": "hold_over",
                 "cause": "frozen_client",
-                "cluster": CLUSTER,
-                "consumer_group": f"group-{group:04}",
-                "topic": f"topic-{group % 400:03}",
-                "broker_name": broker(group % size.brokers),
-                "queues": [f"{broker(group % size.brokers)}:0"],
-                "summary": f"Nobody consumes 1 queue of topic topic-{group % 400:03}.",
-                "advice": "Restart it.",
-                "evidence": "{}",
-                "started_at": started_ms,
-                "fired_at": started_ms + 10_000,
-                "changed_at": started_ms + 10_000,
+                "cluster": f"prod-{number % 4}",
+                "consumer_group": group,
+                "topic": "orders",
+                "queues": [f"{broker(number % BROKERS)}:{queue}" for queue in range(4)],
+                "summary": f"No client consumes 4 queues of topic orders in group {group} since a while ago: it froze.",
+                "advice": "Check 10.20.0.12@5120#81203344120874 (full GC, swapped out, suspended?) and restart it.",
+                "evidence": '{"client_addr": "10.20.0.12:5120"}',
+                "inhibited_by": "incident-00000" if number % 6 == 4 else None,
+                "started_at": start_ms,
+                "fired_at": None if state == "PENDING" else start_ms + 10_000,
+                "changed_at": time_ms,
             }
-        )
-    return arrow_table(rows, TABLES["alerts"], 0)
 
 
-def _broker_health(size: Size, end_ms: int, rng: Any) -> pa.Table:
-    rows = []
-    moments = np.sort(rng.integers(end_ms - DAY_MS, end_ms, size.broker_rows))
-    numbers = rng.integers(0, size.brokers, size.broker_rows)
-    avoiders = rng.integers(0, size.producers, size.broker_rows)
-    for moment, number, k in zip(moments.tolist(), numbers.tolist(), avoiders.tolist(), strict=True):
-        k_now = 0 if k % 3 else k
-        rows.append(
-            {
-                "cluster": CLUSTER,
-                "broker_name": broker(number),
-                "unavailable_producers": k_now,
-                "producers": size.producers,
-                "unavailable_until": moment + 30_000 if k_now else None,
-                "changed_at": moment,
-            }
-        )
-    return arrow_table(rows, TABLES["broker_health"], 0)
+def _broker_health(size: Size, end_ms: int, rng: Any) -> Iterator[dict[str, Any]]:
+    for moment in np.sort(rng.integers(end_ms - DAY_MS, end_ms, size.broker_rows)).tolist():
+        avoiders = int(rng.integers(0, PRODUCERS))
+        unavailable = 0 if avoiders % 3 else avoiders
+        yield {
+            "cluster": CLUSTER,
+            "broker_name": broker(int(rng.integers(0, BROKERS))),
+            "unavailable_producers": unavailable,
+            "producers": PRODUCERS,
+            "unavailable_until": moment + 30_000 if unavailable else None,
+            "changed_at": moment,
+        }
 
 
-def _fault_items(size: Size, end_ms: int, rng: Any) -> pa.Table:
-    rows = []
-    for number in range(size.brokers):
-        for producer in range(size.producers):
+def _fault_items(end_ms: int, rng: Any) -> Iterator[dict[str, Any]]:
+    for number in range(BROKERS):
+        for producer in range(PRODUCERS):
             start_ms = end_ms - int(rng.integers(0, DAY_MS))
             for is_available, at_ms in ((False, start_ms), (True, start_ms + 30_000)):
                 if is_available and number % 20 == 3 and producer % 5 == 0:
                     continue
-                rows.append(
-                    {
-                        "cluster": CLUSTER,
-                        "broker_name": broker(number),
-                        "client_id": f"10.9.0.{producer}@{6000 + producer}#{producer}",
-                        "client_version": "V4_9_8" if producer % 4 else "V5_1_4",
-                        "current_latency_ms": int(rng.integers(550, 4000)),
-                        "isolation": producer % 7 == 0,
-                        "start_timestamp": end_ms + 30_000,
-                        "available": is_available,
-                        "changed_at": at_ms,
-                    }
-                )
-    return arrow_table(rows, TABLES["fault_items"], 0)
+                yield {
+                    "cluster": CLUSTER,
+                    "broker_name": broker(number),
+                    "client_id": f"10.9.0.{producer}@{6000 + producer}#{producer}",
+                    "client_version": "V4_9_8" if producer % 4 else "V5_1_4",
+                    "current_latency_ms": int(rng.integers(550, 4000)),
+                    "isolation": producer % 7 == 0,
+                    "start_timestamp": end_ms + 30_000,
+                    "available": is_available,
+                    "changed_at": at_ms,
+                }
+
+
+def _quarantine(size: Size, end_ms: int, rng: Any) -> Iterator[dict[str, Any]]:
+    for number, time_ms in enumerate(rng.integers(end_ms - DAY_MS, end_ms, size.quarantined).tolist()):
+        yield {
+            "topic": "rocketmq.pulls",
+            "partition": 0,
+            "offset": number,
+            "raw": b"x" * 400,
+            "reasons": [("not_json", "missing: topic", "too_large")[number % 3]],
+            "ingest_time": time_ms,
+        }

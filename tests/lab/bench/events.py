@@ -1,52 +1,46 @@
-"""Events of the benches: dicts for a publisher, and the same in bulk by Spark's columns, ten times as fast as Python.
+"""Events of the benches: a fleet of healthy groups, and producers that avoid slow brokers.
 
-A builder takes plain values or Spark columns for its arguments.
+`python -m tests.lab.bench.events GROUPS` works through three batches that touch a fleet, by the query's code without
+Spark and Kafka: for a profiler.
 """
 
-from collections.abc import Sequence
+import random
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import msgspec
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from conf.settings import Kafka
-from schemas.events import CLOCKS, HEARTBEATS, KEYS, PULLS, ROUTES, SEND_LATENCIES
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES, key_of
+from tests.support.engine import Stream
+from udfs.rocketmq.fault import compute_not_available_duration
+from udfs.rocketmq.version import parse_client_version
 
 CLUSTER = "bench"
 BROKERS = ("broker-0", "broker-1", "broker-2", "broker-3")
 """Two of them to each of the two partitions, by Kafka's hash of the message key."""
 
 PRODUCERS = 100
-SENDS_PER_SECOND = 5_000
-PHASE_SECONDS, SLOW_SECONDS = 20, 5
-"""Every 20 s another broker is slow, for 5 s."""
-
-TICK_SECONDS = 5
-TOPIC = "orders"
 QUEUES_PER_BROKER = 4
+CHUNK = 100_000
 
 Event = dict[str, Any]
+Message = tuple[str, Event]
 
 
-def clock(cluster: str, brokers: Sequence[str], at_ms: Any) -> Event:
+def clock(cluster: str, brokers: Sequence[str], at_ms: int) -> Message:
     """A clock event of the bench, so that the service sends none itself."""
     polled = {"brokers_asked": list(brokers), "brokers_answered": list(brokers)}
-    return {"cluster": cluster, "source": "bench", **polled, "event_time_ms": at_ms}
+    return CLOCKS, {"cluster": cluster, "source": "bench", **polled, "event_time_ms": at_ms}
 
 
-def route(topic: str, brokers: Sequence[str], queues_per_broker: int, at_ms: Any) -> Event:
-    nums = {"read_queue_nums": queues_per_broker, "write_queue_nums": queues_per_broker, "perm": 6}
-    return {
-        "cluster": CLUSTER,
-        "topic": topic,
-        "queues": [{"broker_name": name, **nums} for name in brokers],
-        "brokers": [{"broker_name": name, "broker_ids": [0]} for name in brokers],
-        "event_time_ms": at_ms,
-    }
-
-
-def heartbeat(group: Any, topic: str, client_id: Any, client_addr: Any, broker_name: str, at_ms: Any) -> Event:
+def heartbeat(group: str, topic: str, client_id: str, client_addr: str, broker_name: str, at_ms: int) -> Message:
     """A push consumer of one topic, as a broker knows it."""
     subscription = {"topic": topic, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
     consumer = {
@@ -57,7 +51,7 @@ def heartbeat(group: Any, topic: str, client_id: Any, client_addr: Any, broker_n
         "strategy": "AVG",
         "subscriptions": [subscription],
     }
-    return {
+    return HEARTBEATS, {
         "cluster": CLUSTER,
         "broker_name": broker_name,
         "client_id": client_id,
@@ -70,47 +64,16 @@ def heartbeat(group: Any, topic: str, client_id: Any, client_addr: Any, broker_n
     }
 
 
-def pull(
-    group: Any,
-    topic: str,
-    client_id: Any,
-    client_addr: Any,
-    broker_name: Any,
-    queue_id: Any,
-    at_ms: Any,
-    *,
-    found_offset: int | None = None,
-) -> Event:
-    """A pull that found a message at `found_offset`, or without it no new one."""
-    offset = 1_000 if found_offset is None else found_offset
-    return {
-        "cluster": CLUSTER,
-        "broker_name": broker_name,
-        "broker_id": 0,
-        "topic": topic,
-        "queue_id": queue_id,
-        "consumer_group": group,
-        "client_addr": client_addr,
-        "client_id": client_id,
-        "pull_offset": offset,
-        "commit_offset": offset,
-        "max_offset": offset,
-        "pull_status": "NO_NEW_MSG" if found_offset is None else "FOUND",
-        "event_time_ms": at_ms,
-    }
-
-
-def send(
-    client_id: Any, client_version: Any, topic: str, broker_name: Any, queue_id: Any, latency_ms: Any, at_ms: Any
-) -> Event:
-    return {
+def send(client_id: str, version: str, topic: str, broker_name: str, queue_id: int, ms: int, at_ms: int) -> Message:
+    """An attempt that took `ms`."""
+    return SEND_LATENCIES, {
         "cluster": CLUSTER,
         "client_id": client_id,
-        "client_version": client_version,
+        "client_version": version,
         "topic": topic,
         "broker_name": broker_name,
         "queue_id": queue_id,
-        "latency_ms": latency_ms,
+        "latency_ms": ms,
         "isolation": False,
         "send_status": "SEND_OK",
         "event_time_ms": at_ms,
@@ -118,131 +81,128 @@ def send(
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Groups that are alike: `clients` clients each, all consumers of the same topic."""
+class Fleet:
+    """Healthy groups whose `clients` push consumers pull by AVG; group N consumes topic N modulo `topics`.
 
+    `is_busy`: each pull finds a message.
+    """
+
+    name: str
     topic: str
+    network: str
+    brokers: tuple[str, ...]
     queues_per_broker: int
     clients: int
-    group_prefix: str = "group"
+    topics: int
+    is_busy: bool = False
 
     @property
     def queues(self) -> int:
-        return self.queues_per_broker * len(BROKERS)
+        """Of a group."""
+        return self.queues_per_broker * len(self.brokers)
+
+    @cached_property
+    def owners(self) -> list[int]:
+        """The client of each queue; the ClientIds of a group sort by number."""
+        shares = [self.queues // self.clients + (number < self.queues % self.clients) for number in range(self.clients)]
+        return [client for client, share in enumerate(shares) for _ in range(share)]
+
+    def route(self, number: int, at_ms: int) -> Message:
+        """The topic of a number."""
+        nums = {"read_queue_nums": self.queues_per_broker, "write_queue_nums": self.queues_per_broker, "perm": 6}
+        return ROUTES, {
+            "cluster": CLUSTER,
+            "topic": f"{self.topic}-{number % self.topics}",
+            "queues": [{"broker_name": name, **nums} for name in self.brokers],
+            "brokers": [{"broker_name": name, "broker_ids": [0]} for name in self.brokers],
+            "event_time_ms": at_ms,
+        }
+
+    def heartbeat(self, group: int, client: int, broker_name: str, at_ms: int) -> Message:
+        return heartbeat(*self._member(group, client), broker_name, at_ms)
+
+    def pull(self, group: int, queue: int, offset: int, at_ms: int) -> Message:
+        """A pull of one of the group's queues by its owner, at `offset` where messages are found."""
+        consumer_group, topic, client_id, client_addr = self._member(group, self.owners[queue])
+        offset = offset if self.is_busy else 1_000
+        return PULLS, {
+            "cluster": CLUSTER,
+            "broker_name": self.brokers[queue // self.queues_per_broker],
+            "broker_id": 0,
+            "topic": topic,
+            "queue_id": queue % self.queues_per_broker,
+            "consumer_group": consumer_group,
+            "client_addr": client_addr,
+            "client_id": client_id,
+            "pull_offset": offset,
+            "commit_offset": offset,
+            "max_offset": offset,
+            "pull_status": "FOUND" if self.is_busy else "NO_NEW_MSG",
+            "event_time_ms": at_ms,
+        }
+
+    def touch(self, groups: Iterable[int], at_ms: int) -> Iterator[Message]:
+        """Yield the routes, then a heartbeat of each client at one broker and a pull of each queue of these groups."""
+        yield from (self.route(number, at_ms) for number in range(self.topics))
+        for group in groups:
+            for client in range(self.clients):
+                yield self.heartbeat(group, client, self.brokers[0], at_ms)
+            for queue in range(self.queues):
+                yield self.pull(group, queue, 0, at_ms)
+
+    def _member(self, group: int, client: int) -> tuple[str, str, str, str]:
+        """Group, topic, ClientId, address."""
+        host = f"{self.network}.{group // 250}.{group % 250}"
+        name, topic = f"{self.name}-{group}", f"{self.topic}-{group % self.topics}"
+        return name, topic, f"{host}@{4_000 + client}", f"{host}:{40_000 + client}"
 
 
-SMALL = Shape(TOPIC, QUEUES_PER_BROKER, 5)
-LARGE = Shape("delivery_log", 1_024, 500, "large")
+SMALL = Fleet("group", "orders", "10.1", BROKERS, QUEUES_PER_BROKER, 5, 1)
+LARGE = Fleet("large", "delivery_log", "10.2", BROKERS, 1_024, 500, 1)
 
 
-def send_latencies(spark: SparkSession, start_ms: int, count: int) -> DataFrame:
-    """`count` attempts of PRODUCERS at BROKERS in event-time order, most of them quick.
+class Sender:
+    """Producers that avoid a broker after a slow send. Half of them follow the latency table up to 5.1.3."""
 
-    While a broker is slow its attempts take 0.6 s and more, and 49 of 50 that would go there go elsewhere. Half of the
-    producers follow the latency table up to 5.1.3, half the one since 5.2.0.
-    """
-    second = (F.col("id") / SENDS_PER_SECOND).cast("long")
-    slow = (second / PHASE_SECONDS).cast("long") % len(BROKERS)
-    is_phase = second % PHASE_SECONDS < SLOW_SECONDS
-    drawn = _rng("broker", len(BROKERS))
-    is_avoided = is_phase & (drawn == slow) & (_rng("avoid", 50) > 0)
-    broker = F.when(is_avoided, (drawn + 1 + _rng("other", len(BROKERS) - 1)) % len(BROKERS)).otherwise(drawn)
-    producer = _rng("producer", PRODUCERS)
-    event = send(
-        F.format_string("10.0.%d.%d@%d", producer % 4, producer, producer + 7000),
-        F.when(producer % 2 == 0, "4.9.8").otherwise("5.5.0"),
-        TOPIC,
-        _pick(BROKERS, broker),
-        _rng("queue", QUEUES_PER_BROKER).cast("int"),
-        F.when(is_phase & (broker == slow), 600 + _rng("slow", 2_000)).otherwise(1 + _rng("quick", 40)),
-        (start_ms + F.col("id") * 1000 / SENDS_PER_SECOND).cast("long"),
-    )
-    return _messages(spark, count, SEND_LATENCIES, event)
+    def __init__(self, seed: int, slow_one_in: int) -> None:
+        self._random, self._slow_one_in = random.Random(seed), slow_one_in
+        self._avoided_until: dict[tuple[int, str], int] = {}
+
+    def send(self, number: int, at_ms: int) -> Message:
+        producer, draw = number % PRODUCERS, self._random
+        client_version = "4.9.8" if producer % 2 == 0 else "5.5.0"
+        willing = [name for name in BROKERS if self._avoided_until.get((producer, name), 0) <= at_ms]
+        broker_name = draw.choice(willing or BROKERS)
+        is_slow = draw.randrange(self._slow_one_in) == 0
+        latency_ms = draw.randrange(600, 900) if is_slow else draw.randrange(1, 40)
+        if is_slow:
+            away_ms = compute_not_available_duration(latency_ms, parse_client_version(client_version))
+            self._avoided_until[producer, broker_name] = at_ms + away_ms + 200
+        client_id, topic = f"10.0.{producer % 4}.{producer}@{7000 + producer}", f"orders-{producer % 16}"
+        return send(client_id, client_version, topic, broker_name, number % QUEUES_PER_BROKER, latency_ms, at_ms)
 
 
-def clocks(spark: SparkSession, start_ms: int, end_ms: int) -> DataFrame:
-    """A clock event of all BROKERS every TICK_SECONDS, the last one at or after `end_ms`."""
-    ticks = -(-(end_ms - start_ms) // (TICK_SECONDS * 1000)) + 1
-    return _messages(spark, ticks, CLOCKS, clock(CLUSTER, BROKERS, start_ms + F.col("id") * TICK_SECONDS * 1000))
+def write_messages(spark: SparkSession, messages: Iterable[Message], kafka: Kafka) -> None:
+    """Append the messages to Kafka in their order, by Spark's writer, which is faster than a publisher."""
+    rest = iter(messages)
+    while chunk := list(islice(rest, CHUNK)):
+        topics, keys, values = zip(
+            *((topic, key_of(topic, event), msgspec.json.encode(event)) for topic, event in chunk), strict=True
+        )
+        rows = pa.table({"topic": pa.array(topics), "key": pa.array(keys), "value": pa.array(values)})
+        (
+            spark.createDataFrame(rows)
+            .coalesce(1)
+            .write.format("kafka")
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("kafka.batch.size", str(512 << 10))
+            .option("kafka.linger.ms", "5")
+            .option("kafka.acks", "1")
+            .save()
+        )
 
 
-def touch(spark: SparkSession, groups: int, at_ms: int, shape: Shape) -> DataFrame:
-    """The topic's route, a heartbeat of each client at one broker, a pull of each queue by its owner under AVG."""
-    queues, clients = shape.queues, shape.clients
-    group, client = F.floor(F.col("id") / clients), F.col("id") % clients
-    beat = heartbeat(*_member(shape, group, client), BROKERS[0], at_ms)
-    group, queue = F.floor(F.col("id") / queues), F.col("id") % queues
-    most, least, longer = -(-queues // clients), queues // clients, queues % clients  # `longer` clients take one more
-    place = F.when(queue < longer * most, F.floor(queue / most)).otherwise(
-        longer + F.floor((queue - longer * most) / least)
-    )
-    pulled = pull(
-        *_member(shape, group, _in_order(place, clients)),
-        _pick(BROKERS, F.floor(queue / shape.queues_per_broker)),
-        (queue % shape.queues_per_broker).cast("int"),
-        at_ms,
-    )
-    return (
-        _messages(spark, 1, ROUTES, route(shape.topic, BROKERS, shape.queues_per_broker, at_ms))
-        .union(_messages(spark, groups * clients, HEARTBEATS, beat))
-        .union(_messages(spark, groups * queues, PULLS, pulled))
-    )
-
-
-def write_messages(messages: DataFrame, kafka: Kafka) -> None:
-    """Append topic, key and value to Kafka, in the order of the rows."""
-    (
-        messages.write.format("kafka")
-        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-        .option("kafka.batch.size", str(512 << 10))
-        .option("kafka.linger.ms", "5")
-        .option("kafka.acks", "1")
-        .save()
-    )
-
-
-def _messages(spark: SparkSession, count: int, topic: str, event: Event) -> DataFrame:
-    """`count` rows of the event, whose columns are made of `id`, the row's number."""
-    key = F.concat_ws("|", *(_column(event[name]) for name in KEYS[topic]))
-    value = F.to_json(_column(event))
-    return spark.range(0, count, 1, 1).select(F.lit(topic).alias("topic"), key.alias("key"), value.alias("value"))
-
-
-def _column(value: Any) -> Column:
-    match value:
-        case Column():
-            return value
-        case dict():
-            return F.struct(*(_column(part).alias(name) for name, part in value.items()))
-        case []:
-            return F.array().cast("array<string>")
-        case list():
-            return F.array(*map(_column, value))
-    return F.lit(value)
-
-
-def _rng(name: str, sides: int) -> Column:
-    """0 to `sides` - 1, the same for the same row in every run."""
-    return F.pmod(F.xxhash64(F.col("id"), F.lit(name)), F.lit(sides))
-
-
-def _pick(names: tuple[str, ...], index: Column) -> Column:
-    return F.element_at(F.array(*map(F.lit, names)), (index + 1).cast("int"))
-
-
-def _in_order(place: Column, clients: int) -> Column:
-    """The client at that place of the ClientIds sorted as text, as clients sort them before they allocate queues."""
-    numbers = sorted(range(clients), key=lambda client: f"{client // 250}.{client % 250}@{client + 4000}")
-    return F.element_at(F.array(*map(F.lit, numbers)), (place + 1).cast("int")).cast("long")
-
-
-def _member(shape: Shape, group: Column, client: Column) -> tuple[Column, str, Column, Column]:
-    """Group, topic, ClientId, address."""
-    block = (client / 250).cast("int")
-    host = F.format_string("10.%d.%d.%d", (group / 250).cast("int") + 1, group % 250 + block, client % 250)
-    return (
-        F.format_string(f"{shape.group_prefix}-%05d", group),
-        shape.topic,
-        F.format_string("%s@%d", host, client + 4_000),
-        F.format_string("%s:%d", host, client + 40_000),
-    )
+if __name__ == "__main__":
+    stream = Stream()
+    for at_ms in (1_750_000_000_000, 1_750_000_001_000, 1_750_000_002_000):
+        stream.feed([*SMALL.touch(range(int(sys.argv[1])), at_ms), clock(CLUSTER, BROKERS, at_ms + 1)])

@@ -1,43 +1,21 @@
-"""Figures out of samples: medians with their spread, percentiles by nearest rank, tenths of a span; a batch's times."""
+"""Figures out of samples, and the rows of the bench's table."""
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
-
-from rich.table import Table
-
-Sample = TypeVar("Sample")
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The median of several runs, with the lowest and the highest."""
-
-    median: float
-    low: float
-    high: float
+from typing import Any
 
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Percentiles of `count` samples; 0 of none."""
+    """Percentiles by nearest rank of `count` samples; 0 of none."""
 
     count: int
     p50: float
     p95: float
     max: float
-
-    @property
-    def cells(self) -> tuple[str, str]:
-        """Figure and tail, of ms."""
-        return f"{self.p50:,.0f} ms", f"p95 {self.p95:,.0f} ms, {self.count} samples"
-
-
-def spread_of(samples: Sequence[float]) -> Spread:
-    return Spread(statistics.median(samples), min(samples), max(samples))
 
 
 def percentiles_of(samples: Iterable[float]) -> Percentiles:
@@ -53,65 +31,52 @@ def latencies_of(flips: Iterable[tuple[int, int]], from_ms: int, to_ms: int) -> 
     return percentiles_of(done_ms - event_ms for event_ms, done_ms in flips if from_ms <= event_ms < to_ms)
 
 
-@dataclass(frozen=True)
-class Span:
-    """From `began` on, up to and with `ended`."""
+@dataclass
+class Figures:
+    """`rows` of the bench's table: measure, figure, spread or tail, beside. `values` are for the JSON file."""
 
-    began: float
-    ended: float
+    rows: list[tuple[str, str, str, str]] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
 
-    def samples(self, timed: Iterable[tuple[float, Sample]]) -> list[Sample]:
-        """Return the samples of the span, given (time, sample)."""
-        return [sample for at, sample in timed if self.began <= at <= self.ended]
+    def add(self, name: str, figure: str, spread: str = "", beside: str = "") -> None:
+        self.rows.append((name, figure, spread, beside))
 
+    def add_spread(self, name: str, samples: Sequence[float], form: str, beside: str = "") -> None:
+        """The median of several runs, with the lowest and the highest, as `form` formats each: "{:.2f} s"."""
+        median, low, high = statistics.median(samples), min(samples), max(samples)
+        self.values[name] = {"median": median, "low": low, "high": high}
+        self.add(name, form.format(median), f"{form.format(low)} to {form.format(high)}", beside)
 
-def first_and_last_tenth(began: float, ended: float) -> tuple[Span, Span]:
-    tenth = (ended - began) / 10
-    return Span(began, began + tenth), Span(ended - tenth, ended)
+    def add_percentiles(self, name: str, ms: Percentiles, beside: str = "") -> None:
+        self.values[name] = asdict(ms)
+        self.add(name, f"{ms.p50:,.0f} ms", f"p95 {ms.p95:,.0f} ms, {ms.count} samples", beside)
 
+    def add_memory(self, name: str, resident: Mapping[str, int], when: str = "at its peak") -> None:
+        """`resident` is bytes by process."""
+        by_name = {process: size / (1 << 20) for process, size in resident.items()}
+        self.values[f"memory, {name}"] = by_name
+        self.add(f"memory, {name}", f"{sum(by_name.values()):,.0f} MiB", when, parts_of(by_name))
 
-def mean_of(samples: Sequence[float]) -> float:
-    """0 of none."""
-    return statistics.fmean(samples) if samples else 0.0
-
-
-def ratio_of(last: float, first: float) -> float | None:
-    """None where there is nothing to compare with."""
-    return last / first if first else None
-
-
-def phases_of(progresses: Iterable[Any]) -> dict[str, int]:
-    """Median ms of each phase in StreamingQueryProgress.durationMs, longest first; triggerExecution is the total."""
-    samples: dict[str, list[int]] = {}
-    for progress in progresses:
-        for phase, ms in progress.durationMs.items():
-            samples.setdefault(phase, []).append(ms)
-    medians = {phase: round(statistics.median(of_phase)) for phase, of_phase in samples.items()}
-    return dict(sorted(medians.items(), key=lambda item: -item[1]))
-
-
-def add_phases(table: Table, name: str, phases_ms: dict[str, int]) -> None:
-    longest = [f"{phase} {ms}" for phase, ms in phases_ms.items() if phase != "triggerExecution" and ms][:4]
-    table.add_row(f"phases, {name}", f"{phases_ms.get('triggerExecution', 0):,} ms", "median batch", ", ".join(longest))
+    def add_phases(self, name: str, progresses: Sequence[Any]) -> None:
+        """The median ms of the longest phases of StreamingQueryProgress.durationMs, and of all of a batch."""
+        samples: dict[str, list[int]] = {}
+        for progress in progresses:
+            for phase, ms in progress.durationMs.items():
+                samples.setdefault(phase, []).append(ms)
+        medians = {phase: statistics.median(of_phase) for phase, of_phase in samples.items()}
+        self.values[f"phases, {name}"] = medians
+        total = medians.pop("triggerExecution", 0)
+        longest = sorted(medians.items(), key=lambda item: -item[1])[:4]
+        self.add(f"phases, {name}", f"{total:,.0f} ms", "median batch", parts_of(dict(longest)))
 
 
-def state_of(progresses: Sequence[Any]) -> dict[str, int]:
-    """Of the stateful operator: median ms of each time, and the newest of every other metric."""
-    operators = [progress.stateOperators[0] for progress in progresses if progress.stateOperators]
-    if not operators:
-        return {}
-    times = ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs")
-    found = {name: round(statistics.median(getattr(operator, name) for operator in operators)) for name in times}
-    newest = operators[-1]
-    return found | {"numRowsTotal": newest.numRowsTotal, "memoryUsedBytes": newest.memoryUsedBytes}
-
-
-def busiest(of_queries: Iterable[Sequence[Any]]) -> list[Any]:
-    """The progresses of the query that read most."""
-    return list(max(of_queries, key=lambda progresses: sum(one.numInputRows for one in progresses), default=[]))
+def parts_of(by_name: Mapping[str, float], digits: int = 0) -> str:
+    """Name and figure of each part, for a cell; none of those that round to nothing."""
+    return ", ".join(f"{name} {figure:,.{digits}f}" for name, figure in by_name.items() if round(figure, digits))
 
 
 def seconds_of(progress: Any) -> float:
+    """Of a batch."""
     return float(progress.durationMs["triggerExecution"]) / 1000
 
 

@@ -1,26 +1,23 @@
-"""A history as a cluster of a thousand groups leaves it: its rows made by columns, in few files or in many."""
+"""A history as a cluster of a thousand groups leaves it: its rows made by columns."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import Schema, write_deltalake
-from deltalake.transaction import AddAction
+from deltalake import write_deltalake
 
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS, TABLES, Table
 from streaming.warehouse.rows import arrow_schema
-from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.tables import table_path
 from tests.support.row_writer import create_tables
 
 START_MS = 1_790_000_000_000
 DAYS = 7
+END_MS = START_MS + DAYS * 86_400_000
 GROUPS, BROKERS, QUEUES = 1_000, 4, 16
-COMMIT_FILES = 100
 
 SHARES: Mapping[str, float] = {
     ASSIGNMENTS.name: 0.70,
@@ -32,51 +29,16 @@ SHARES: Mapping[str, float] = {
 """Share of each table in all rows."""
 
 
-def end_ms() -> int:
-    return START_MS + DAYS * 86_400_000
-
-
 def write_history(warehouse: Path, rows: int, files: int) -> dict[str, int]:
     """Make the tables, each in `files` files of one commit each; return the rows of each."""
     create_tables(warehouse)
     counts = {name: int(rows * share) for name, share in SHARES.items()}
+    rng = np.random.default_rng(7)
     for name, count in counts.items():
-        for part in _parts(TABLES[name], count, files):
+        for begin, end in pairwise(count * number // files for number in range(files + 1)):
+            part = rows_of(TABLES[name], np.arange(begin, end), count, rng)
             write_deltalake(table_path(warehouse, name), part, mode="append")
     return counts
-
-
-def write_small_files(warehouse: Path, table: Table, rows: int, files: int) -> None:
-    """Write the table in many small files, as micro-batches leave them; a commit has COMMIT_FILES of them."""
-    handle, schema = open_table(warehouse, table), Schema.from_arrow(arrow_schema(table))
-    folder, actions = Path(table_path(warehouse, table.name)), list[AddAction]()
-    for number, part in enumerate(_parts(table, rows, files), 1):
-        actions.append(_write_file(folder, number, part))
-        if len(actions) == COMMIT_FILES or number == files:
-            handle.create_write_transaction(actions, "append", schema, [])
-            actions = []
-
-
-def _write_file(folder: Path, number: int, part: pa.Table) -> AddAction:
-    path = folder / f"part-{number:06d}.snappy.parquet"
-    pq.write_table(part, path)
-    least: dict[str, object] = {}
-    most: dict[str, object] = {}
-    for field in part.schema:
-        if pa.types.is_timestamp(field.type):
-            ends = pc.min_max(part[field.name]).as_py()
-            least[field.name], most[field.name] = (
-                f"{ends[end]:%Y-%m-%dT%H:%M:%S}.{ends[end].microsecond // 1000:03d}Z" for end in ("min", "max")
-            )
-    stats = {"numRecords": part.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
-    return AddAction(path.name, path.stat().st_size, {}, START_MS, True, json.dumps(stats))
-
-
-def _parts(table: Table, rows: int, files: int) -> Iterator[pa.Table]:
-    """Yield the parts in order of time, evenly over the days."""
-    rng = np.random.default_rng(7)
-    for begin, end in pairwise(rows * number // files for number in range(files + 1)):
-        yield rows_of(table, np.arange(begin, end), rows, rng)
 
 
 def rows_of(table: Table, numbers: np.ndarray, rows: int, rng: np.random.Generator) -> pa.Table:

@@ -1,55 +1,26 @@
 """What `run` takes while a cluster is quiet: cores and memory of each of its processes, minutes after its start."""
 
-from dataclasses import dataclass
-
 from deltalake import DeltaTable
-from rich.table import Table
 
 from streaming.kafka_io.topics import create_topics
 from streaming.warehouse.tables import table_path
 from tests.lab.bench.events import CLUSTER
-from tests.lab.bench.live_run import live_run
-from tests.lab.bench.pacer import pace_quiet, publishing, quiet_events_per_second
-from tests.lab.bench.process_tree import (
-    Memory,
-    add_memory,
-    cores_by_name,
-    cpu_of,
-    memory_of,
-    parts_of,
-    read_tree,
-    resident_by_name,
-)
-from tests.lab.bench.scratch import say, scratch
+from tests.lab.bench.figures import Figures, parts_of
+from tests.lab.bench.pacer import pace_quiet, publishing
+from tests.lab.bench.process_tree import cores_by_name, cpu_of, read_tree, resident_by_name
+from tests.lab.bench.scratch import live_run, scratch
+from tests.support.laboratory import say
 
 PARTS = 4
 """Of the measured span, each reported as it ends."""
 
 
-@dataclass(frozen=True)
-class IdleResult:
-    """`cores` of all processes but Kafka, after `settle_seconds`; `parts` of each quarter of the span.
-
-    `memory` at its end. `alerts` that fired about the quiet cluster: none is due.
-    """
-
-    events_per_second: float
-    settle_seconds: float
-    seconds: float
-    cores: float
-    parts: list[float]
-    cores_by_process: dict[str, float]
-    memory: Memory
-    alerts: int
-
-
-def measure_idle(settle_seconds: float, seconds: float) -> IdleResult:
-    """`run` with its defaults, in its own process, beside a quiet cluster."""
+def measure_idle(settle_seconds: float, seconds: float) -> Figures:
+    """`run` with its defaults, in its own process, beside a quiet cluster: cores of all processes but Kafka."""
     with scratch(0) as place:
         settings = place.settings_for("idle")
         create_topics(settings.kafka)
-        with live_run(settings) as run, publishing(pace_quiet, settings.kafka, settle_seconds + seconds + 300):
-            run.wait_until_written(settings.paths.checkpoints)
+        with publishing(pace_quiet, settings.kafka, settle_seconds + seconds + 300), live_run(settings) as run:
             say(f"idle: letting it settle for {settle_seconds:.0f} s, then measuring for {seconds:.0f} s")
             run.sleep(settle_seconds)
             first = before = read_tree(run.pid)
@@ -60,26 +31,15 @@ def measure_idle(settle_seconds: float, seconds: float) -> IdleResult:
                 parts.append((cpu_of(after) - cpu_of(before)) / (seconds / PARTS))
                 say(f"idle {number + 1}/{PARTS}: {parts[-1]:.2f} cores")
                 before = after
-            by_name = cores_by_name(first, before, seconds)
-            alerts = DeltaTable(table_path(settings.paths.warehouse, "alerts"))
-            rows = alerts.to_pyarrow_table(columns=["cluster", "state"]).to_pylist()
-            return IdleResult(
-                quiet_events_per_second(),
-                settle_seconds,
-                seconds,
-                sum(by_name.values()),
-                parts,
-                by_name,
-                memory_of(resident_by_name(before)),
-                sum(row["cluster"] == CLUSTER and row["state"] == "FIRING" for row in rows),
-            )
-
-
-def add_idle(table: Table, result: IdleResult) -> None:
-    """Rows of the bench's table."""
-    beside = f"{result.events_per_second:.0f} events/s, from {result.settle_seconds:.0f} s on"
-    alerts = f"; {result.alerts} alerts fired, none is due" if result.alerts else ""
-    spread = f"{min(result.parts):.2f} to {max(result.parts):.2f}"
-    table.add_row("idle, CPU", f"{result.cores:.2f} cores", spread, beside + alerts)
-    table.add_row("idle, CPU by process", "", "", parts_of(result.cores_by_process, 2))
-    add_memory(table, "idle", result.memory, "at the end")
+        alerts = DeltaTable(table_path(settings.paths.warehouse, "alerts"))
+        rows = alerts.to_pyarrow_table(columns=["cluster", "state"]).to_pylist()
+    by_name = cores_by_name(first, before, seconds)
+    fired = sum(row["cluster"] == CLUSTER and row["state"] == "FIRING" for row in rows)
+    figures = Figures(values={"cores": by_name, "parts": parts})
+    spread = f"{min(parts):.2f} to {max(parts):.2f}"
+    figures.add("idle, CPU", f"{sum(by_name.values()):.2f} cores", spread, f"from {settle_seconds:.0f} s on")
+    figures.add("idle, CPU by process", "", "", parts_of(by_name, 2))
+    if fired:
+        figures.add("idle, alerts that fired", str(fired), "", "none is due")
+    figures.add_memory("idle", resident_by_name(before), "at the end")
+    return figures

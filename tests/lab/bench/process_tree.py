@@ -1,19 +1,18 @@
 """A process and its descendants, read from /proc: CPU and memory of the driver, the JVM and each Python worker."""
 
+import math
 import os
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from rich.table import Table
+import numpy as np
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_MIB = 1 << 20
 
 DRIVER, JVM, DAEMON, WORKER, OTHER = "driver", "JVM", "Python daemon", "Python worker", "other"
 ENDED = "ended"
@@ -102,31 +101,13 @@ def cores_by_name(before: list[Process], after: list[Process], seconds: float) -
     return {name: cpu / seconds for name, cpu in sorted(spent.items(), key=lambda item: -item[1]) if cpu > 0}
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Resident MiB when the tree was at its peak. Pages that forked workers share count once a worker."""
-
-    peak_mib: int
-    driver_mib: int
-    jvm_mib: int
-    workers_mib: int
-    processes_mib: dict[str, int] = field(default_factory=dict)
-
-
-def memory_of(resident: Mapping[str, int]) -> Memory:
-    """Out of bytes by name."""
-    driver, jvm, total = resident.get(DRIVER, 0), resident.get(JVM, 0), sum(resident.values())
-    by_name = {name: size // _MIB for name, size in resident.items()}
-    return Memory(total // _MIB, driver // _MIB, jvm // _MIB, (total - driver - jvm) // _MIB, by_name)
-
-
-def peak_of(samples: Sequence[Mapping[str, int]]) -> Memory:
+def peak_of(samples: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
     """The largest of the samples, bytes by name, that the sample before it or after it confirms.
 
     A process that has just been forked counts as large as its parent for a moment; a peak is what lasts.
     """
     lasting = [min(two, key=lambda sample: sum(sample.values())) for two in pairwise(samples)] or samples
-    return memory_of(max(lasting, key=lambda sample: sum(sample.values()), default={}))
+    return max(lasting, key=lambda sample: sum(sample.values()), default={})
 
 
 class TreeWatch:
@@ -149,15 +130,14 @@ class TreeWatch:
         self._stop.set()
         self._thread.join()
 
-    @property
-    def peak(self) -> Memory:
-        return peak_of(self._resident)
-
     def cpu_between(self, began: float, ended: float) -> float:
-        """CPU seconds that the tree used between two times, epoch seconds."""
-        return value_at(self._times, self._cpu, ended) - value_at(self._times, self._cpu, began)
+        """CPU seconds that the tree used between two times, epoch seconds: between samples in a straight line."""
+        if not self._times:
+            return 0.0
+        return float(np.interp(ended, self._times, self._cpu) - np.interp(began, self._times, self._cpu))
 
-    def peak_between(self, began: float, ended: float) -> Memory:
+    def peak(self, began: float = 0.0, ended: float = math.inf) -> Mapping[str, int]:
+        """Bytes by name at the peak between two times."""
         samples = zip(self._times, self._resident, strict=True)
         return peak_of([resident for at, resident in samples if began <= at <= ended] or self._resident[-1:])
 
@@ -167,25 +147,3 @@ class TreeWatch:
                 self._times.append(time.time())
                 self._cpu.append(max(cpu_of(tree), self._cpu[-1] if self._cpu else 0.0))
                 self._resident.append(resident_by_name(tree))
-
-
-def value_at(times: list[float], values: list[float], moment: float) -> float:
-    """Between two samples in a straight line; the first or the last beyond them, 0 without any."""
-    if not times:
-        return 0.0
-    after = bisect_left(times, moment)
-    if after in (0, len(times)):
-        return values[0 if after == 0 else -1]
-    share = (moment - times[after - 1]) / (times[after] - times[after - 1])
-    return values[after - 1] + share * (values[after] - values[after - 1])
-
-
-def add_memory(table: Table, name: str, memory: Memory, when: str = "at its peak") -> None:
-    """Append a row to the bench's table: the total, and what each process had of it."""
-    parts = parts_of(memory.processes_mib)
-    table.add_row(f"memory, {name}", f"{memory.peak_mib:,} MiB", when, parts, end_section=True)
-
-
-def parts_of(by_name: Mapping[str, float], digits: int = 0) -> str:
-    """Name and figure of each process, for a cell; none of those that round to nothing."""
-    return ", ".join(f"{name} {figure:,.{digits}f}" for name, figure in by_name.items() if round(figure, digits))

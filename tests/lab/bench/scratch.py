@@ -4,11 +4,10 @@ import contextlib
 import json
 import os
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from typing import Any
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from tests.support.scratch_kafka import scratch_kafka
+from tests.support.service_process import ServiceProcess
 
-SPARK_LOG = Path(".bench/spark.log")
+SPARK_LOG, RUN_LOG = Path(".bench/spark.log"), Path(".bench/run.log")
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "kafka-python", "pyarrow", "msgspec")
 
 
@@ -55,41 +55,47 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def say(text: str) -> None:
-    """Progress, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+@contextlib.contextmanager
+def live_run(settings: Settings, **more: str) -> Iterator[ServiceProcess]:
+    """`balancewatch run` on Kafka, warehouse and checkpoints of `settings`, once its first batch is done.
+
+    `more` are other settings, `ONCALL__ENABLED` for `oncall.enabled`. It serves its metrics at free ports: another
+    `run` may be on this machine. Raises ServiceEndedError, TimeoutError.
+    """
+    given = {
+        "KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
+        "PATHS__WAREHOUSE": str(settings.paths.warehouse),
+        "PATHS__CHECKPOINTS": str(settings.paths.checkpoints),
+        "METRICS__PORT": "0",
+        "METRICS__HEALTH_PORT": "0",
+    }
+    RUN_LOG.parent.mkdir(parents=True, exist_ok=True)
+    RUN_LOG.unlink(missing_ok=True)
+    run = ServiceProcess(RUN_LOG, {f"BALANCEWATCH_{name}": value for name, value in (given | more).items()}, "run")
+    run.start()
+    try:
+        run.wait_until(lambda: any(settings.paths.checkpoints.glob("*/commits/[0-9]*")))
+        yield run
+    finally:
+        run.stop()
 
 
-@dataclass(frozen=True)
-class Machine:
-    """`load` is the 1-minute load average before the measure: above 1, other processes shared the cores."""
-
-    cores: int
-    memory_gib: float
-    cpu: str
-    load: float
-    python: str
-    versions: dict[str, str]
-
-    def __str__(self) -> str:
-        return f"{self.cores} cores ({self.cpu}), {self.memory_gib} GiB, load {self.load} before"
-
-
-def read_machine() -> Machine:
+def read_machine() -> dict[str, Any]:
+    """`load` is the 1-minute load average: above 1, other processes share the cores."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return Machine(
-        cores=len(os.sched_getaffinity(0)),
-        memory_gib=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30), 1),
-        cpu=next(names, platform.machine()),
-        load=round(os.getloadavg()[0], 1),
-        python=platform.python_version(),
-        versions={name: version(name) for name in PACKAGES},
-    )
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30), 1),
+        "cpu": next(names, platform.machine()),
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+    }
 
 
-def write_report(path: Path, machine: Machine, **figures: Any) -> None:
+def write_report(path: Path, machine: dict[str, Any], **figures: Any) -> None:
     """Write the figures as JSON beside the machine and the time."""
-    report = {"machine": asdict(machine), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | figures
+    report = {"machine": machine, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | figures
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=2) + "\n")

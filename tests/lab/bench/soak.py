@@ -6,14 +6,17 @@ Ctrl-C ends it with the samples so far. An hour takes about 2 GB in the folder f
 """
 
 import argparse
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -21,84 +24,118 @@ from conf.settings import Settings
 from schemas.tables import ALERTS, FAULT_ITEMS, TABLES
 from streaming.kafka_io.topics import create_topics
 from streaming.maintenance.table_keeper import TIERS
+from streaming.warehouse.delta_log import log_name
 from streaming.warehouse.tables import table_path
-from tests.lab.bench.figures import Percentiles, Span, first_and_last_tenth, mean_of, percentiles_of, ratio_of
-from tests.lab.bench.live_run import live_run
+from tests.lab.bench.figures import percentiles_of
 from tests.lab.bench.pacer import pace, publishing
-from tests.lab.bench.process_tree import Process, cores_by_name, read_tree, resident_by_name
-from tests.lab.bench.scratch import read_machine, say, scratch, write_report
-from tests.lab.bench.table_log import TableLog, latencies_ms
+from tests.lab.bench.process_tree import cores_by_name, read_tree, resident_by_name
+from tests.lab.bench.scratch import live_run, read_machine, scratch, write_report
+from tests.support.laboratory import say
 from tests.support.service_process import ServiceEndedError
 
-SMALL_BYTES = TIERS[0][0]
+WIDTH = 100
+MINUTE = 60.0
+KAFKA_HOURS = 2
+"""That Kafka keeps events: a day's would fill the disk."""
 
-_MIB = 1 << 20
+MOST_SECONDS_A_SAMPLE = 10.0
+SAMPLES_A_TENTH = 5
+WARM_UP_SECONDS = 60.0
+REPORT = Path(".bench/soak.json")
+
+COMMITS, SMALL_FILES = "commits, all tables", "small files of a table, the most"
+
+Sample = Mapping[str, float]
+"""Figures by name, at the time `at` in epoch seconds."""
 
 Timed = list[tuple[float, float]]
 """(epoch seconds of the commit, ms)."""
 
 
-@dataclass(frozen=True)
-class Stock:
-    """Files under a folder, and their bytes."""
+class TableLog:
+    """A Delta table's log, followed as it grows. Each commit is read once, as text; the table is never opened."""
 
-    files: int
-    bytes: int
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.commits = 0
+        self._in_use: dict[str, int] = {}
+
+    def follow(self) -> Iterator[tuple[Path, float]]:
+        """Yield each file of new rows since the last call, and the time of its commit, epoch seconds."""
+        while (commit := self._folder / log_name(self.commits)).exists():
+            for line in commit.read_text().splitlines():
+                action = json.loads(line)
+                if removed := action.get("remove"):
+                    self._in_use.pop(removed["path"], None)
+                if added := action.get("add"):
+                    self._in_use[added["path"]] = added["size"]
+                    if added["dataChange"]:
+                        yield self._folder / added["path"], commit.stat().st_mtime
+            self.commits += 1
+
+    @property
+    def small_files(self) -> int:
+        """In use now, and below the first tier of compaction."""
+        return sum(size < TIERS[0][0] for size in self._in_use.values())
 
 
-@dataclass(frozen=True)
-class Sample:
-    """`cores` and `memory_mib` by process, since the sample before; `small_files` and `commits` by table."""
-
-    at: float
-    cores: dict[str, float]
-    memory_mib: dict[str, float]
-    small_files: dict[str, int]
-    commits: dict[str, int]
-    state: Stock
-    checkpoints: Stock
-    warehouse: Stock
+def latencies_ms(path: Path, committed: float, *, only_unavailable: bool = False) -> Timed:
+    """(commit's time, ms from a row's `changed_at` to it) of each row; of FaultItems those that are unavailable."""
+    try:
+        rows = pq.read_table(path, columns=["changed_at", *(["available"] if only_unavailable else [])])
+    except FileNotFoundError:  # compacted and cleaned away since
+        return []
+    moments = rows["changed_at"].cast(pa.int64()).to_pylist()
+    is_out = [not one for one in rows["available"].to_pylist()] if only_unavailable else [True] * len(moments)
+    return [
+        (committed, committed * 1000 - moment / 1000)
+        for moment, is_counted in zip(moments, is_out, strict=True)
+        if is_counted
+    ]
 
 
 class Sampler:
     """Samples a `run` whose process is `pid`, and keeps the latencies of its rows."""
 
     def __init__(self, settings: Settings, pid: int) -> None:
-        self._settings, self._pid = settings, pid
+        self._paths, self._pid = settings.paths, pid
         self._logs = {name: TableLog(Path(table_path(settings.paths.warehouse, name))) for name in TABLES}
-        self._tree: list[Process] = read_tree(pid)
-        self._at = time.time()
-        self.flips_ms: Timed = []
-        self.alerts_ms: Timed = []
+        self._tree, self._at = read_tree(pid), time.time()
+        self.latencies: dict[str, Timed] = {"FaultItem": [], "alert": []}
         self.samples: list[Sample] = []
 
-    def sample(self) -> None:
+    def sample(self) -> Sample:
         for name, log in self._logs.items():
-            appended = list(log.follow())
-            if name == FAULT_ITEMS.name:
-                self.flips_ms += _in_seconds(latencies_ms(appended, only_unavailable=True))
-            elif name == ALERTS.name:
-                self.alerts_ms += _in_seconds(latencies_ms(appended))
+            for path, committed in log.follow():
+                if name == FAULT_ITEMS.name:
+                    self.latencies["FaultItem"] += latencies_ms(path, committed, only_unavailable=True)
+                elif name == ALERTS.name:
+                    self.latencies["alert"] += latencies_ms(path, committed)
         now, tree = time.time(), read_tree(self._pid)
-        paths = self._settings.paths
-        sample = Sample(
-            now,
-            cores_by_name(self._tree, tree, now - self._at),
-            {name: size / _MIB for name, size in resident_by_name(tree).items()},
-            {name: log.files(SMALL_BYTES) for name, log in self._logs.items()},
-            {name: log.commits for name, log in self._logs.items()},
-            stock_of(*paths.checkpoints.glob("*/state")),
-            stock_of(paths.checkpoints),
-            stock_of(Path(paths.warehouse)),
-        )
+        cores = cores_by_name(self._tree, tree, now - self._at)
+        memory = {name: size / (1 << 20) for name, size in resident_by_name(tree).items()}
         self._tree, self._at = tree, now
-        self.samples.append(sample)
+        self.samples.append(
+            {
+                "at": now,
+                "CPU, cores": sum(cores.values()),
+                **{f"CPU, {name}, cores": used for name, used in cores.items()},
+                "memory, MiB": sum(memory.values()),
+                **{f"memory, {name}, MiB": size for name, size in memory.items()},
+                COMMITS: sum(log.commits for log in self._logs.values()),
+                SMALL_FILES: max(log.small_files for log in self._logs.values()),
+                **_stock("state", *self._paths.checkpoints.glob("*/state")),
+                **_stock("checkpoints", self._paths.checkpoints),
+                **_stock("tables before `maintain`", Path(self._paths.warehouse)),
+            }
+        )
+        return self.samples[-1]
 
 
-def stock_of(*folders: Path) -> Stock:
-    """Of all files in them now; files deleted meanwhile do not count."""
+def _stock(name: str, *folders: Path) -> dict[str, float]:
+    """MB and number of all files in the folders now; files deleted meanwhile do not count."""
     sizes = [size for folder in folders for size in _sizes(folder)]
-    return Stock(len(sizes), sum(sizes))
+    return {f"{name}, MB": sum(sizes) / 1e6, f"{name}, files": len(sizes)}
 
 
 def _sizes(folder: Path) -> Iterator[int]:
@@ -116,122 +153,36 @@ def _sizes(folder: Path) -> Iterator[int]:
             continue
 
 
-def _in_seconds(latencies: Timed) -> Timed:
-    return [(committed_ms / 1000, ms) for committed_ms, ms in latencies]
+def tenth_of(began: float, ended: float, samples: Sequence[Sample], latencies: Mapping[str, Timed]) -> dict[str, float]:
+    """Return the figures of a span: latencies, means of its samples, commits a second and the most small files.
+
+    A span that is too short to have a sample takes the nearest one.
+    """
+    nearest = sorted(samples, key=lambda sample: abs(sample["at"] - ended))[:1]
+    inside = [sample for sample in samples if began <= sample["at"] <= ended] or nearest
+    tenth: dict[str, float] = {}
+    for name, timed in latencies.items():
+        ms = percentiles_of(ms for at, ms in timed if began <= at <= ended)
+        tenth |= {f"{name}, event to Delta row, p50, ms": ms.p50, f"{name}, event to Delta row, p95, ms": ms.p95}
+    for name in dict.fromkeys(name for sample in inside for name in sample if name != "at"):
+        tenth[name] = fmean(sample.get(name, 0.0) for sample in inside)
+    seconds = inside[-1]["at"] - inside[0]["at"]
+    tenth[COMMITS] = (inside[-1][COMMITS] - inside[0][COMMITS]) / seconds if seconds else 0.0
+    tenth[SMALL_FILES] = max(sample[SMALL_FILES] for sample in inside)
+    return tenth
 
 
-@dataclass(frozen=True)
-class Tenth:
-    """Latencies are ms, CPU cores and sizes the mean of the samples, small files the most that a table ever had."""
-
-    samples: int
-    flips: Percentiles
-    alerts: Percentiles
-    cores: dict[str, float]
-    memory_mib: dict[str, float]
-    small_files: dict[str, int]
-    commits_per_second: float
-    state_bytes: float
-    state_files: float
-    checkpoint_bytes: float
-    checkpoint_files: float
-    warehouse_bytes: float
-    warehouse_files: float
-
-
-def tenth_of(span: Span, samples: Sequence[Sample], flips_ms: Timed, alerts_ms: Timed) -> Tenth:
-    """Of the span's samples; where it is too short to have one, the nearest."""
-    nearest = sorted(samples, key=lambda sample: abs(sample.at - span.ended))[:1]
-    inside = span.samples((sample.at, sample) for sample in samples) or nearest
-    ends = [sum(sample.commits.values()) for sample in (*inside[:1], *inside[-1:])]
-    seconds = inside[-1].at - inside[0].at if inside else 0.0
-    tables = inside[0].small_files if inside else ()
-    return Tenth(
-        len(inside),
-        percentiles_of(span.samples(flips_ms)),
-        percentiles_of(span.samples(alerts_ms)),
-        _means([sample.cores for sample in inside]),
-        _means([sample.memory_mib for sample in inside]),
-        {name: max(sample.small_files[name] for sample in inside) for name in tables},
-        (ends[-1] - ends[0]) / seconds if seconds else 0.0,
-        mean_of([sample.state.bytes for sample in inside]),
-        mean_of([sample.state.files for sample in inside]),
-        mean_of([sample.checkpoints.bytes for sample in inside]),
-        mean_of([sample.checkpoints.files for sample in inside]),
-        mean_of([sample.warehouse.bytes for sample in inside]),
-        mean_of([sample.warehouse.files for sample in inside]),
-    )
-
-
-def _means(samples: Sequence[dict[str, float]]) -> dict[str, float]:
-    """By name; a process that is not in a sample had nothing then."""
-    names = dict.fromkeys(name for sample in samples for name in sample)
-    return {name: mean_of([sample.get(name, 0.0) for sample in samples]) for name in names}
-
-
-def tenths_table(first: Tenth, last: Tenth, title: str) -> Table:
+def tenths_table(first: Mapping[str, float], last: Mapping[str, float], title: str) -> Table:
     """A row a figure, with the last tenth's beside the first's."""
     table = Table("", "first tenth", "last tenth", "last / first", title=title)
     for column in table.columns[1:]:
         column.justify = "right"
-
-    def add(name: str, early: float, late: float, unit: str = "", digits: int = 0) -> None:
-        ratio = ratio_of(late, early)
-        figures = (f"{figure:,.{digits}f}{unit}" for figure in (early, late))
-        table.add_row(name, *figures, f"{ratio:.2f}" if ratio is not None else "")
-
-    def add_each(
-        prefix: str, early: Mapping[str, float], late: Mapping[str, float], unit: str = "", digits: int = 0
-    ) -> None:
-        """Of both, without those that are 0 in both."""
-        for name in dict.fromkeys((*early, *late)):
-            if early.get(name) or late.get(name):
-                add(f"{prefix}{name}", early.get(name, 0), late.get(name, 0), unit, digits)
-
-    for name, soon, then in (("FaultItem", first.flips, last.flips), ("alert", first.alerts, last.alerts)):
-        add(f"{name}, event to Delta row, p50", soon.p50, then.p50, " ms")
-        add(f"{name}, event to Delta row, p95", soon.p95, then.p95, " ms")
-    table.add_section()
-    add("CPU", sum(first.cores.values()), sum(last.cores.values()), " cores", 2)
-    add_each("  ", first.cores, last.cores, " cores", 2)
-    table.add_section()
-    add("memory", sum(first.memory_mib.values()), sum(last.memory_mib.values()), " MiB")
-    add_each("  ", first.memory_mib, last.memory_mib, " MiB")
-    table.add_section()
-    add("commits a second, all tables", first.commits_per_second, last.commits_per_second, "", 2)
-    add_each("small files, ", first.small_files, last.small_files)
-    table.add_section()
-    add("state, size", first.state_bytes / 1e6, last.state_bytes / 1e6, " MB", 1)
-    add("state, files", first.state_files, last.state_files)
-    add("checkpoints, size", first.checkpoint_bytes / 1e6, last.checkpoint_bytes / 1e6, " MB", 1)
-    add("checkpoints, files", first.checkpoint_files, last.checkpoint_files)
-    add("warehouse before `maintain`, size", first.warehouse_bytes / 1e6, last.warehouse_bytes / 1e6, " MB", 1)
-    add("warehouse before `maintain`, files", first.warehouse_files, last.warehouse_files)
+    for name in dict.fromkeys((*first, *last)):
+        early, late = first.get(name, 0.0), last.get(name, 0.0)
+        digits = 2 if name.endswith("cores") or name == COMMITS else 1 if name.endswith("MB") else 0
+        shown = "commits a second, all tables" if name == COMMITS else name
+        table.add_row(shown, f"{early:,.{digits}f}", f"{late:,.{digits}f}", f"{late / early:.2f}" if early else "")
     return table
-
-
-WIDTH = 100
-MINUTE = 60.0
-KAFKA_HOURS = 2
-"""That Kafka keeps events: a day's would fill the disk."""
-
-MOST_SECONDS_A_SAMPLE = 10.0
-SAMPLES_A_TENTH = 5
-INTERRUPTED = "Ctrl-C"
-
-WARM_UP_SECONDS = 60.0
-REPORT = Path(".bench/soak.json")
-
-
-@dataclass(frozen=True)
-class SoakResult:
-    """`minutes` that it lasted, after the warm-up; `ended` is why it ended before its time, if it did."""
-
-    minutes: float
-    ended: str
-    first: Tenth
-    last: Tenth
-    samples: list[Sample]
 
 
 def main() -> None:
@@ -240,70 +191,60 @@ def main() -> None:
     minutes = parser.parse_args().minutes
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = read_machine()
-    result = soak(minutes)
-    if result is None:
+    sampler, began, ended = soak(minutes)
+    if sampler is None or len(sampler.samples) < 2:
         say("ended before there was anything to compare")
         sys.exit(1)
-    title = f"{result.minutes:.1f} minutes of 1,000 events/s, after {WARM_UP_SECONDS:.0f} s of warm-up"
-    Console(width=WIDTH).print(tenths_table(result.first, result.last, title))
-    write_report(REPORT, machine, soak=asdict(result))
+    last = sampler.samples[-1]["at"]
+    tenth = (last - began) / 10
+    spans = ((began, began + tenth), (last - tenth, last))
+    tenths = [tenth_of(*span, sampler.samples, sampler.latencies) for span in spans]
+    title = f"{(last - began) / MINUTE:.1f} minutes of 1,000 events/s, after {WARM_UP_SECONDS:.0f} s of warm-up"
+    Console(width=WIDTH).print(tenths_table(tenths[0], tenths[1], title))
+    write_report(REPORT, machine, first=tenths[0], last=tenths[1], samples=sampler.samples)
     say(f"written: {REPORT}")
-    if result.ended and result.ended != INTERRUPTED:
-        sys.exit(1)
+    sys.exit(1 if ended else 0)
 
 
-def soak(minutes: float) -> SoakResult | None:
-    """None where it ended before its first two samples."""
+def soak(minutes: float) -> tuple[Sampler | None, float, str]:
+    """Return the samples, when they began, and why it ended before its time; "" for Ctrl-C and for the end."""
+    sampler, began, ended = None, time.time(), ""
     with scratch(0) as place:
         settings = place.settings_for("soak")
         create_topics(settings.kafka.model_copy(update={"retention_hours": KAFKA_HOURS}))
-        ended, sampler, began = "", None, time.time()
         try:
             with (
-                live_run(settings, ONCALL__ENABLED="false") as run,
                 publishing(pace, settings.kafka, 2 * minutes * MINUTE + WARM_UP_SECONDS + 600) as pacer,
+                live_run(settings, ONCALL__ENABLED="false") as run,
             ):
-                run.wait_until_written(settings.paths.checkpoints)
                 say(f"soak: warming up for {WARM_UP_SECONDS:.0f} s")
                 run.sleep(WARM_UP_SECONDS)
                 sampler, began = Sampler(settings, run.pid), time.time()
                 every = min(MOST_SECONDS_A_SAMPLE, minutes * MINUTE / 10 / SAMPLES_A_TENTH)
+                said = 0
                 while (left := began + minutes * MINUTE - time.time()) > 0:
                     run.sleep(min(every, left))
                     if not pacer.is_alive():
                         raise ServiceEndedError("the process that publishes the events ended by itself")
-                    sampler.sample()
-                    _report(sampler, began, minutes)
+                    sample = sampler.sample()
+                    if (minute := int((sample["at"] - began) / MINUTE)) > said:
+                        said = minute
+                        _report(sampler, f"soak {minute}/{minutes:g} min")
         except KeyboardInterrupt:
-            ended = INTERRUPTED
             say("soak: ended by Ctrl-C")
         except (ServiceEndedError, TimeoutError) as error:
             ended = str(error)
             say(f"soak: {error}")
-        if sampler is None or len(sampler.samples) < 2:
-            return None
-        last = sampler.samples[-1].at
-        first_tenth, last_tenth = (
-            tenth_of(span, sampler.samples, sampler.flips_ms, sampler.alerts_ms)
-            for span in first_and_last_tenth(began, last)
-        )
-        return SoakResult((last - began) / MINUTE, ended, first_tenth, last_tenth, sampler.samples)
+    return sampler, began, ended
 
 
-def _report(sampler: Sampler, began: float, minutes: float) -> None:
-    """Print a line when a minute is full: the latency of its rows, and the newest sample."""
+def _report(sampler: Sampler, what: str) -> None:
+    """Print the latency of the newest minute's rows, and the newest sample."""
     sample = sampler.samples[-1]
-    before = sampler.samples[-2].at if len(sampler.samples) > 1 else began
-    minute = int((sample.at - began) / MINUTE)
-    if minute == int((before - began) / MINUTE):
-        return
-    recent = percentiles_of(ms for at, ms in sampler.flips_ms if at >= sample.at - MINUTE)
-    say(
-        f"soak {minute}/{minutes:g} min: p50 {recent.p50:,.0f} ms, p95 {recent.p95:,.0f} ms; "
-        f"{sum(sample.cores.values()):.2f} cores, {sum(sample.memory_mib.values()):,.0f} MiB, "
-        f"{max(sample.small_files.values(), default=0)} small files in a table at most, "
-        f"state {sample.state.bytes / 1e6:,.1f} MB in {sample.state.files:,} files"
-    )
+    recent = percentiles_of(ms for at, ms in sampler.latencies["FaultItem"] if at >= sample["at"] - MINUTE)
+    names = ("CPU, cores", "memory, MiB", SMALL_FILES, "state, MB", "state, files")
+    figures = "; ".join(f"{name} {sample[name]:,.2f}" for name in names)
+    say(f"{what}: p50 {recent.p50:,.0f} ms, p95 {recent.p95:,.0f} ms; {figures}")
 
 
 if __name__ == "__main__":

@@ -1,47 +1,36 @@
-"""The arithmetic of the benches, and the tables they print; no time is measured here."""
+"""The arithmetic of the benches; no time is measured here."""
 
 from io import StringIO
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
-from rich.table import Table
 
-from tests.lab.bench.figures import (
-    Percentiles,
-    busiest,
-    first_and_last_tenth,
-    latencies_of,
-    percentiles_of,
-)
-from tests.lab.bench.process_tree import ENDED, Process, cores_by_name, cpu_of, resident_by_name, value_at
-from tests.lab.bench.soak import Sample, Stock, tenth_of, tenths_table
-
-EMPTY = Stock(0, 0)
+from schemas.events import PULLS
+from tests.lab.bench.events import LARGE, SMALL, Fleet, Sender
+from tests.lab.bench.figures import Figures, Percentiles, latencies_of, percentiles_of
+from tests.lab.bench.process_tree import ENDED, Process, TreeWatch, cores_by_name, cpu_of, peak_of, resident_by_name
+from tests.lab.bench.soak import COMMITS, SMALL_FILES, Sample, tenth_of, tenths_table
+from udfs.rocketmq.allocation import allocate_all
+from udfs.rocketmq.model import MessageQueue
 
 
 def test_percentiles_are_samples_themselves_by_nearest_rank() -> None:
     assert percentiles_of(range(1, 101)) == Percentiles(100, 50, 95, 100)
     assert percentiles_of([7]) == Percentiles(1, 7, 7, 7)
     assert percentiles_of([]) == Percentiles(0, 0, 0, 0)
-
-
-def test_latencies_are_of_the_events_of_the_span_whenever_their_rows_came() -> None:
     assert latencies_of([(99, 120), (100, 150), (199, 900), (200, 201)], 100, 200) == Percentiles(2, 50, 701, 701)
 
 
-def test_tenths_are_of_the_time_not_of_the_samples() -> None:
-    first, last = first_and_last_tenth(1_000, 1_100)
-    timed = [(1_000.0, "a"), (1_010.0, "b"), (1_010.5, "c"), (1_089.5, "d"), (1_090.0, "e"), (1_100.0, "f")]
-    assert first.samples(timed) == ["a", "b"]
-    assert last.samples(timed) == ["e", "f"]
-
-
-def test_the_busiest_query_is_the_one_that_read_most_of_however_many_there_are() -> None:
-    few, many = [SimpleNamespace(numInputRows=3)], [SimpleNamespace(numInputRows=rows) for rows in (1, 4)]
-    assert busiest([few, many]) == many
-    assert busiest([few]) == few
-    assert busiest([]) == []
+def test_rows_have_the_median_of_several_runs_and_the_longest_phases_of_a_batch() -> None:
+    figures = Figures()
+    figures.add_spread("a", [3.0, 1.0, 2.0], "{:.1f} s", "beside")
+    batch = SimpleNamespace(durationMs={"triggerExecution": 190, "addBatch": 160, "walCommit": 9, "latestOffset": 0})
+    figures.add_phases("a", [batch])
+    assert figures.rows == [
+        ("a", "2.0 s", "1.0 s to 3.0 s", "beside"),
+        ("phases, a", "190 ms", "median batch", "addBatch 160, walCommit 9"),
+    ]
 
 
 def test_cpu_of_a_process_that_ended_in_between_is_counted_once() -> None:
@@ -57,45 +46,65 @@ def test_cpu_of_a_process_that_ended_in_between_is_counted_once() -> None:
     assert resident_by_name(before) == {"JVM": 200, "driver": 100, "other 1": 50}
 
 
-@pytest.mark.parametrize(("moment", "cpu"), [(0.0, 1.0), (10.0, 1.0), (15.0, 2.0), (20.0, 3.0), (99.0, 3.0)])
-def test_cpu_between_two_samples_lies_on_a_straight_line(moment: float, cpu: float) -> None:
-    assert value_at([10.0, 20.0], [1.0, 3.0], moment) == cpu
+def test_cpu_between_two_samples_is_a_straight_line() -> None:
+    watch = TreeWatch(0)
+    watch._times, watch._cpu = [10.0, 20.0], [1.0, 3.0]
+    assert [watch.cpu_between(0.0, moment) for moment in (10.0, 15.0, 20.0, 99.0)] == [0.0, 1.0, 2.0, 2.0]
+
+
+def test_a_process_that_has_just_been_forked_is_no_peak() -> None:
+    """For a moment it counts as large as its parent: two samples, one after the other, must both have it."""
+    samples = [{"JVM": 700}, {"JVM": 700, "chmod": 700}, {"JVM": 720}]
+    assert peak_of(samples) == {"JVM": 720}
+    assert peak_of(samples[:1]) == {"JVM": 700}
+    assert peak_of([]) == {}
+
+
+@pytest.mark.parametrize("fleet", [SMALL, LARGE])
+def test_a_fleet_pulls_by_avg(fleet: Fleet) -> None:
+    events = [event for topic, event in fleet.touch([7], 1) if topic == PULLS]
+    client_ids = sorted({event["client_id"] for event in events})
+    queues = {MessageQueue(one["topic"], one["broker_name"], one["queue_id"]): one["client_id"] for one in events}
+    shares = allocate_all("AVG", "g", sorted(queues), client_ids)
+    assert {mq: name for name, share in shares.items() for mq in share} == queues
+
+
+def test_a_producer_avoids_a_broker_after_a_slow_send() -> None:
+    sender = Sender(1, 3)
+    sent = [event for number in range(3_000) for _, event in [sender.send(number, number)]]
+    slow = next(event for event in sent if event["latency_ms"] > 550)
+    own = [one for one in sent if one["client_id"] == slow["client_id"]]
+    assert own[own.index(slow) + 1]["broker_name"] != slow["broker_name"]
 
 
 def sample_of(at: float, **more: float) -> Sample:
-    cores = {"driver": more.get("cores", 1.0)}
-    small, commits = {"alerts": int(more.get("files", 0))}, {"alerts": int(more.get("commits", 0))}
-    return Sample(at, cores, {"driver": 100.0}, small, commits, Stock(2, int(more.get("state", 0))), EMPTY, EMPTY)
+    return {"at": at, **{name: more.get(name, 0.0) for name in ("CPU, cores", "state, MB", COMMITS, SMALL_FILES)}}
 
 
 def test_a_tenth_has_the_means_of_its_samples_and_the_most_small_files_of_a_table() -> None:
-    samples = [sample_of(at, cores=at, files=10 * at, commits=at, state=4 * at) for at in range(101)]
-    first, last = first_and_last_tenth(0, 100)
-    tenth = tenth_of(last, samples, [(5.0, 70.0), (95.0, 80.0)], [])
-    assert (tenth.samples, tenth.cores, tenth.small_files) == (11, {"driver": 95.0}, {"alerts": 1_000})
-    assert (tenth.flips.p50, tenth.alerts.count) == (80.0, 0)
-    assert (tenth.commits_per_second, tenth.state_bytes) == (1.0, 380.0)
-    assert tenth_of(first, samples, [(5.0, 70.0)], []).flips.p50 == 70.0
+    samples = [
+        sample_of(at, **{"CPU, cores": at, SMALL_FILES: 10 * at, COMMITS: at, "state, MB": 4 * at}) for at in range(101)
+    ]
+    latencies = {"FaultItem": [(5.0, 70.0), (95.0, 80.0)], "alert": []}
+    tenth = tenth_of(90, 100, samples, latencies)
+    assert tenth == {
+        "FaultItem, event to Delta row, p50, ms": 80.0,
+        "FaultItem, event to Delta row, p95, ms": 80.0,
+        "alert, event to Delta row, p50, ms": 0,
+        "alert, event to Delta row, p95, ms": 0,
+        "CPU, cores": 95.0,
+        COMMITS: 1.0,
+        "state, MB": 380.0,
+        SMALL_FILES: 1_000,
+    }
+    nearest = tenth_of(0, 10, [sample_of(30.0, **{"CPU, cores": 3.0}), sample_of(60.0)], {})
+    assert nearest["CPU, cores"] == 3.0
 
 
-def test_a_tenth_without_a_sample_takes_the_nearest_and_of_none_at_all_is_nothing() -> None:
-    first, _ = first_and_last_tenth(0, 100)
-    assert tenth_of(first, [sample_of(30.0, cores=3.0), sample_of(60.0)], [], []).cores == {"driver": 3.0}
-    assert tenth_of(first, [], [], []).samples == 0
-
-
-def printed(table: Table) -> str:
+def test_the_tenths_are_beside_each_other_in_100_columns() -> None:
+    early, late = ({"FaultItem, event to Delta row, p50, ms": ms, SMALL_FILES: 5.0} for ms in (200.0, 300.0))
     stream = StringIO()
-    Console(file=stream, width=100).print(table)
-    return stream.getvalue()
-
-
-def test_the_tenths_stand_side_by_side_in_100_columns() -> None:
-    spans = first_and_last_tenth(0, 100)
-    samples = [sample_of(at, files=7 if at > 50 else 5) for at in range(101)]
-    early, late = (tenth_of(span, samples, [(1.0, 200.0), (99.0, 300.0)], []) for span in spans)
-    text = printed(tenths_table(early, late, "1.7 minutes"))
-    assert max(map(len, text.splitlines())) <= 100
-    rows = [" ".join(line.replace("│", " ").split()) for line in text.splitlines()]
-    assert "FaultItem, event to Delta row, p50 200 ms 300 ms 1.50" in rows
-    assert "small files, alerts 5 7 1.40" in rows
+    Console(file=stream, width=100).print(tenths_table(early, late, "1.7 minutes"))
+    assert max(map(len, stream.getvalue().splitlines())) <= 100
+    rows = [" ".join(line.replace("│", " ").split()) for line in stream.getvalue().splitlines()]
+    assert "FaultItem, event to Delta row, p50, ms 200 300 1.50" in rows

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,17 +41,20 @@ SITES = 8
 
 def main() -> None:
     options = _arguments()
-    outcomes: list[Outcome] = []
+    table, is_good = Table(*COLUMNS), True
     try:
         for part in options.only or PARTS:
             with _place(is_warm=part in WARM_PARTS) as place:
+                began = time.monotonic()
                 for outcome in _play(part, place, options):
-                    outcomes.append(outcome)
+                    table.add_row(*outcome.cells(time.monotonic() - began))
+                    is_good = is_good and outcome.is_good
                     if not outcome.is_good:
                         say(f"{outcome.name}: {outcome.remark}\n{outcome.comparison.describe()}")
+                    began = time.monotonic()
     finally:
-        Console().print(_table(outcomes))
-    sys.exit(0 if all(outcome.is_good for outcome in outcomes) else 1)
+        Console().print(table)
+    sys.exit(0 if is_good else 1)
 
 
 def _arguments() -> argparse.Namespace:
@@ -66,24 +70,24 @@ def _arguments() -> argparse.Namespace:
 def _play(part: str, place: Place, options: argparse.Namespace) -> Iterator[Outcome]:
     if part in ("random", "sigkill"):
         count = options.kills if part == "random" else options.sigkills
-        yield kills_under_load(place, f"{part}, under load", count, options.seed, say)
+        yield kills_under_load(place, f"{part}, under load", count, options.seed)
         return
     if part == "deliveries":
         for point in RELAY_POINTS:
-            yield deliveries(place.folder, point, PASSES, options.seed, say, SITES)
+            yield deliveries(place.folder, point, PASSES, options.seed, SITES)
         return
     if part == "kafka_away":
-        yield kafka_away(place, options.away, options.seed, say)
+        yield kafka_away(place, options.away, options.seed)
         return
     say(f"{part}: the reference, a run without faults")
     reference = place.reference(modelled_log(LOG_SECONDS, options.seed))
     if part == "points":
         for point in QUERY_POINTS:
-            yield killed_at(place, point, PASSES, reference, say)
+            yield killed_at(place, point, PASSES, reference)
     else:
         try:
-            yield full_disk(place, "warehouse", reference, say)
-            yield full_disk(place, "checkpoints", reference, say)
+            yield full_disk(place, "warehouse", reference)
+            yield full_disk(place, "checkpoints", reference)
         except CannotMountError as error:
             say(f"full_disk: left out, {error}")
 
@@ -102,13 +106,6 @@ def _place(*, is_warm: bool) -> Iterator[Place]:
             if spark is not None:
                 spark.stop()
             place.kafka.stop()
-
-
-def _table(outcomes: list[Outcome]) -> Table:
-    table = Table(*COLUMNS)
-    for outcome in outcomes:
-        table.add_row(*outcome.cells())
-    return table
 
 
 if __name__ == "__main__":

@@ -55,17 +55,18 @@ class Comparison:
     def describe(self, at_most: int = 3) -> str:
         """A few of the rows that differ, for people."""
         lines = [f"lost {row}" for row in list(self.lost)[:at_most]]
-        lines += [f"extra {row}" for row in list(self.extra)[:at_most]]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"extra {row}" for row in list(self.extra)[:at_most])])
 
 
 def compare(reference: History, history: History) -> Comparison:
-    lost: Counter[str] = Counter()
-    extra: Counter[str] = Counter()
-    for table, rows in reference.items():
-        lost += Counter({f"{table} {row}": count for row, count in (rows - history[table]).items()})
-        extra += Counter({f"{table} {row}": count for row, count in (history[table] - rows).items()})
-    return Comparison(sum(rows.total() for rows in history.values()), lost, extra)
+    before, after = (
+        Counter({f"{table} {row}": count for table, rows in one.items() for row, count in rows.items()})
+        for one in (reference, history)
+    )
+    return Comparison(after.total(), before - after, after - before)
+
+
+COLUMNS = ("scenario", "kills", "restarts", "rows", "equal", "twice", "lost", "seconds", "remark")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,6 @@ class Outcome:
     kills: int
     restarts: int
     comparison: Comparison
-    seconds: float
     remark: str = ""
     repeated: int = 0
 
@@ -87,19 +87,8 @@ class Outcome:
     def is_good(self) -> bool:
         return self.comparison.is_equal and not self.remark
 
-    def cells(self) -> list[str]:
+    def cells(self, seconds: float) -> list[str]:
         compared = self.comparison
-        return [
-            self.name,
-            str(self.kills),
-            str(self.restarts),
-            f"{compared.rows:,}",
-            "yes" if compared.is_equal else "NO",
-            str(compared.extra.total() + self.repeated),
-            str(compared.lost.total()),
-            f"{self.seconds:.0f}",
-            self.remark,
-        ]
-
-
-COLUMNS = ("scenario", "kills", "restarts", "rows", "equal", "twice", "lost", "seconds", "remark")
+        equal, twice = "yes" if compared.is_equal else "NO", compared.extra.total() + self.repeated
+        figures = (self.kills, self.restarts, f"{compared.rows:,}", equal, twice, compared.lost.total())
+        return [self.name, *map(str, figures), f"{seconds:.0f}", self.remark]

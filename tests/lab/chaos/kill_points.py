@@ -25,8 +25,6 @@ QUERY_POINTS = ("before_action", "after_action", "before_commit", "between_table
 RELAY_POINTS = ("before_post", "after_post")
 POINTS = (*QUERY_POINTS, *RELAY_POINTS)
 
-_of_batch = threading.local()
-
 Passed = Callable[[str], None]
 """Called with a point, in the thread that passes it; its exception propagates from there."""
 
@@ -57,7 +55,7 @@ def watched(passed: Passed) -> Iterator[None]:
             (running.Sink, "_write", around(running.Sink._write, "before_action")),
             (running, "append_rows", around(running.append_rows, "after_action", "after_tables")),
             (DeltalakeWriter, "append", _between_tables(passed, DeltalakeWriter.append)),
-            (Appender, "_commit", _before_commit(passed, Appender._commit)),
+            (Appender, "_commit", around(Appender._commit, "before_commit")),
             (Webhook, "send", around(Webhook.send, "before_post", "after_post")),
         ):
             stack.enter_context(patch.object(owner, name, wrapped))
@@ -85,22 +83,6 @@ def _between_tables(passed: Passed, append: Callable[..., int | None]) -> Callab
         if newest.get(app_id) == batch_id:
             passed("between_tables")
         newest[app_id] = batch_id
-        _of_batch.is_on = True
-        try:
-            return append(self, table, rows, app_id, batch_id)
-        finally:
-            _of_batch.is_on = False
-
-    return wrapped
-
-
-def _before_commit(passed: Passed, commit: Callable[..., bool]) -> Callable[..., bool]:
-    """Of a batch's rows alone: the relay appends by the same code."""
-
-    @functools.wraps(commit)
-    def wrapped(*args: Any) -> bool:
-        if getattr(_of_batch, "is_on", False):
-            passed("before_commit")
-        return commit(*args)
+        return append(self, table, rows, app_id, batch_id)
 
     return wrapped

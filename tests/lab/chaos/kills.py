@@ -7,14 +7,13 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tests.lab.chaos.history import History, Outcome
 from tests.lab.chaos.modelled_log import Source, modelled_log
-from tests.lab.chaos.place import DRAIN, SERVE, STARTS, ChaosError, Life, Place
+from tests.lab.chaos.place import DRAIN, SERVE, STARTS, ChaosError, Place
 from tests.lab.chaos.victim import LIFE_SECONDS
-
-Say = Callable[[str], None]
+from tests.support.laboratory import say
 
 AT_START_SHARE = 0.2
 """Of the random kills, those that hit a service which is still starting."""
@@ -25,39 +24,34 @@ SECONDS_A_LIFE = 240
 SPEED = 3.0
 
 
-def at_points(place: Place, run: str, traps: Sequence[tuple[str, int]], say: Say) -> int:
-    """Lives that end at each trap in turn; how many starts that took. Each trap must be met."""
+def at_points(place: Place, run: str, traps: Sequence[tuple[str, int]]) -> int:
+    """Lives that end at each trap in turn; how many starts that took. Each trap must be met.
+
+    A life that ends with a sentence is started again.
+    """
     starts = 0
     for number, trap in enumerate(traps, 1):
-        starts += _die_at(place, run, trap, say)
+        for _ in range(STARTS):
+            victim = place.live(run, DRAIN, trap)
+            code, errors = victim.wait(), victim.errors()
+            starts += 1
+            if code in (-signal.SIGKILL, 0) or not errors:
+                break
+            say(f"{run}: it ended: {errors[-1]}")
+        if code != -signal.SIGKILL:
+            raise ChaosError(f"{run}: {trap} was not met, the victim ended with {code}: {victim.printed()[-600:]}")
         say(f"{run}: kill {number} of {len(traps)}, at pass {trap[1]} of {trap[0]}")
     return starts
 
 
-def killed_at(place: Place, point: str, passes: Sequence[int], reference: History, say: Say) -> Outcome:
+def killed_at(place: Place, point: str, passes: Sequence[int], reference: History) -> Outcome:
     """One run, killed at several passes of a point, then worked to its end."""
-    began = time.monotonic()
-    starts = at_points(place, point, [(point, nth) for nth in passes], say)
+    starts = at_points(place, point, [(point, nth) for nth in passes])
     comparison = place.finish(point, reference)
-    return Outcome(point, len(passes), starts, comparison, time.monotonic() - began)
+    return Outcome(point, len(passes), starts, comparison)
 
 
-def _die_at(place: Place, run: str, trap: tuple[str, int], say: Say) -> int:
-    """Live until the trap is met; how many starts it took, for one that ends with a sentence is started again."""
-    for starts in range(1, STARTS + 1):
-        victim = place.live(run, DRAIN, trap)
-        code, errors = victim.wait(), victim.errors()
-        if code == -signal.SIGKILL:
-            return starts
-        if code == 0 or not errors:
-            break
-        say(f"{run}: it ended: {errors[-1]}")
-    raise ChaosError(f"{run}: {trap} was not met, the victim ended with {code}: {victim.printed()[-600:]}")
-
-
-def at_random(
-    place: Place, run: str, count: int, rng: random.Random, say: Say, arguments: tuple[str, ...] = DRAIN
-) -> int:
+def at_random(place: Place, run: str, count: int, rng: random.Random, arguments: tuple[str, ...] = DRAIN) -> int:
     """Lives ended at a random moment, most within a few batches, some while they start. How many were.
 
     Fewer than `count` when a run that drains has nothing left to do.
@@ -66,7 +60,9 @@ def at_random(
     while kills < count:
         victim = place.live(run, arguments)
         is_early = rng.random() < AT_START_SHARE
-        _wait_for_work(victim, rng.uniform(0, victim.start_seconds) if is_early else LIFE_SECONDS)
+        deadline = time.monotonic() + (rng.uniform(0, victim.start_seconds) if is_early else LIFE_SECONDS)
+        while victim.is_alive() and not victim.has_written() and time.monotonic() < deadline:
+            time.sleep(0.02)
         time.sleep(0 if is_early else rng.uniform(0, 3))
         if victim.is_alive():
             victim.kill()
@@ -82,24 +78,16 @@ def at_random(
     return kills
 
 
-def _wait_for_work(victim: Life, seconds: float) -> None:
-    """Until it has finished a batch, or `seconds` have passed."""
-    deadline = time.monotonic() + seconds
-    while victim.is_alive() and not victim.has_written() and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
-def kills_under_load(place: Place, name: str, count: int, seed: int, say: Say) -> Outcome:
+def kills_under_load(place: Place, name: str, count: int, seed: int) -> Outcome:
     """The log is played, three times as fast as life, until the last kill."""
-    began = time.monotonic()
     source = Source(place.settings("under_load"))
     log = modelled_log(int(count * SECONDS_A_LIFE * SPEED), seed)
     player = threading.Thread(target=source.play, args=(log, SPEED), daemon=True)
     player.start()
     try:
-        kills = at_random(place, "under_load", count, random.Random(seed), say, SERVE)
+        kills = at_random(place, "under_load", count, random.Random(seed), SERVE)
     finally:
         source.stop.set()
         player.join()
         source.close()
-    return Outcome(name, kills, kills, place.compare_live("under_load"), time.monotonic() - began)
+    return Outcome(name, kills, kills, place.compare_live("under_load"))

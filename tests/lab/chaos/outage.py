@@ -1,110 +1,91 @@
 """Kafka goes away while the service runs: frozen, then stopped and started on the same port and data."""
 
+import contextlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from tests.lab.chaos.history import Outcome
-from tests.lab.chaos.kills import Say
 from tests.lab.chaos.modelled_log import Source, modelled_log
 from tests.lab.chaos.place import SERVE, ChaosError, Place
 from tests.lab.chaos.victim import LIFE_SECONDS, Victim
 from tests.support.freezing import freeze
+from tests.support.laboratory import say
 
 SPEED = 5.0
 SCENARIOS = ("twins", "lost_host", "slow_broker")
 WORK_SECONDS = 30.0
 """How long the service works before, between and after the outages, with events coming in."""
 
-
-class Outage:
-    """The service, the log that is played, and what became of the service in each outage."""
-
-    def __init__(self, place: Place, run: str, say: Say) -> None:
-        self.restarts, self.remark = 0, ""
-        self._place, self._run, self._say = place, run, say
-        self._victim = self._start()
-
-    def _start(self) -> Victim:
-        return Victim(self._place.settings(self._run), self._place.log_of(self._run), SERVE)
-
-    def work(self, seconds: float) -> None:
-        """Let it run on; one that ended must have said why in one sentence, and is started again, as systemd would."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if not self._victim.is_alive():
-                self._start_again()
-            time.sleep(0.2)
-
-    def _start_again(self) -> None:
-        code, errors = self._victim.wait(), self._victim.errors()
-        if code != 1 or len(errors) != 1:
-            self.remark = f"it ended with {code} and said {errors or self._victim.printed()[-300:]}"
-        self._say(f"{self._run}: it ended: {' '.join(errors)}")
-        self._victim = self._start()
-        self.restarts += 1
-
-    def wait_for_batch(self) -> None:
-        deadline = time.monotonic() + LIFE_SECONDS
-        while not self._victim.has_written():
-            if time.monotonic() > deadline:
-                raise ChaosError(f"{self._run}: no batch: {self._victim.printed()[-600:]}")
-            self.work(0.2)
-
-    def end(self) -> None:
-        code = self._victim.stop()
-        if code:
-            raise ChaosError(f"{self._run} ended with {code}: {' '.join(self._victim.errors())}")
-
-    def kill(self) -> None:
-        """For when the scenario itself failed."""
-        self._victim.kill()
+RUN = "kafka_away"
 
 
-def kafka_away(place: Place, seconds: float, seed: int, say: Say) -> Outcome:
-    """Two outages of `seconds` each under load. Afterwards `place.kafka` is another process on the same port."""
-    began = time.monotonic()
-    run = "kafka_away"
-    source = Source(place.settings(run))
+def kafka_away(place: Place, seconds: float, seed: int) -> Outcome:
+    """Two outages of `seconds` each under load. Afterwards `place.kafka` is another process on the same port.
+
+    A service that ends must have said why in one sentence, and is started again, as systemd would.
+    """
+    source = Source(place.settings(RUN))
     log = modelled_log(int((3 * WORK_SECONDS + 60) * SPEED), seed, SCENARIOS)
     player = threading.Thread(target=source.play, args=(log, SPEED), daemon=True)
-    outage = Outage(place, run, say)
+    victim = Victim(place.settings(RUN), place.log_of(RUN), SERVE)
+    restarts, remark = 0, ""
+
+    def work(seconds: float) -> None:
+        nonlocal restarts, remark
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not victim.is_alive():
+                code, errors = victim.wait(), victim.errors()
+                if code != 1 or len(errors) != 1:
+                    remark = f"it ended with {code} and said {errors or victim.printed()[-300:]}"
+                say(f"{RUN}: it ended: {' '.join(errors)}")
+                victim.start()
+                restarts += 1
+            time.sleep(0.2)
+
     try:
         player.start()
-        outage.wait_for_batch()
-        for name, be_away in (("frozen", _freeze), ("stopped", _stop)):
-            outage.work(WORK_SECONDS)
-            with source.held():
-                be_away(place, lambda: outage.work(seconds))
-            say(f"{run}: Kafka was {name} for {seconds:.0f} s")
-        outage.work(WORK_SECONDS)
+        deadline = time.monotonic() + LIFE_SECONDS
+        while not victim.has_written():
+            if time.monotonic() > deadline:
+                raise ChaosError(f"{RUN}: no batch: {victim.printed()[-600:]}")
+            work(0.2)
+        for name, away in (("frozen", _frozen), ("stopped", _stopped)):
+            work(WORK_SECONDS)
+            with source.held(), away(place):
+                work(seconds)
+            say(f"{RUN}: Kafka was {name} for {seconds:.0f} s")
+        work(WORK_SECONDS)
         source.stop.set()
         player.join()
-        outage.end()
+        if code := victim.stop():
+            raise ChaosError(f"{RUN} ended with {code}: {' '.join(victim.errors())}")
     except BaseException:
-        outage.kill()
+        victim.kill()
         raise
     finally:
         source.stop.set()
         source.close()
-    comparison = place.compare_live(run)
-    return Outcome("Kafka away twice", 0, outage.restarts, comparison, time.monotonic() - began, outage.remark)
+    return Outcome("Kafka away twice", 0, restarts, place.compare_live(RUN), remark)
 
 
-def _freeze(place: Place, meanwhile: Callable[[], None]) -> None:
+@contextlib.contextmanager
+def _frozen(place: Place) -> Iterator[None]:
     freeze(place.kafka.pid)
     try:
-        meanwhile()
+        yield
     finally:
         os.kill(place.kafka.pid, signal.SIGCONT)
 
 
-def _stop(place: Place, meanwhile: Callable[[], None]) -> None:
+@contextlib.contextmanager
+def _stopped(place: Place) -> Iterator[None]:
     """The data folder and the port stay."""
     kafka = place.kafka
     kafka.stop()
-    meanwhile()
+    yield
     place.kafka = EmbeddedKafka(place.settings("kafka").paths.jars, kafka.data_dir, kafka.port)

@@ -34,8 +34,8 @@ def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
     assert {"alerts", "assignments", "memberships", "fault_items", "quarantine"} <= {
         table for table, rows in reference.items() if rows
     }
-    at_points(place, "killed", [(point, 1) for point in QUERY_POINTS], print)
-    assert at_random(place, "killed", RANDOM_KILLS, random.Random(1), print), "nothing was left to do"
+    at_points(place, "killed", [(point, 1) for point in QUERY_POINTS])
+    assert at_random(place, "killed", RANDOM_KILLS, random.Random(1)), "nothing was left to do"
     comparison = place.finish("killed", reference)
     assert comparison.is_equal, comparison.describe()
 
@@ -49,7 +49,7 @@ def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(
     place = Place(empty_kafka, tmp_path, warm_spark)
     reference = place.reference(modelled_log(LOG_SECONDS, 2, SCENARIOS[:1]))
     try:
-        filled = full_disk(place, "warehouse", reference, print)
+        filled = full_disk(place, "warehouse", reference)
     except CannotMountError as error:
         pytest.skip(f"no small disk can be mounted: {error}")
     assert filled.is_good, f"{filled.remark}\n{filled.comparison.describe()}"
@@ -59,5 +59,5 @@ def test_a_full_disk_ends_the_run_with_one_sentence_and_costs_no_row(
 @pytest.mark.parametrize("point", RELAY_POINTS)
 def test_a_relay_killed_around_a_call_leaves_nothing_unreported(tmp_path: Path, point: str) -> None:
     """Only the call that was in flight may be made twice, and each incident's calls keep their order."""
-    reported = deliveries(tmp_path, point, (1, 2), 1, print)
+    reported = deliveries(tmp_path, point, (1, 2), 1)
     assert reported.is_good, f"{reported.remark}\n{reported.comparison.describe()}"

@@ -1,29 +1,32 @@
-"""A `balancewatch` process that is made to be killed: Python, its JVM and Python workers in a session of their own."""
+"""A `balancewatch` process that is made to be killed: Python, its JVM and Python workers in a session of their own.
 
+`python -m tests.lab.chaos.victim [POINT NTH] -- ARGUMENTS` is the `balancewatch` command with a trap in it.
+"""
+
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conf.settings import Settings
+from streaming import cli
+from tests.lab.chaos.kill_points import Trap, watched
+from tests.support.session_process import GONE_SECONDS, SessionProcess
 
 LIFE_SECONDS = 300.0
 """No life takes longer, or something hangs."""
-
-GONE_SECONDS = 30.0
-"""How long the JVM and the workers may take to notice that Python is dead."""
 
 
 class OrphanError(RuntimeError):
     """A process of a dead victim lives on. It is ended by its id before this is raised."""
 
 
-class Victim:
-    """One life of a run; only one of a run lives at a time. `log` takes all that it prints."""
+class Victim(SessionProcess):
+    """One life of a run; only one of a run lives at a time."""
 
     start_seconds = 12.0
     """A life killed within so many seconds may still have been starting."""
@@ -41,27 +44,11 @@ class Victim:
 
         `extra` are more environment variables.
         """
-        self.log = log
-        self._settings = settings
-        log.parent.mkdir(parents=True, exist_ok=True)
-        point = [trap[0], str(trap[1])] if trap else []
-        self._began_at = log.stat().st_size if log.exists() else 0
-        self._first_batch = newest_commit(settings)
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.lab.chaos.victim_main", *point, "--", *arguments],
-                env=environment(settings) | dict(extra or {}),
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
+        point = map(str, trap or ())
+        command = [sys.executable, "-m", "tests.lab.chaos.victim", *point, "--", *arguments]
+        super().__init__(command, environment(settings) | dict(extra or {}), log)
+        self._settings, self._first_batch = settings, newest_commit(settings)
+        self.start()
 
     def has_written(self) -> bool:
         """Whether a batch was committed in this life."""
@@ -69,57 +56,43 @@ class Victim:
 
     def wait(self, seconds: float = LIFE_SECONDS) -> int:
         """Its exit code, negative for a signal; all its processes are gone. Raises TimeoutError or OrphanError."""
+        assert self.process
         try:
-            code = self._process.wait(seconds)
+            code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             raise TimeoutError(f"the victim did not end within {seconds:.0f} s; see {self.log}") from None
-        self._bury()
+        if left := self.bury():
+            raise OrphanError(f"processes {left} outlived their victim by {GONE_SECONDS:.0f} s")
         return code
 
     def kill(self) -> None:
         """SIGKILL to Python and the JVM at once."""
         if self.is_alive():
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._bury()
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
 
     def stop(self) -> int:
         """SIGTERM, as an operator would."""
         if self.is_alive():
-            self._process.terminate()
+            os.kill(self.pid, signal.SIGTERM)
         return self.wait()
-
-    def printed(self) -> str:
-        """What it has printed in this life."""
-        with self.log.open("rb") as log:
-            log.seek(self._began_at)
-            return log.read().decode(errors="replace")
 
     def errors(self) -> list[str]:
         """The sentences it ended with: its log is JSON, and they are its last lines."""
         lines = [line for line in self.printed().splitlines() if line.startswith("{") and '"event": "failed"' in line]
         return [f"error: {json.loads(line)['reason']}" for line in lines]
 
-    def _bury(self) -> None:
-        deadline = time.monotonic() + GONE_SECONDS
-        while left := pids_of_session(self._process.pid):
-            if time.monotonic() > deadline:
-                for pid in left:
-                    os.kill(pid, signal.SIGKILL)
-                raise OrphanError(f"processes {left} outlived their victim by {GONE_SECONDS:.0f} s")
-            time.sleep(0.05)
-
 
 def newest_commit(settings: Settings) -> int:
-    """The newest batch that either query has finished; -1 for none."""
+    """The newest batch that the query has finished; -1 for none."""
     commits = Path(settings.paths.checkpoints).glob("*/commits/*")
     return max((int(path.name) for path in commits if path.name.isdigit()), default=-1)
 
 
 def environment(settings: Settings) -> dict[str, str]:
     """The settings that differ from the defaults, as environment variables."""
-    return os.environ | {
+    return {
         "BALANCEWATCH_METRICS__PORT": "0",
         "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
         "BALANCEWATCH_PATHS__WAREHOUSE": str(settings.paths.warehouse),
@@ -130,14 +103,21 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def pids_of_session(session: int) -> list[int]:
-    """Living processes of a session; each victim is the leader of its own."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        if fields[0] != "Z" and int(fields[3]) == session:
-            found.append(int(stat.parent.name))
-    return found
+def main() -> None:
+    split = sys.argv.index("--")
+    point = sys.argv[1:split]
+    sys.argv = ["balancewatch", *sys.argv[split + 1 :]]
+    with contextlib.ExitStack() as stack:
+        if point:
+            trap = Trap(point[0], int(point[1]))
+            stack.enter_context(watched(lambda passed: _die() if trap.springs_at(passed) else None))
+        cli.main()
+
+
+def _die() -> None:
+    """SIGKILL to the process group, JVM and all."""
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

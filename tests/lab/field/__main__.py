@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from conf.settings import Settings
-from tests.lab.field.played import Played
 from tests.lab.field.report import markdown_of, short_of
 from tests.lab.field.scenario import ScenarioError, load_scenario, scenario_names
-from tests.lab.field.session import Failure, Wanted, batches_of, play_batch, seconds_of
+from tests.lab.field.session import Wanted, batches_of, play_batch, seconds_of
 from tests.lab.field.stage import field_stage
 from tests.lab.field.stored import (
+    ALERTS_FILE,
     EVENTS_FILE,
     judge_plays,
     judge_stored,
@@ -37,11 +37,11 @@ from tests.lab.field.stored import (
     replayed_rows,
     stored_plays,
 )
-from tests.support.laboratory import stop_on_signals
+from tests.support.laboratory import say, stop_on_signals
 from tests.support.rocketmq_clocks import Clocks
 
-TOLD_SECONDS = 12.0
-"""What a play's last round said is in the table by then."""
+REPORTED_SECONDS = 12.0
+"""The alerts of a play's last round are in the table by then."""
 
 
 def main() -> None:
@@ -50,33 +50,35 @@ def main() -> None:
     if arguments.replay:
         if not arguments.judge or not (arguments.judge / EVENTS_FILE).exists():
             sys.exit(f"error: --replay: --judge names no folder with {EVENTS_FILE}")
-        sys.exit(_replay(arguments.judge))
+        report = judge_plays(stored_plays(arguments.judge), replayed_rows(arguments.judge), arguments.judge)
+        sys.exit(_write(arguments.judge, "replayed", report, []))
     if arguments.judge:
-        sys.exit(_tell(arguments.judge, []))
+        sys.exit(_judge(arguments.judge, []))
     try:
-        batches = batches_of(_wanted(arguments), arguments.processes)
+        names = arguments.only or scenario_names()
+        seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+        batches = batches_of([(name, seed) for name in names for seed in seeds], arguments.processes)
     except ScenarioError as error:
         sys.exit(f"error: {error}")
     if arguments.list:
-        _list(batches)
+        for number, batch in enumerate(batches, 1):
+            print(f"batch {number}:")
+            for name, seed in batch:
+                scenario = load_scenario(name)
+                print(f"  {name} {seed}, {scenario.seconds:.0f} s: {scenario.about}")
+        print(f"about {seconds_of(batches) / 60:.0f} min")
         return
     folder = arguments.folder or Path(".field") / str(int(time.time()))
     folder.mkdir(parents=True)
     minutes = seconds_of(batches) / 60
     say(f"{sum(map(len, batches))} plays in {len(batches)} batches, about {minutes:.0f} min, in {folder}")
-    failures = _play(folder.resolve(), batches)
-    sys.exit(_tell(folder, failures))
+    sys.exit(_judge(folder, _play(folder.resolve(), batches)))
 
 
-def say(sentence: str) -> None:
-    """Progress, with the time."""
-    print(f"{time.strftime('%H:%M:%S', time.gmtime())} {sentence}\n", end="", flush=True)
-
-
-def _play(folder: Path, batches: Sequence[Sequence[Wanted]]) -> list[Failure]:
-    """Ctrl-C and SIGTERM end everything that was started; what was played up to then is judged."""
+def _play(folder: Path, batches: Sequence[Sequence[Wanted]]) -> list[str]:
+    """Ctrl-C and SIGTERM end everything that was started; what was played up to then is judged. Return failures."""
     stop = stop_on_signals(say)
-    failures: list[Failure] = []
+    failures: list[str] = []
     proxy = any(load_scenario(name).has_grpc for batch in batches for name, _ in batch)
     with field_stage(folder, Settings.load().paths.jars, Clocks(1), stop, proxy=proxy) as stage:
         try:
@@ -84,65 +86,38 @@ def _play(folder: Path, batches: Sequence[Sequence[Wanted]]) -> list[Failure]:
                 if stop.is_set():
                     break
                 say("playing " + ", ".join(f"{name} {seed}" for name, seed in batch))
-                played, failed = play_batch(stage, batch, say)
+                played, failed = play_batch(stage, batch)
                 failures += failed
-                stop.wait(TOLD_SECONDS)
+                stop.wait(REPORTED_SECONDS)
                 keep_alerts(folder, stage.warehouse)
-                _say_so_far(folder, played)
+                names = {(one.scenario_name, one.seed) for one in played}
+                for row in judge_stored(folder)["plays"]:
+                    if (row["scenario"], row["seed"]) in names:
+                        verdict = "right" if row["is_right"] else "NOT RIGHT"
+                        say(f"{row['scenario']} {row['seed']}: {verdict}; reported {row['reported']}")
         finally:
             kept = keep_events(folder, read_events(stage.bootstrap_servers))
             say(f"{kept} events are kept in {EVENTS_FILE}")
-    if stop.is_set():
-        failures.append(Failure("the session", "was ended"))
-    return failures
+    return [*failures, "the session: was ended"] if stop.is_set() else failures
 
 
-def _say_so_far(folder: Path, played: Sequence[Played]) -> None:
-    names = {(one.scenario_name, one.seed) for one in played}
-    for row in judge_stored(folder)["plays"]:
-        if (row["scenario"], row["seed"]) in names:
-            say(f"{row['scenario']} {row['seed']}: {'right' if row['is_right'] else 'NOT RIGHT'}; told {row['told']}")
-
-
-def _tell(folder: Path, failures: Sequence[Failure]) -> int:
+def _judge(folder: Path, failures: Sequence[str]) -> int:
     """Print and keep the table; the exit code."""
-    if not (folder / "alerts.json").exists():
+    if not (folder / ALERTS_FILE).exists():
         print("nothing was played to its end")
         return 1
-    return _write(folder, "field", {**judge_stored(folder), "failed": [f"{one.name}: {one.why}" for one in failures]})
+    return _write(folder, "field", judge_stored(folder), failures)
 
 
-def _replay(folder: Path) -> int:
-    """Judge the alerts of today's rules; the table of the session itself stays."""
-    report = judge_plays(stored_plays(folder), replayed_rows(folder), folder)
-    return _write(folder, "replayed", {**report, "failed": []})
-
-
-def _write(folder: Path, name: str, report: dict[str, Any]) -> int:
-    (folder / f"{name}.json").write_text(json.dumps(report, indent=2) + "\n")
+def _write(folder: Path, name: str, report: dict[str, Any], failures: Sequence[str]) -> int:
+    (folder / f"{name}.json").write_text(json.dumps({**report, "failed": failures}, indent=2) + "\n")
     text = markdown_of(report)
     (folder / f"{name}.md").write_text(text)
     print(text)
-    for failure in report["failed"]:
+    for failure in failures:
         print(f"not played: {failure}")
     print(f"written to {folder / name}.json and {folder / name}.md")
-    return 1 if report["failed"] or short_of(report) else 0
-
-
-def _wanted(arguments: argparse.Namespace) -> list[Wanted]:
-    names = arguments.only or scenario_names()
-    for name in names:
-        load_scenario(name)
-    return [(name, seed) for name in names for seed in range(arguments.seed, arguments.seed + arguments.seeds)]
-
-
-def _list(batches: Sequence[Sequence[Wanted]]) -> None:
-    for number, batch in enumerate(batches, 1):
-        print(f"batch {number}:")
-        for name, seed in batch:
-            scenario = load_scenario(name)
-            print(f"  {name} {seed}, {scenario.seconds:.0f} s: {scenario.about}")
-    print(f"about {seconds_of(batches) / 60:.0f} min")
+    return 1 if failures or short_of(report) else 0
 
 
 def _arguments() -> argparse.Namespace:

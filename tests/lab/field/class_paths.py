@@ -4,12 +4,11 @@ java/clock/SkewedClock.java is an agent that gives RocketMQ in a JVM another wal
 """
 
 import os
-import subprocess
 import threading
 import zipfile
 from pathlib import Path
 
-from streaming.spark.jars import class_path, java
+from streaming.spark.jars import class_path
 from tests.agent.hooked import HOOK, hook_class_path
 from tests.lab.oracle import RELEASES
 from tests.support.java_sources import compile_sources
@@ -20,7 +19,6 @@ GRPC = "grpc-client"
 """The Ivy configuration of rocketmq-client-java."""
 
 EXPORTS = "--add-exports=java.base/jdk.internal.org.objectweb.asm=ALL-UNNAMED"
-COMPILE_SECONDS = 120.0
 
 
 class ClassPaths:
@@ -68,9 +66,7 @@ def build_agent(folder: Path) -> Path:
     """Build the agent's jar in `folder`."""
     classes = folder / "clock"
     classes.mkdir(parents=True)
-    compiler = str(Path(java()).resolve().with_name("javac"))
-    options = ["-J-XX:TieredStopAtLevel=1", EXPORTS, "-encoding", "UTF-8", "-d", str(classes)]
-    subprocess.run([compiler, *options, str(CLOCK)], check=True, timeout=COMPILE_SECONDS)
+    compile_sources([CLOCK], "", classes, EXPORTS)
     jar = folder / "skewed-clock.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nPremain-Class: SkewedClock\n\n")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
@@ -51,7 +52,8 @@ class ClientProcess:
 
     def check_fits(self, spec: ClientSpec) -> None:
         """Raises ValueError for a client of another release, another clock or other jars than the JVM's."""
-        if self._of_jvm(spec) != self._of_jvm(self._spec):
+        of_jvm = attrgetter("is_grpc", "release", "clock_skew_s", "tls")
+        if of_jvm(spec) != of_jvm(self._spec):
             raise ValueError(f"client {spec.name} cannot share a JVM with {self._spec.name}: another release or clock")
 
     def launch(self) -> None:
@@ -119,24 +121,21 @@ class ClientProcess:
         """SIGKILL. Safe to call twice."""
         if self._process:
             self._process.kill()
-            self._reap(self._process)
+            self._process.wait()
+            self._close_input()
 
     def end_if_empty(self) -> None:
         """End the JVM gracefully if no client lives in it."""
-        if not self._living and self._process and self._process.stdin:
+        if not self._living and self._process:
+            self._close_input()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(END_SECONDS)
+            self.kill()
+
+    def _close_input(self) -> None:
+        if self._process and self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
-            try:
-                self._process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-            self._reap(self._process)
-
-    def _reap(self, process: "subprocess.Popen[str]") -> None:
-        process.wait()
-        if process.stdin:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
 
     def _read(self, stdout: IO[str], answers: dict[str, "queue.Queue[str | None]"]) -> None:
         """Lines are `CLIENT done ...` or `CLIENT failed ...`."""
@@ -146,10 +145,6 @@ class ClientProcess:
                 answers.setdefault(client, queue.Queue()).put(answer)
         for waiting in list(answers.values()):
             waiting.put(None)
-
-    @staticmethod
-    def _of_jvm(spec: ClientSpec) -> tuple[object, ...]:
-        return spec.is_grpc, spec.release, spec.clock_skew_s, spec.tls
 
     def _command(self, home: Path) -> list[str]:
         skew_s = self._spec.clock_skew_s

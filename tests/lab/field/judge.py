@@ -12,8 +12,9 @@ from tests.lab.field.played import Played
 from tests.lab.field.scenario import Expects
 from tests.lab.field.truth import Span, Truth, before, joined
 from tests.lab.score.claims import claims_of, pages_of
+from tests.lab.score.fact import ALSO, Fact
 from tests.lab.score.match import UNFOUNDED, Key, Tally, compare, verdicts_of
-from tests.lab.score.truths import ALSO, DOWN, GAP_MS, Fact, early_signs, under_broker
+from tests.lab.score.truths import DOWN, GAP_MS, early_signs, under_broker
 from udfs.rocketmq.model import MessageQueue
 
 ROUNDS_MS = 20_000
@@ -39,29 +40,17 @@ _BY_COMMITS = (frozenset[str](), frozenset({"consume_stopped"}))
 Spans = Mapping[MessageQueue, Sequence[Span]]
 
 
-@dataclass
 class Facts:
-    """`surprises`: the logs show what the file does not expect. `absent`: what the file expects did not happen."""
+    """All that was true in a play.
 
-    facts: list[Fact] = field(default_factory=list)
-    surprises: list[str] = field(default_factory=list)
-    absent: list[str] = field(default_factory=list)
+    `surprises`: the logs show what the file does not expect. `absent`: what the file expects did not happen.
+    """
 
-
-def facts_of(played: Played, truth: Truth) -> Facts:
-    """All that was so in a play."""
-    return _Finder(played, truth).find()
-
-
-class _Finder:
     def __init__(self, played: Played, truth: Truth) -> None:
+        self.facts, self.surprises, self.absent = list[Fact](), list[str](), list[str]()
         self._played, self._truth = played, truth
-        self._groups = [f"{group}{played.suffix}" for group in sorted(played.scenario.group_names)]
         self._happened: set[int] = set()
-        self._found = Facts()
-
-    def find(self) -> Facts:
-        for group in self._groups:
+        for group in (f"{group}{played.suffix}" for group in sorted(played.scenario.group_names)):
             if self._truth.is_shared_out(group):
                 self._add_queues("starved_queue", group, self._truth.starved(group))
                 self._add_queues("double_consumed_queue", group, self._truth.doubled(group))
@@ -72,11 +61,10 @@ class _Finder:
             self._add_spans("group_offline", group, self._truth.nobody(group))
         for number, expected in enumerate(self._played.scenario.expects):
             if expected.kind not in (*OF_QUEUES, *TOLD_BY_LOGS):
-                self._found.facts.extend(self._as_expected(expected))
+                self.facts.extend(self._as_expected(expected))
             elif expected.required and number not in self._happened:
-                self._found.absent.append(f"{self._played.name}: {expected.kind} {expected.cause or ''}".rstrip())
-        self._found.facts.extend(self._under_brokers([fact for fact in self._found.facts if fact.kind in DOWN]))
-        return self._found
+                self.absent.append(f"{self._played.name}: {expected.kind} {expected.cause or ''}".rstrip())
+        self.facts.extend(self._under_brokers([fact for fact in self.facts if fact.kind in DOWN]))
 
     def _under_brokers(self, down: Sequence[Fact]) -> Iterator[Fact]:
         """Yield what the file allows of the queues of a broker that is down, which starve for its producers, too."""
@@ -98,14 +86,14 @@ class _Finder:
                     continue
                 comings_ms = tuple(span.start_ms for span in own)
                 fact = self._fact(kind, group, spell, fitting, longest_ms, mq, None, comings_ms, longest.start_ms)
-                self._found.facts.append(fact)
+                self.facts.append(fact)
 
     def _add_spans(self, kind: str, group: str, spans: Iterable[Span], client_id: str | None = None) -> None:
         for span in joined(spans, GAP_MS // self._played.factor):
             fitting = self._expecting(kind, group, span)
             lasted_ms = span.lasted_ms(self._truth.end_ms)
             if fitting or lasted_ms > PASSING_MS // self._played.factor:
-                self._found.facts.append(self._fact(kind, group, span, fitting, lasted_ms, client_id=client_id))
+                self.facts.append(self._fact(kind, group, span, fitting, lasted_ms, client_id=client_id))
 
     def _fact(
         self,
@@ -129,7 +117,7 @@ class _Finder:
             early = early_signs(causes, expects_stalled=bool(self._expecting("stalled_queue", group, span, mq)))
         in_play_ms = replace(span, start_ms=max(span.start_ms, self._played.start_ms)).lasted_ms(self._truth.end_ms)
         if not fitting and in_play_ms > PASSING_MS // self._played.factor:
-            self._found.surprises.append(self._describe(kind, group, mq, client_id, span))
+            self.surprises.append(self._describe(kind, group, mq, client_id, span))
         fact = Fact(
             kind,
             cause,
@@ -150,7 +138,7 @@ class _Finder:
         is_long = longest_ms > fact.bound_ms + fact.patience_ms
         return replace(fact, required=any(one.required for _, one in fitting) and is_long)
 
-    def _clocks(self) -> dict[str, int]:
+    def _clocks(self) -> dict[str, Any]:
         """How fast this play went, and when it ended."""
         factor = self._played.factor
         return {"patience_ms": ROUNDS_MS // factor, "factor": factor, "known_ms": self._played.end_ms}
@@ -181,18 +169,11 @@ class _Finder:
         client_ids = self._truth.client_ids(expected.client) if expected.client else {expected.client_id}
         machines = self._skewed() if expected.kind == "clock_skew" else {None}
         for client_id, machine in product(sorted(client_ids, key=str), sorted(machines, key=str)):
-            yield Fact(
-                expected.kind,
-                expected.cause,
-                own(expected.consumer_group),
-                own(expected.topic),
-                expected.broker_name,
-                client_id,
-                None,
-                start_ms,
-                end_ms,
-                expected.required,
-                ALSO.get(expected.cause or "", frozenset()),
+            yield replace(
+                expected.fact(start_ms, end_ms),
+                consumer_group=own(expected.consumer_group),
+                topic=own(expected.topic),
+                client_id=client_id,
                 machine=machine,
                 **self._clocks(),
             )
@@ -261,7 +242,7 @@ def judge(plays: Sequence[tuple[Played, Truth]], alerts: Iterable[Row]) -> Verdi
     start_ms = min(played.start_ms for played, _ in plays)
     kept = list(alerts)
     rows = [row for row in kept if _is_of(row, plays, start_ms)]
-    found_of = [facts_of(played, truth) for played, truth in plays]
+    found_of = [Facts(played, truth) for played, truth in plays]
     facts = [fact for found in found_of for fact in found.facts]
     claims = claims_of(rows)
     explained = {claim.incident_id for claim, one in verdicts_of(claims, facts).items() if one not in UNFOUNDED}

@@ -7,6 +7,7 @@ them a suffix, so that several plays use one cluster side by side.
 import random
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -153,6 +154,7 @@ def scenario_names() -> list[str]:
     return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
 
 
+@cache
 def load_scenario(name: str) -> Scenario:
     """A scenario by its name. Raises ScenarioError."""
     path = (SCENARIOS.parent if name == SHORT else SCENARIOS) / f"{name}.toml"

@@ -3,19 +3,16 @@
 A batch is set up, played and taken down side by side; an error in one play does not end the others.
 """
 
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from tests.lab.field.play import Play
 from tests.lab.field.played import Played
 from tests.lab.field.scenario import load_scenario
 from tests.lab.field.stage import FieldStage, StoppedError
-
-Say = Callable[[str], None]
+from tests.support.laboratory import say
 
 Wanted = tuple[str, int]
 """A scenario's name and a seed."""
@@ -61,19 +58,10 @@ def _longest_first(wanted: Wanted) -> tuple[float, str, int]:
     return -load_scenario(name).seconds, name, seed
 
 
-@dataclass
-class Failure:
-    """A play that did not come to its end, and why."""
-
-    name: str
-    why: str
-
-
-def play_batch(stage: FieldStage, batch: Sequence[Wanted], say: Say) -> tuple[list[Played], list[Failure]]:
-    """Play all of it side by side from one second on; what cannot be started is a failure, and the others go on."""
+def play_batch(stage: FieldStage, batch: Sequence[Wanted]) -> tuple[list[Played], list[str]]:
+    """Play all of it side by side from one second on; return the plays, and why others did not come to their end."""
     plays = [Play(stage, name, seed) for name, seed in batch]
-    failures: list[Failure] = []
-    lock = threading.Lock()
+    failures: list[tuple[str, str]] = []
 
     def tried(play: Play, act: Callable[[Play], Played | None]) -> Played | None:
         try:
@@ -81,8 +69,7 @@ def play_batch(stage: FieldStage, batch: Sequence[Wanted], say: Say) -> tuple[li
         except StoppedError:
             return None
         except Exception as error:  # whatever one play breaks on, the others are played
-            with lock:
-                failures.append(Failure(play.name, f"{type(error).__name__}: {error}"))
+            failures.append((play.name, f"{type(error).__name__}: {error}"))
             (play.folder / "failure.txt").write_text(traceback.format_exc())
             say(f"{play.name} failed: {error}")
             return None
@@ -90,7 +77,7 @@ def play_batch(stage: FieldStage, batch: Sequence[Wanted], say: Say) -> tuple[li
     try:
         with ThreadPoolExecutor(len(plays)) as threads:
             list(threads.map(lambda play: tried(play, Play.set_up), plays))
-            failed = {failure.name for failure in failures}
+            failed = {name for name, _ in failures}
             ready = [play for play in plays if play.name not in failed]
             for play in plays:
                 if play.name in failed:
@@ -110,4 +97,4 @@ def play_batch(stage: FieldStage, batch: Sequence[Wanted], say: Say) -> tuple[li
             play.close()
     stage.run.check()
     stage.collector.check()
-    return [one for one in played if one is not None], failures
+    return [one for one in played if one is not None], [f"{name}: {why}" for name, why in failures]

@@ -36,7 +36,7 @@ def test_what_is_said_of_real_trouble_is_what_the_clients_show(tmp_path: Path) -
     stop = threading.Event()
     try:
         with field_stage(tmp_path, Settings.load().paths.jars, Clocks(4), stop) as stage:
-            _, failures = play_batch(stage, [(SHORT, 0)], print)
+            _, failures = play_batch(stage, [(SHORT, 0)])
             stop.wait(TOLD_SECONDS)
             rows = keep_alerts(tmp_path, stage.warehouse)
             keep_events(tmp_path, read_events(stage.bootstrap_servers))

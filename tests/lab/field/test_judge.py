@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.field.judge import ROUNDS_MS, Verdict, facts_of, judge
+from tests.lab.field.judge import ROUNDS_MS, Facts, Verdict, judge
 from tests.lab.field.played import Done, Played
 from tests.lab.field.test_truth import Logs, at
 from tests.lab.field.truth import Span
@@ -138,7 +138,7 @@ def test_a_spell_shorter_than_the_bound_need_not_be_told(tmp_path: Path) -> None
     logs.add_consumer("order-3", range(back, 330), group=GROUP)
     for path in tmp_path.glob("*.jsonl"):
         path.write_text(path.read_text().replace('"orders"', f'"{TOPIC}"'))
-    facts = facts_of(PLAYED, logs.read(330)).facts
+    facts = Facts(PLAYED, logs.read(330)).facts
     assert [(fact.kind, fact.required) for fact in facts if fact.queue] == [("starved_queue", False)]
 
 

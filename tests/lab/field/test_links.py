@@ -15,55 +15,38 @@ from tests.support.rocketmq_server import broker_port, wait_for
 
 
 class Echo:
-    """A server that answers each connection by `answer`, and counts connections."""
+    """A server that answers by `answer`, and keeps what it received and its connections."""
 
     def __init__(self, answer: Callable[[bytes], bytes] = bytes) -> None:
         self.port = broker_port()
+        self.received, self.open = b"", list[socket.socket]()
         self._answer = answer
         self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._open: list[socket.socket] = []
-        self.received = b""
-        self._closed: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Safe to call twice."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for one in self._open:
+        for one in self.open:
             one.close()
 
-    @property
-    def connections(self) -> int:
-        return len(self._open)
-
-    @property
-    def closed(self) -> int:
-        """Connections that the other end has ended."""
-        return len(self._closed)
-
     def hang_up(self) -> None:
-        for one in self._open:
-            one.shutdown(socket.SHUT_RDWR)
+        for one in self.open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
-        while True:
-            try:
-                one, _ = self._listener.accept()
-            except OSError:
-                return
-            self._open.append(one)
-            threading.Thread(target=self._serve, args=(one,), daemon=True).start()
+        with suppress(OSError):
+            while True:
+                self.open.append(self._listener.accept()[0])
+                threading.Thread(target=self._serve, args=(self.open[-1],), daemon=True).start()
 
     def _serve(self, one: socket.socket) -> None:
-        try:
+        with suppress(OSError):  # reset, which is an end too
             while received := one.recv(1 << 16):
                 self.received += received
                 one.sendall(self._answer(received))
-        except OSError:
-            pass  # reset, which is an end too
-        self._closed.append(one)
 
 
 QUIET_SECONDS = 0.4
@@ -113,15 +96,6 @@ def is_silent(one: socket.socket) -> bool:
     return False
 
 
-def test_a_healthy_link_passes_both_ways_and_says_when_the_server_hangs_up(stack: ExitStack) -> None:
-    server = echo(stack)
-    links = links_to(stack, proxy=server)
-    one = connect(stack, links.proxy_of("c"))
-    assert ask(one, bytes(300_000)) == bytes(300_000)
-    server.hang_up()
-    assert one.recv(1) == b""
-
-
 def test_a_cut_resets_and_refuses_and_healing_serves_on_the_same_port(stack: ExitStack) -> None:
     links = links_to(stack, proxy=echo(stack))
     address = links.proxy_of("c")
@@ -150,32 +124,14 @@ def test_a_black_hole_keeps_connections_and_accepts_new_ones_and_passes_nothing(
     for each in (one, late):
         each.sendall(b"lost?")
         assert is_silent(each)
-    assert (server.received, server.connections) == (b"hello", 1)
+    assert (server.received, len(server.open)) == (b"hello", 1)
     connect(stack, address).close()
     server.hang_up()
     assert is_silent(one)
     links.heal("c", "proxy")
     assert late.recv(5) == b"lost?"
     assert one.recv(5) == b""
-    assert server.connections == 2
-
-
-def test_many_who_hang_up_and_come_again_are_each_served(stack: ExitStack) -> None:
-    server = echo(stack)
-    links = links_to(stack, proxy=server)
-    address = links.proxy_of("c")
-    for _ in range(20):
-        held = [connect(stack, address) for _ in range(10)]
-        links.blackhole("c", "proxy")
-        for one in held[:5]:
-            one.sendall(b"last words")
-            one.close()
-        late = [connect(stack, address) for _ in range(5)]
-        links.heal("c", "proxy")
-        for one in [*held[5:], *late, *(connect(stack, address) for _ in range(5))]:
-            assert ask(one) == b"hello"
-            one.close()
-    wait_for("every connection is closed", lambda: server.closed == server.connections)
+    assert len(server.open) == 2
 
 
 def test_a_delay_takes_its_time_each_way_and_keeps_the_order(stack: ExitStack) -> None:
@@ -203,28 +159,6 @@ def test_what_is_said_of_every_client_holds_for_later_ones_and_what_is_said_last
     assert ask(connect(stack, links.proxy_of("d"))) == b"hello"
     with pytest.raises(ValueError, match="server 'broker-z' is not one of proxy"):
         links.cut("c", "broker-z")
-
-
-def test_a_server_that_is_away_hangs_up_and_serves_again_when_it_is_back(stack: ExitStack) -> None:
-    server = echo(stack)
-    links = links_to(stack, proxy=server)
-    address = links.proxy_of("c")
-    server.close()
-    assert is_hung_up_on(stack, address)
-    back = socket.create_server(("127.0.0.1", server.port))
-    stack.callback(back.close)
-    one = connect(stack, address)
-    accepted, _ = back.accept()
-    accepted.sendall(b"x")
-    accepted.close()
-    assert one.recv(1) == b"x"
-
-
-def is_hung_up_on(stack: ExitStack, address: str) -> bool:
-    try:
-        return connect(stack, address).recv(1) == b""
-    except ConnectionError:
-        return True
 
 
 def test_a_route_names_the_links_of_the_client_that_asked(stack: ExitStack) -> None:

@@ -59,6 +59,19 @@ def test_a_fault_of_a_file_is_a_sentence(changes: dict[str, object], sentence: s
         Scenario.model_validate({**FIELDS, **changes})
 
 
+@pytest.mark.parametrize(
+    ("do", "arguments", "why"),
+    [
+        ("explode", {}, "trouble 'explode' is not one of blackhole, broker_freeze"),
+        ("stop", {}, "trouble 'stop': missing a required argument: 'to'"),
+        ("stop", {"to": "order-1", "seconds": 3}, "trouble 'stop': got an unexpected keyword argument 'seconds'"),
+    ],
+)
+def test_an_unknown_verb_or_argument_is_named(do: str, arguments: dict[str, object], why: str) -> None:
+    with pytest.raises(TroubleError, match=why):
+        check_trouble(do, arguments)
+
+
 def test_a_window_begins_when_its_trouble_was_really_begun() -> None:
     expected = PLAYED.scenario.expects[0]
     start_ms, end_ms = PLAYED.window_ms(expected)

@@ -105,14 +105,9 @@ def test_twins_are_two_living_clients_of_one_client_id(tmp_path: Path) -> None:
     logs.add("one", range(200), client_id="same")
     logs.add("two", range(60, 150), client_id="same")
     logs.add("three", range(200))
+    logs.add("before", range(100), client_id="handed on")
+    logs.add("after", range(100, 200), client_id="handed on")
     assert logs.read(200).twins("g") == {"same": [Span(at(60), at(150))]}
-
-
-def test_a_client_id_handed_on_is_no_twin(tmp_path: Path) -> None:
-    logs = Logs(tmp_path)
-    logs.add("one", range(100), client_id="same")
-    logs.add("two", range(100, 200), client_id="same")
-    assert logs.read(200).twins("g") == {}
 
 
 def test_a_group_has_nobody_once_all_its_clients_are_silent(tmp_path: Path) -> None:

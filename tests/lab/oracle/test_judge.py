@@ -10,7 +10,6 @@ from conf.settings import Settings
 from streaming.spark.jars import class_path
 from tests.lab.oracle import MARKS, SOURCES
 from tests.lab.oracle.judge import Judge, NoAnswerError
-from tests.support.java_sources import CompileError
 
 pytestmark = MARKS
 
@@ -60,9 +59,3 @@ def test_a_jvm_that_falls_silent_is_killed_and_fails_with_its_stderr(judge: Judg
     judge.ask("Odd", [json.dumps({"echo": "started"})])
     with pytest.raises(NoAnswerError, match=r"(?s)^0 of 1 .*killed in its silence.*600000"):
         judge.ask("Odd", [json.dumps({"sleep_ms": 600_000})], silence_seconds=2.0)
-
-
-def test_sources_that_do_not_compile_fail_with_what_the_compiler_says(tmp_path: Path) -> None:
-    (tmp_path / "Odd.java").write_text("class Odd { int answer; int answer; }")
-    with pytest.raises(CompileError, match="already defined"):
-        Judge(str(tmp_path), [tmp_path / "Odd.java"])

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from streaming.simulator.conditions import Conditions
 from tests.lab.score.bounds import BOUNDS_MS, BOUNDS_OF_KIND_MS
+from tests.lab.score.fact import ALSO, NEVER_MS, Fact
 from tests.lab.score.recorded import MOSTLY_SHARE, Recorded
 from tests.lab.score.truth import TrueWatch
-from tests.lab.score.truths import ALSO, DOWN, NEVER_MS, Fact, facts_of, under_broker
+from tests.lab.score.truths import DOWN, facts_of, under_broker
 from udfs.rocketmq.model import MessageQueue
 
 SLOW_MS = 30_000

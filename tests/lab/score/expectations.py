@@ -1,11 +1,11 @@
 """What a scenario's file expects to be reported (`expects`), with its causes and kinds."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
 from streaming.simulator.scenario import Part, Scenario, Seconds
+from tests.lab.score.fact import ALSO, Fact
 
 CAUSES = (
     "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route", "frozen_client",
@@ -22,21 +22,6 @@ Kind = Literal[
     "name_server_unreachable", "cluster_name_conflict",
 ]  # fmt: skip
 """Kinds of findings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """An expectation of one run, in epoch ms. `end_ms` None: to the end of the run."""
-
-    kind: str
-    cause: str | None
-    consumer_group: str | None
-    topic: str | None
-    broker_name: str | None
-    client_id: str | None
-    required: bool
-    start_ms: int
-    end_ms: int | None
 
 
 class Expectation(Part):
@@ -65,13 +50,11 @@ class Expectation(Part):
             raise ValueError(f"until = {self.until:g} is not after from = {self.from_:g}")
         return self
 
-    def resolve(self, start_ms: int) -> Expected:
-        """Return the expectation of a run whose second 0, shifts included, was at `start_ms`."""
-        return Expected(
-            **self.model_dump(exclude={"from_", "until"}),
-            start_ms=start_ms + int(self.from_ * 1000),
-            end_ms=None if self.until is None else start_ms + int(self.until * 1000),
-        )
+    def fact(self, start_ms: int, end_ms: int | None) -> Fact:
+        """Return what is expected, as a fact of a run in which it holds between these times."""
+        labels = (self.consumer_group, self.topic, self.broker_name, self.client_id, None)
+        also = ALSO.get(self.cause or "", frozenset())
+        return Fact(self.kind, self.cause, *labels, start_ms, end_ms, self.required, also)
 
 
 def expectations_of(scenario: Scenario) -> tuple[Expectation, ...]:

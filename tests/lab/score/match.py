@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tests.lab.score.claims import PER_QUEUE, Claim
-from tests.lab.score.truths import FLAPPING_COMINGS, FLAPPING_MS, Fact
+from tests.lab.score.fact import Fact
+from tests.lab.score.truths import FLAPPING_COMINGS, FLAPPING_MS
 
 
 class Verdict(StrEnum):

@@ -1,9 +1,10 @@
 """One run of the score: a scenario played through the rules under conditions, and what they got right of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -24,47 +25,32 @@ from tests.lab.score.sample import draw, has_second_group
 from tests.simulator.modelled import START
 from tests.support.engine import Stream
 
-
-class _Time:
-    """What a keeper asks of the module `time`."""
-
-    def __init__(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-
-    def time_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-    def time(self) -> float:
-        return self.now_ms / 1000
-
-    def monotonic(self) -> float:
-        return self.now_ms / 1000
-
-    def monotonic_ns(self) -> int:
-        return self.now_ms * 1_000_000
-
-
-class RunsClock:
-    """`ahead_ms` is how far the clock of `run`'s host is ahead."""
-
-    def __init__(self, keeper: clock_publisher.ClockPublisher, time: _Time, ahead_ms: int) -> None:
-        self._keeper = keeper
-        self._time = time
-        self._ahead_ms = ahead_ms
-
-    def tick(self, now_ms: int, rows: Rows) -> list[dict[str, Any]]:
-        """What is sent at a true time, after a batch of these rows."""
-        self._time.now_ms = now_ms + self._ahead_ms
-        self._keeper.listen(rows)
-        return self._keeper.ticks(self._time.monotonic(), self._time.now_ms)
+Tick = Callable[[int, Rows], list[dict[str, Any]]]
 
 
 @contextmanager
-def runs_clock(start_ms: int, ahead_ms: int) -> Iterator[RunsClock]:
-    """A keeper for one play."""
-    time = _Time(start_ms + ahead_ms)
-    with patch.object(clock_publisher, "time", time), patch.object(clock_publisher, "wall_ms", lambda: time.now_ms):
-        yield RunsClock(clock_publisher.ClockPublisher(Settings.load()), time, ahead_ms)
+def runs_clock(start_ms: int, ahead_ms: int) -> Iterator[Tick]:
+    """Yield what the clock publisher of one play sends at a true time, after a batch of these rows.
+
+    `ahead_ms` is how far the clock of `run`'s host is ahead.
+    """
+    now_ms = start_ms + ahead_ms
+    time = SimpleNamespace(
+        time_ns=lambda: now_ms * 1_000_000,
+        time=lambda: now_ms / 1000,
+        monotonic=lambda: now_ms / 1000,
+        monotonic_ns=lambda: now_ms * 1_000_000,
+    )
+    with patch.object(clock_publisher, "time", time), patch.object(clock_publisher, "wall_ms", lambda: now_ms):
+        publisher = clock_publisher.ClockPublisher(Settings.load())
+
+        def tick(true_ms: int, rows: Rows) -> list[dict[str, Any]]:
+            nonlocal now_ms
+            now_ms = true_ms + ahead_ms
+            publisher.listen(rows)
+            return publisher.ticks(now_ms / 1000, now_ms)
+
+        yield tick
 
 
 SLICE_MS = 600_000
@@ -122,13 +108,11 @@ class Score:
     """What became of a run.
 
     tallies      (kind, cause) to claims, misses and errors
-    pages        how many incidents paged
     false_pages  "kind cause" of each of them that no fact of its kind, labels and time explains, in healthy scenarios
     healthy_ms   how long a healthy scenario was played; 0 for the others
     """
 
     tallies: dict[Key, Tally]
-    pages: int
     false_pages: list[str]
     healthy_ms: int
 
@@ -144,10 +128,10 @@ def score(run: Run) -> Score:
     facts = list(facts_under(watched))
     tallies = compare(claims, facts, str(run), START)
     if not watched.simulation.scenario.healthy:
-        return Score(tallies, len(paged), [], 0)
+        return Score(tallies, [], 0)
     explained = {claim.incident_id for claim, verdict in verdicts_of(claims, facts).items() if verdict not in UNFOUNDED}
     false_pages = [f"{row['kind']} {row['cause']}" for key, row in paged.items() if key not in explained]
-    return Score(tallies, len(paged), false_pages, watched.simulation.now_ms - START)
+    return Score(tallies, false_pages, watched.simulation.now_ms - START)
 
 
 def _by_true_time(claims: list[Claim], watched: Watched) -> list[Claim]:
@@ -184,11 +168,11 @@ def play(watched: Watched, duration_ms: int | None = None) -> list[dict[str, Any
 
     if conditions.view == "agents":
         interval_ms = conditions.interval_ms or watched.simulation.scenario.clock_interval_ms
-        with runs_clock(START, conditions.ahead_ms("run")) as clock:
+        with runs_clock(START, conditions.ahead_ms("run")) as tick:
             ticks: list[Said] = []
             for end_ms, said in _slices(watched.said(duration_ms), interval_ms):
                 rows = feed([*ticks, *said])
-                ticks = [(CLOCKS, tick, end_ms) for tick in clock.tick(end_ms, rows)]
+                ticks = [(CLOCKS, event, end_ms) for event in tick(end_ms, rows)]
         return alerts
     is_live = conditions.skew is not None
     for _, said in _slices(watched.said(duration_ms), LIVE_SLICE_MS if is_live else SLICE_MS):

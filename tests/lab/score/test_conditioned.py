@@ -1,6 +1,5 @@
 """The score under conditions: plays with one thing wrong each are told right, and what is hidden is not asked for."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +9,10 @@ from streaming.simulator.scenario import load_scenario
 from streaming.simulator.watched import Watched
 from tests.lab.score.claims import PER_QUEUE
 from tests.lab.score.conditioned import facts_under
+from tests.lab.score.fact import Fact
 from tests.lab.score.recorded import Recorded
 from tests.lab.score.run import CHURN, DAY_MS, Run, play, runs, score
 from tests.lab.score.sample import draw
-from tests.lab.score.truths import Fact
 from tests.simulator.modelled import START
 from tests.support.tiers import in_proof
 
@@ -49,36 +48,44 @@ def required(name: str, conditions: Conditions) -> set[tuple[str, str | None]]:
     return {(fact.kind, fact.cause) for fact in facts(name, conditions) if fact.required}
 
 
-def test_what_conditions_hide_need_not_be_reported() -> None:
-    frozen = ("starved_queue", "frozen_client")
-    assert frozen in required("frozen_client", Conditions())
-    assert frozen in required("frozen_client", collector(5))
-    assert frozen not in required("frozen_client", collector(10, listed_only=1.0))
-    assert frozen not in required("frozen_client", collector(180))
-
-
-def test_a_frozen_client_is_required_at_the_default_interval_of_the_collector() -> None:
-    frozen = ("starved_queue", "frozen_client")
-    assert frozen in required("frozen_client", collector(10))
-    assert frozen in required("frozen_client", collector(10, mute_clients=1.0))
-    assert frozen in required("frozen_client", collector(10, lost_answers=0.05))
+FROZEN = ("starved_queue", "frozen_client")
+MUTE = collector(10, mute_clients=1.0)
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "cause"),
+    ("name", "conditions", "finding", "is_required"),
     [
-        ("twins", "duplicate_client_id", None),
-        ("split_view", "split_view", None),
-        ("member_not_subscribed", "inconsistent_subscription", None),
-        ("group_offline", "group_offline", None),
-        ("hung_listener", "starved_queue", "consume_stopped"),
-        ("lost_host", "starved_queue", "frozen_client"),
+        ("frozen_client", Conditions(), FROZEN, True),
+        ("frozen_client", collector(5), FROZEN, True),
+        ("frozen_client", collector(10), FROZEN, True),
+        ("frozen_client", collector(10, lost_answers=0.05), FROZEN, True),
+        ("frozen_client", MUTE, FROZEN, True),
+        ("frozen_client", collector(10, listed_only=1.0), FROZEN, False),
+        ("frozen_client", collector(180), FROZEN, False),
+        ("twins", MUTE, ("duplicate_client_id", None), True),
+        ("split_view", MUTE, ("split_view", None), True),
+        ("member_not_subscribed", MUTE, ("inconsistent_subscription", None), True),
+        ("group_offline", MUTE, ("group_offline", None), True),
+        ("hung_listener", MUTE, ("starved_queue", "consume_stopped"), True),
+        ("lost_host", MUTE, FROZEN, True),
+        ("slave_read_busy", collector(10, mute_clients=0.3), ("slave_read", None), True),
+        ("slave_read_busy", MUTE, ("slave_read", None), False),
+        ("pull_stopped", collector(45), ("slow_collector", None), True),
+        ("pull_stopped", collector(45, missed_rounds=0.8), ("slow_collector", None), True),
+        ("frozen_client", Conditions(skew=ahead("broker", -95)), ("clock_skew", None), True),
     ],
 )
-def test_clients_that_do_not_answer_excuse_no_fact_of_heartbeats_or_commits(
-    name: str, kind: str, cause: str | None
+def test_what_conditions_hide_need_not_be_reported_and_they_make_facts_of_their_own(
+    name: str, conditions: Conditions, finding: tuple[str, str | None], is_required: bool
 ) -> None:
-    assert (kind, cause) in required(name, collector(10, mute_clients=1.0))
+    assert (finding in required(name, conditions)) is is_required
+
+
+def test_of_lost_rounds_or_refused_times_one_fact_is_required() -> None:
+    missed = collector(10, missed_rounds=0.9)
+    assert required("frozen_client", missed) == {("broker_no_data", None)}
+    refused = collector(45, missed_rounds=0.8, skew=ahead("collector", 3600))
+    assert required("pull_stopped", refused) == {("clock_skew", None)}
 
 
 def test_queues_of_a_client_that_does_not_answer_are_known_by_their_commits() -> None:
@@ -88,12 +95,6 @@ def test_queues_of_a_client_that_does_not_answer_are_known_by_their_commits() ->
     starved = [[one for one in found if one.kind == "starved_queue" and one.queue] for found in (mute, plain)]
     assert [{one.later_ms for one in found} for found in starved] == [{120 * SECOND}, {0}]
     assert all(one.required for found in starved for one in found)
-
-
-def test_reads_from_a_slave_are_hidden_only_if_no_reader_answers() -> None:
-    read = ("slave_read", None)
-    assert read in required("slave_read_busy", collector(10, mute_clients=0.3))
-    assert read not in required("slave_read_busy", collector(10, mute_clients=1.0))
 
 
 def test_commits_prove_nothing_while_only_a_slave_serves() -> None:
@@ -175,20 +176,6 @@ def test_a_page_of_a_healthy_play_is_false_unless_its_labels_and_time_are_a_fact
     assert false_pages(broker_name="broker-a") == []
     assert false_pages(broker_name="broker-b") == ["broker_no_data answers_seldom"]
     assert false_pages(broker_name="broker-a", changed_at=START - SECOND) == ["broker_no_data answers_seldom"]
-
-
-def test_conditions_make_facts_of_their_own() -> None:
-    assert ("slow_collector", None) in required("pull_stopped", collector(45))
-    assert ("clock_skew", None) in required("frozen_client", Conditions(skew=ahead("broker", -95)))
-    unheard = required("frozen_client", collector(10, missed_rounds=0.9))
-    assert unheard == {("broker_no_data", None)}
-
-
-def test_of_rounds_whose_times_are_refused_nothing_need_be_reported_but_the_clock() -> None:
-    reported = collector(45, missed_rounds=0.8)
-    assert ("slow_collector", None) in required("pull_stopped", reported)
-    refused = replace(reported, skew=ahead("collector", 3600))
-    assert required("pull_stopped", refused) == {("clock_skew", None)}
 
 
 def test_to_a_collector_every_starved_queue_is_also_one_without_commits() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from tests.lab.score.bounds import BOUNDS_MS
 from tests.lab.score.claims import Claim, claims_of, pages_of
+from tests.lab.score.fact import SLACK_MS, Fact
 from tests.lab.score.match import Tally, Verdict, compare, verdicts_of
-from tests.lab.score.truths import FLAPPING_MS, SLACK_MS, Fact, facts_of
+from tests.lab.score.truths import FLAPPING_MS, facts_of
 from tests.simulator.modelled import START
 from tests.support.plays import Play, each_play
 
@@ -40,10 +41,6 @@ def tally(claim: Claim | None, fact: Fact | None) -> Tally:
     return found.get(KEY, Tally())
 
 
-def verdict(claim: Claim, *facts: Fact) -> Verdict:
-    return verdicts_of([claim], facts)[claim]
-
-
 def test_a_fact_that_is_detected_and_resolved_in_time_counts_with_both_delays() -> None:
     found = tally(CLAIM, FACT)
     assert (found.required, found.in_time, found.ended, found.resolved, found.reported) == (1, 1, 1, 1, 1)
@@ -57,20 +54,70 @@ def test_a_fact_without_a_claim_is_missed_unless_it_is_optional() -> None:
     assert tally(None, replace(FACT, required=False)).missed == []
 
 
+AGAIN = replace(FACT, start_ms=380_000, end_ms=500_000, required=False)
+OTHER = replace(FACT, cause="consume_stopped", start_ms=300_000, end_ms=900_000, required=False)
+OFTEN = replace(FACT, comings_ms=(100_000, 180_000, 260_000))
+STALLED = replace(CLAIM, kind="stalled_queue", cause="pull_stopped")
+CLOCK = replace(FACT, kind="clock_skew", cause=None, queue=None, consumer_group=None, topic=None, broker_name=None)
+SKEWED = replace(CLAIM, kind="clock_skew", machine="broker:broker-a")
+UNDER = replace(FACT, cause="pull_stopped", queue=None, consumer_group=None, topic=None, required=False)
+STOPPED = replace(CLAIM, cause="pull_stopped")
+RIGHT, WRONG, EARLY, LATE, ENDLESS = Verdict
+
+
 @pytest.mark.parametrize(
-    "claim",
+    ("claim", "facts", "expected"),
     [
-        replace(CLAIM, queue="broker-a:2"),
-        replace(CLAIM, consumer_group="other"),
-        replace(CLAIM, topic="payments"),
-        replace(CLAIM, start_ms=300_001 + ROUNDS_MS, end_ms=350_000),
-        replace(CLAIM, start_ms=1_000, end_ms=99_999),
+        pytest.param(replace(CLAIM, queue="broker-a:2"), [FACT], WRONG, id="another queue"),
+        pytest.param(replace(CLAIM, consumer_group="other"), [FACT], WRONG, id="another group"),
+        pytest.param(replace(CLAIM, topic="payments"), [FACT], WRONG, id="another topic"),
+        pytest.param(replace(CLAIM, start_ms=300_001 + ROUNDS_MS, end_ms=350_000), [FACT], WRONG, id="begins after it"),
+        pytest.param(replace(CLAIM, start_ms=1_000, end_ms=99_999), [FACT], WRONG, id="ends before it"),
+        pytest.param(replace(CLAIM, start_ms=99_000), [FACT], EARLY, id="begins before its fact"),
+        pytest.param(replace(CLAIM, end_ms=RESOLVED_MS), [FACT], RIGHT, id="ends as late as it may"),
+        pytest.param(replace(CLAIM, end_ms=RESOLVED_MS + 1), [FACT], LATE, id="ends too long after its fact"),
+        pytest.param(replace(CLAIM, end_ms=None), [FACT], ENDLESS, id="open at the end of the play"),
+        pytest.param(replace(CLAIM, end_ms=550_000), [FACT, AGAIN], RIGHT, id="its fact came back before it resolved"),
+        pytest.param(replace(CLAIM, end_ms=550_000), [FACT, replace(AGAIN, queue="broker-a:2")], LATE,
+                     id="that of another queue came"),
+        pytest.param(replace(CLAIM, end_ms=1_000_000), [OFTEN], RIGHT, id="its fact came often"),
+        pytest.param(replace(CLAIM, end_ms=1_000_000), [replace(FACT, comings_ms=(100_000, 260_000))], LATE,
+                     id="its fact came twice"),
+        pytest.param(replace(CLAIM, end_ms=260_001 + FLAPPING_MS), [OFTEN], LATE, id="it came often, but long ago"),
+        pytest.param(replace(CLAIM, end_ms=500_000), [FACT, OTHER], RIGHT, id="it starves on for another cause"),
+        pytest.param(replace(CLAIM, end_ms=OTHER.detect_by_ms + 1), [FACT, OTHER], LATE, id="which is known by now"),
+        pytest.param(STALLED, [FACT], RIGHT, id="an early sign"),
+        pytest.param(STALLED, [replace(FACT, cause="write_only_queue", early=frozenset())], WRONG, id="no early sign"),
+        pytest.param(CLAIM, [replace(FACT, clients=frozenset({"A"}))], RIGHT, id="blames the holder"),
+        pytest.param(CLAIM, [replace(FACT, clients=frozenset({"B"}))], WRONG, id="blames another client"),
+        pytest.param(SKEWED, [replace(CLOCK, machine="broker:broker-a")], RIGHT, id="the machine"),
+        pytest.param(SKEWED, [replace(CLOCK, machine="broker:")], RIGHT, id="any broker"),
+        pytest.param(SKEWED, [replace(CLOCK, machine="broker:broker-b")], WRONG, id="another machine"),
+        pytest.param(SKEWED, [replace(CLOCK, machine="client:broker-a")], WRONG, id="another role"),
+        pytest.param(STOPPED, [UNDER], RIGHT, id="a queue of the dead broker"),
+        pytest.param(replace(STOPPED, broker_name="broker-b", queue="broker-b:1"), [UNDER], WRONG, id="of another one"),
+        pytest.param(replace(STOPPED, cause="stale_route"), [UNDER], WRONG, id="for another cause"),
+    ],
+)  # fmt: skip
+def test_a_claim_has_its_verdict(claim: Claim, facts: list[Fact], expected: Verdict) -> None:
+    assert verdicts_of([claim], facts)[claim] is expected
+
+
+@pytest.mark.parametrize(
+    ("claim", "counts"),
+    [
+        (replace(CLAIM, queue="broker-a:2"), {"missed": 1, "wrong": 1}),
+        (STALLED, {"missed": 1}),
+        (replace(CLAIM, start_ms=99_000), {"early": 1, "missed": 1, "wrong": 1}),
+        (replace(CLAIM, end_ms=RESOLVED_MS + 1), {"late": 1, "in_time": 1, "ended": 1, "missed": 1, "wrong": 1}),
+        (replace(CLAIM, end_ms=None), {"endless": 1, "in_time": 1, "ended": 1, "missed": 1, "wrong": 1}),
     ],
 )
-def test_a_claim_about_something_else_is_wrong_and_detects_nothing(claim: Claim) -> None:
+def test_a_wrong_claim_detects_nothing(claim: Claim, counts: dict[str, int]) -> None:
     found = tally(claim, FACT)
-    assert (len(found.wrong), len(found.missed)) == (1, 1)
-    assert verdict(claim, FACT) is Verdict.WRONG
+    figures = {name: value if isinstance(value, int) else len(value) for name, value in vars(found).items()}
+    names = ("in_time", "ended", "resolved", "reported", "right", "early", "late", "endless", "missed", "wrong")
+    assert {name: figures[name] for name in names if figures[name]} == counts
 
 
 def test_an_alert_must_fire_by_the_bound_two_rounds_and_the_slack() -> None:
@@ -84,33 +131,9 @@ def test_the_deadline_counts_from_the_first_stretch_that_is_long_enough() -> Non
     assert tally(replace(CLAIM, start_ms=DEADLINE_MS + 50_000), replace(FACT, due_ms=150_000)).in_time == 1
 
 
-def test_a_claim_that_begins_before_its_fact_is_too_early_and_detects_nothing() -> None:
-    found = tally(replace(CLAIM, start_ms=99_000), FACT)
-    assert (found.early, found.right, found.reported, len(found.missed)) == (1, 0, 0, 1)
-
-
-def test_a_claim_that_ends_too_long_after_its_fact_resolves_late() -> None:
-    assert tally(replace(CLAIM, end_ms=RESOLVED_MS), FACT).resolved == 1
-    found = tally(replace(CLAIM, end_ms=RESOLVED_MS + 1), FACT)
-    assert (found.late, found.right, found.in_time, found.ended, found.resolved, found.reported) == (1, 0, 1, 1, 0, 0)
-
-
-def test_a_claim_that_is_open_at_the_end_of_the_play_never_ended() -> None:
-    found = tally(replace(CLAIM, end_ms=None), FACT)
-    assert (found.endless, found.right, found.resolved, found.reported) == (1, 0, 0, 0)
-    assert found.missed[0].endswith("not resolved in time")
-
-
 def test_an_end_that_the_play_does_not_show_long_enough_is_not_judged() -> None:
     found = tally(replace(CLAIM, end_ms=None), replace(FACT, known_ms=RESOLVED_MS - 1))
     assert (found.endless, found.ended, found.reported, found.right) == (0, 0, 1, 1)
-
-
-def test_a_fact_that_comes_back_before_its_alert_resolves_carries_the_alert_on() -> None:
-    again = replace(FACT, start_ms=380_000, end_ms=500_000, required=False)
-    claim = replace(CLAIM, end_ms=550_000)
-    assert verdict(claim, FACT, again) is Verdict.RIGHT
-    assert verdict(claim, FACT, replace(again, queue="broker-a:2")) is Verdict.LATE
 
 
 def test_an_alert_that_did_not_end_detects_no_later_fact() -> None:
@@ -121,55 +144,10 @@ def test_an_alert_that_did_not_end_detects_no_later_fact() -> None:
     assert compare([CLAIM, two], [FACT, again], "run", 0)[KEY].reported == 2
 
 
-def test_an_alert_is_held_open_only_where_its_fact_came_often() -> None:
-    held = replace(CLAIM, end_ms=1_000_000)
-    often = replace(FACT, comings_ms=(100_000, 180_000, 260_000))
-    assert verdict(held, often) is Verdict.RIGHT
-    assert verdict(held, replace(FACT, comings_ms=(100_000, 260_000))) is Verdict.LATE
-    assert verdict(replace(held, end_ms=260_001 + FLAPPING_MS), often) is Verdict.LATE
-
-
-def test_a_queue_that_starves_on_keeps_its_cause_until_the_next_one_can_be_known() -> None:
-    other = replace(FACT, cause="consume_stopped", start_ms=300_000, end_ms=900_000, required=False)
-    claim = replace(CLAIM, end_ms=500_000)
-    assert verdict(claim, FACT) is Verdict.LATE
-    assert verdict(claim, FACT, other) is Verdict.RIGHT
-    assert verdict(replace(claim, end_ms=other.detect_by_ms + 1), FACT, other) is Verdict.LATE
-
-
 def test_a_claim_of_another_cause_is_wrong_and_the_true_cause_is_missed() -> None:
     found = compare([replace(CLAIM, cause="pull_stopped")], [FACT], "run", 0)
     assert len(found["starved_queue", "pull_stopped"].wrong) == 1
     assert len(found[KEY].missed) == 1
-
-
-def test_a_stalled_queue_is_right_only_as_the_early_sign_of_its_cause() -> None:
-    stalled = replace(CLAIM, kind="stalled_queue", cause="pull_stopped")
-    assert verdict(stalled, FACT) is Verdict.RIGHT
-    assert verdict(stalled, replace(FACT, cause="write_only_queue", early=frozenset())) is Verdict.WRONG
-    assert compare([stalled], [FACT], "run", 0)[KEY].reported == 0
-
-
-def test_a_claim_that_blames_another_client_is_wrong() -> None:
-    assert verdict(CLAIM, replace(FACT, clients=frozenset({"A"}))) is Verdict.RIGHT
-    assert verdict(CLAIM, replace(FACT, clients=frozenset({"B"}))) is Verdict.WRONG
-
-
-def test_a_clock_claim_must_name_the_machine() -> None:
-    fact = replace(FACT, kind="clock_skew", cause=None, queue=None, consumer_group=None, topic=None, broker_name=None)
-    claim = replace(CLAIM, kind="clock_skew", machine="broker:broker-a")
-    assert verdict(claim, replace(fact, machine="broker:broker-a")) is Verdict.RIGHT
-    assert verdict(claim, replace(fact, machine="broker:")) is Verdict.RIGHT
-    assert verdict(claim, replace(fact, machine="broker:broker-b")) is Verdict.WRONG
-    assert verdict(claim, replace(fact, machine="client:broker-a")) is Verdict.WRONG
-
-
-def test_under_a_dead_broker_only_its_own_queues_may_be_claimed() -> None:
-    under = replace(FACT, cause="pull_stopped", queue=None, consumer_group=None, topic=None, required=False)
-    claim = replace(CLAIM, cause="pull_stopped")
-    assert verdict(claim, under) is Verdict.RIGHT
-    assert verdict(replace(claim, broker_name="broker-b", queue="broker-b:1"), under) is Verdict.WRONG
-    assert verdict(replace(claim, cause="stale_route"), under) is Verdict.WRONG
 
 
 def test_a_fact_about_a_group_asks_only_for_the_labels_it_names() -> None:

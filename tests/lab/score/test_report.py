@@ -16,7 +16,7 @@ RUN = Run("twins", 1, None, Conditions("collector", 10_000), "rollout 200 one_by
 
 def printed() -> list[str]:
     tally = Tally(**{**vars(TALLY), "delays_ms": [(60_000, 110_000), (90_000, 110_000)], "recovery_ms": [65_000]})
-    report = {"seeds": 1, "seconds": 1.0, **report_of([RUN], [Score({KEY: tally}, 0, [], 0)])}
+    report = {"seeds": 1, "seconds": 1.0, **report_of([RUN], [Score({KEY: tally}, [], 0)])}
     console = Console(file=io.StringIO(), width=140)
     print_report(report, console)
     assert isinstance(console.file, io.StringIO)

@@ -39,7 +39,8 @@ from streaming.simulator.scenario import Scenario
 from streaming.simulator.simulation import Simulation
 from streaming.simulator.watched import Watched
 from streaming.simulator.world import Event
-from tests.lab.score.expectations import Expected, expectations_of
+from tests.lab.score.expectations import expectations_of
+from tests.lab.score.fact import Fact
 from tests.lab.score.second_group import with_second_group
 from udfs.rocketmq.allocation import allocate_all
 from udfs.rocketmq.model import MessageQueue
@@ -352,9 +353,13 @@ class TrueSimulation(Simulation):
         self._world.on_change = self._judge
 
     @property
-    def expected(self) -> list[Expected]:
+    def expected(self) -> list[Fact]:
         """The findings expected of this run."""
-        return [one.resolve(self._start_ms + self._shift_ms) for one in expectations_of(self.scenario)]
+        zero_ms = self._start_ms + self._shift_ms
+        return [
+            one.fact(zero_ms + int(one.from_ * 1000), None if one.until is None else zero_ms + int(one.until * 1000))
+            for one in expectations_of(self.scenario)
+        ]
 
     def events(self, duration_ms: int | None = None) -> Iterator[tuple[str, Event]]:
         """Yield the events of the simulation."""

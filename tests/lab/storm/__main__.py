@@ -15,13 +15,14 @@ Examples:
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -59,23 +60,29 @@ class Leg:
     damaged: int
     refused: dict[str, int]
 
-    @property
-    def hours(self) -> float:
-        return (self.storm.end_ms - self.storm.start_ms) / 3_600_000
-
     def fields(self) -> dict[str, object]:
+        """For the report, the table's columns first."""
+        storm, verdict = self.storm, self.verdict
         return {
-            "seed": self.deployment.seed,
             "tables": self.deployment.tables,
             "relay": "apart" if self.deployment.is_apart else "in run",
-            "hours": round(self.hours, 3),
-            "bound_seconds": self.storm.bound_ms / 1000,
-            "faults": dict(Counter(f"{fault.kind} {fault.target}" for fault in self.storm.faults)),
-            "exits": [asdict(fault) for fault in self.storm.exits],
-            "files_damaged": self.damaged,
-            "calls_refused": self.refused,
-            "not_played": self.not_played,
-            **asdict(self.verdict),
+            "hours": round((storm.end_ms - storm.start_ms) / 3_600_000, 2),
+            "bound, s": storm.bound_ms // 1000,
+            "faults": len(storm.faults),
+            "unplanned exits": len(storm.exits),
+            "transitions due": verdict.transitions,
+            "lost": len(verdict.lost),
+            "early ends": len(verdict.early),
+            "duplicates, explained": verdict.explained,
+            "duplicates, unexplained": len(verdict.duplicates),
+            "longest delay after healing, s": round(verdict.longest_ms / 1000),
+            "seed": self.deployment.seed,
+            "faults by kind": dict(Counter(f"{fault.kind} {fault.target}" for fault in storm.faults)),
+            "exits": [asdict(fault) for fault in storm.exits],
+            "files damaged": self.damaged,
+            "calls refused": self.refused,
+            "not played": self.not_played,
+            "verdict": asdict(verdict),
         }
 
 
@@ -85,9 +92,7 @@ def main() -> None:
     folder.mkdir(parents=True)
     stop = stop_on_signals(say)
     seconds = options.minutes * 60 if options.minutes else options.hours * 3_600
-    legs = play_legs(
-        folder.resolve(), options.seed, seconds, options.bound, stop, only=options.only or (), is_calm=options.calm
-    )
+    legs = play_legs(folder.resolve(), options.seed, seconds, options.bound, stop, options.only or (), options.calm)
     report = {"seed": options.seed, "legs": [leg.fields() for leg in legs]}
     (folder / "storm.json").write_text(json.dumps(report, indent=2) + "\n")
     Console().print(_table(legs))
@@ -107,7 +112,6 @@ def play_legs(
     seconds: float,
     bound: float | None,
     stop: threading.Event,
-    *,
     only: Collection[str] = (),
     is_calm: bool = False,
 ) -> list[Leg]:
@@ -119,9 +123,7 @@ def play_legs(
     for number in range(1, count + 1):
         if not stop.is_set():
             leg = folder / f"leg-{number}"
-            legs.append(
-                _play(leg, draw_deployment(seed, number), seconds / count, bound, stop, only=only, is_calm=is_calm)
-            )
+            legs.append(_play(leg, draw_deployment(seed, number), seconds / count, bound, stop, only, is_calm))
     return legs
 
 
@@ -131,7 +133,6 @@ def _play(
     seconds: float,
     bound: float | None,
     stop: threading.Event,
-    *,
     only: Collection[str],
     is_calm: bool,
 ) -> Leg:
@@ -139,7 +140,7 @@ def _play(
     relay = "a relay apart" if deployment.is_apart else "the relay in run"
     say(f"{folder.name}: {seconds:.0f} s, tables in a {deployment.tables}, {relay}")
     with scratch_kafka(Settings.load().paths.jars) as kafka:
-        stage = Stage(deployment, folder, kafka, say)
+        stage = Stage(deployment, folder, kafka)
         try:
             with stage.opened():
                 start_seconds = stage.wait_until_ready(stop)
@@ -159,23 +160,10 @@ def _play(
 
 def _table(legs: list[Leg]) -> Table:
     """Return a row for each figure and a column for each leg."""
-    figures: dict[str, Sequence[object]] = {
-        "tables": [leg.deployment.tables for leg in legs],
-        "relay": ["apart" if leg.deployment.is_apart else "in run" for leg in legs],
-        "hours": [f"{leg.hours:.2f}" for leg in legs],
-        "bound, s": [leg.storm.bound_ms // 1000 for leg in legs],
-        "faults": [len(leg.storm.faults) for leg in legs],
-        "unplanned exits": [len(leg.storm.exits) for leg in legs],
-        "transitions due": [leg.verdict.transitions for leg in legs],
-        "lost": [len(leg.verdict.lost) for leg in legs],
-        "early ends": [len(leg.verdict.early) for leg in legs],
-        "duplicates, explained": [leg.verdict.explained for leg in legs],
-        "duplicates, unexplained": [len(leg.verdict.duplicates) for leg in legs],
-        "longest delay after healing, s": [round(leg.verdict.longest_ms / 1000) for leg in legs],
-    }
     table = Table("", *(f"leg {number}" for number in range(1, len(legs) + 1)))
-    for name, values in figures.items():
-        table.add_row(name, *map(str, values))
+    fields = [leg.fields() for leg in legs]
+    for name in itertools.takewhile(lambda name: name != "seed", fields[0] if fields else ()):
+        table.add_row(name, *(str(of_leg[name]) for of_leg in fields))
     return table
 
 

@@ -39,22 +39,6 @@ class Diary:
             self.count += len(arrivals)
 
 
-class Ear(FakeServer):
-    """One life of a receiver at its port. `owner.mode` decides the answers."""
-
-    def __init__(self, owner: "Receiver", port: int) -> None:
-        self._owner = owner
-        super().__init__(port)
-
-    def take(self, request: Received) -> Behaviour:
-        behaviour = self._owner.answer()
-        is_clear = isinstance(behaviour, Reply) and behaviour.code < 300
-        self._owner.note(request, is_clear=is_clear)
-        if self._owner.mode == "slow":
-            self.is_closed_within(self._owner.pause())
-        return behaviour
-
-
 class Receiver:
     """One address that survives the death of its server. `mode` is well, slow, refuses or trickles."""
 
@@ -62,7 +46,7 @@ class Receiver:
         self.name: Style = style
         self.mode = "well"
         self._diary, self._random = diary, random.Random(f"{style} {seed}")
-        self._server: Ear | None = Ear(self, 0)
+        self._server: FakeServer | None = _Life(self, 0)
         self.port = self._server.port
         self.url = f"{self._server.root}{PATHS[style]}".rstrip("/")
 
@@ -75,33 +59,38 @@ class Receiver:
     def rise(self) -> None:
         """Answer at the same port again."""
         if self._server is None:
-            self._server = Ear(self, self.port)
+            self._server = _Life(self, self.port)
 
-    def pause(self) -> float:
-        """Return seconds; some are longer than the relay's timeout."""
-        return self._random.uniform(0.5, 14.0)
-
-    def answer(self) -> Behaviour:
-        headers = {"Date": formatdate(usegmt=True)}
-        well = Reply(202 if self.name == "pagerduty" else 200, {"status": "success"}, headers)
-        match self.mode:
-            case "refuses":
-                bad = (
-                    Reply(503, b"", headers),
-                    Reply(500, b"", headers),
-                    Reset(),
-                    Reply(429, b"", {"Retry-After": "3"}),
-                )
-                return self._random.choice(bad)
-            case "trickles":
-                return self._random.choice((Drip(0.1), Drip(0.02, 200), Drip(0.5), Hang()))
-        return well
-
-    def note(self, request: Received, *, is_clear: bool) -> None:
-        is_clear = is_clear and self.mode == "well"
+    def take(self, request: Received) -> tuple[Behaviour, float]:
+        """Note the request; return the answer and the seconds before it, some longer than the relay's timeout."""
+        answer = self._answer()
+        is_clear = isinstance(answer, Reply) and answer.code < 300 and self.mode == "well"
         at_ms = time.time_ns() // 1_000_000
         if isinstance(request.fields, dict | list):
             self._diary.add(list(READERS[self.name](request, at_ms, is_clear)))
+        return answer, self._random.uniform(0.5, 14.0) if self.mode == "slow" else 0.0
+
+    def _answer(self) -> Behaviour:
+        headers = {"Date": formatdate(usegmt=True)}
+        well = Reply(202 if self.name == "pagerduty" else 200, {"status": "success"}, headers)
+        refusals = (Reply(503, b"", headers), Reply(500, b"", headers), Reset(), Reply(429, b"", {"Retry-After": "3"}))
+        trickles = (Drip(0.1), Drip(0.02, 200), Drip(0.5), Hang())
+        answers: dict[str, tuple[Behaviour, ...]] = {"refuses": refusals, "trickles": trickles}
+        return self._random.choice(answers[self.mode]) if self.mode in answers else well
+
+
+class _Life(FakeServer):
+    """One life of a receiver at its port."""
+
+    def __init__(self, owner: Receiver, port: int) -> None:
+        self._owner = owner
+        super().__init__(port)
+
+    def take(self, request: Received) -> Behaviour:
+        answer, pause = self._owner.take(request)
+        if pause:
+            self.is_closed_within(pause)
+        return answer
 
 
 def _webhook(request: Received, at_ms: int, is_clear: bool) -> Iterator[Arrival]:

@@ -6,12 +6,11 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -27,15 +26,15 @@ from streaming.simulator.watched import CollectorView
 from streaming.simulator.world import Event
 from streaming.text.times import wall_ms
 from tests.lab.chaos.full_disk import CannotMountError, small_disk
-from tests.lab.chaos.victim import GONE_SECONDS, pids_of_session
 from tests.lab.score.truth import TrueWatch
 from tests.lab.storm.checker import Episode, Fault, Storm
 from tests.lab.storm.drawn import CLUSTERS, INTERVAL_MS, Deployment, Drawn, Plan, draw_cluster, episodes_of
 from tests.lab.storm.power import cut_power, empty_commit
 from tests.lab.storm.receivers import STYLES, Diary, Receiver
+from tests.support.freezing import end
+from tests.support.laboratory import say
 from tests.support.s3_server import BUCKET, environment_of, faulty_proxy, s3_server
-
-Say = Callable[[str], None]
+from tests.support.session_process import SessionProcess
 
 RESTART_SECONDS = 1.0
 """The supervisor's pause, as systemd's RestartSec."""
@@ -73,51 +72,28 @@ routes = [
 """
 
 
-class Process:
-    """A command in a session of its own, started again whenever it ends, as a supervisor does.
-
-    `exits` are the ends that no fault caused.
-    """
+class Process(SessionProcess):
+    """A command that is started again whenever it ends, as a supervisor does. `exits` are ends that no fault caused."""
 
     def __init__(
-        self, name: str, command: list[str], environment: Mapping[str, str], log: Path, *, is_fed: bool = False
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, is_fed: bool = False
     ) -> None:
-        self.name, self.log, self.exits = name, log, list[Fault]()
-        self._command, self._environment, self._is_fed = command, {**os.environ, **environment}, is_fed
+        super().__init__(command, environment, log, is_fed=is_fed)
+        self.name, self.exits = name, list[Fault]()
         self._lock = threading.RLock()
-        self._downs = 0
-        self.process: subprocess.Popen[str] | None = None
-        self._ended_ms = 0
+        self._downs = self._ended_ms = 0
 
     def watch(self) -> None:
         """Start it, unless it runs or a fault keeps it down."""
         with self._lock:
-            if self._downs or (self.process is not None and self.process.poll() is None):
+            if self._downs or self.is_alive():
                 return
             if self.process is not None and not self._ended_ms:
                 self._ended_ms = wall_ms()
                 self.exits.append(Fault(f"exit {self.process.returncode}", self.name, self._ended_ms, self._ended_ms))
-            if wall_ms() < self._ended_ms + RESTART_SECONDS * 1000:
-                return
-            self._ended_ms = 0
-            self._close_input()
-            with self.log.open("ab") as output:
-                self.process = subprocess.Popen(
-                    self._command,
-                    env=self._environment,
-                    stdin=subprocess.PIPE if self._is_fed else subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    text=True,
-                    start_new_session=True,
-                )
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it to all processes of the session."""
-        with self._lock:
-            for pid in pids_of_session(self.process.pid) if self.process else ():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            if wall_ms() >= self._ended_ms + RESTART_SECONDS * 1000:
+                self._ended_ms = 0
+                self.start()
 
     def kill(self, *, only_python: bool = False) -> None:
         """SIGKILL. Returns when no process of the session lives; its JVM ends by itself if only Python is killed."""
@@ -125,15 +101,12 @@ class Process:
             self._downs += 1
             if self.process is None:
                 return
-            if only_python and self.process.poll() is None:
+            if only_python and self.is_alive():
                 self.process.kill()
             else:
                 self.signal(signal.SIGKILL)
             self.process.wait()
-            deadline = time.monotonic() + GONE_SECONDS
-            while pids_of_session(self.process.pid) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            self.signal(signal.SIGKILL)
+            self.bury()
 
     def allow(self) -> None:
         """End what `kill` began: the process may start again."""
@@ -146,19 +119,11 @@ class Process:
         """SIGTERM; SIGKILL after STOP_SECONDS."""
         with self._lock:
             self._downs += 1
-            if self.process is None:
-                return
-            self.signal(signal.SIGCONT)
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(STOP_SECONDS)
-            self.signal(signal.SIGKILL)
-            self.process.wait()
-            self._close_input()
-
-    def _close_input(self) -> None:
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
+            if self.process is not None:
+                self.signal(signal.SIGCONT)
+                end(self.process, STOP_SECONDS)
+                self.signal(signal.SIGKILL)
+                self.close_input()
 
 
 Fed = tuple[str, Event, int, int]
@@ -237,8 +202,8 @@ class Bucket:
 class Stage:
     """All parts of one leg. `not_played` are faults that this machine does not permit, with the reason."""
 
-    def __init__(self, deployment: Deployment, folder: Path, kafka: EmbeddedKafka, say: Say) -> None:
-        self.deployment, self.folder, self.kafka, self.say = deployment, folder, kafka, say
+    def __init__(self, deployment: Deployment, folder: Path, kafka: EmbeddedKafka) -> None:
+        self.deployment, self.folder, self.kafka = deployment, folder, kafka
         self.rng = random.Random(f"{deployment.seed} stage")
         self.faults: list[Fault] = []
         self.not_played: dict[str, str] = {}
@@ -344,7 +309,7 @@ class Stage:
             if self._broken:
                 raise self._broken[0]
             if now >= said_at:
-                self.say(f"{now:.0f} of {plan.seconds:.0f} s, {len(self.faults)} faults, {self.diary.count} arrivals")
+                say(f"{now:.0f} of {plan.seconds:.0f} s, {len(self.faults)} faults, {self.diary.count} arrivals")
                 said_at = now + 30
             stop.wait(0.2)
         feed.stop.set()
@@ -372,7 +337,7 @@ class Stage:
             if name in self.not_played or time.monotonic() > until:
                 return
             begin_ms = wall_ms()
-            self.say(f"{name}, {until - time.monotonic():.0f} s")
+            say(f"{name}, {until - time.monotonic():.0f} s")
             try:
                 with self._fault(drawn):
                     time.sleep(max(0.0, until - time.monotonic()))
@@ -454,7 +419,7 @@ class Stage:
             lost = [f"emptied {emptied}"] if emptied else []
         self.damaged += lost
         (self.folder / "damaged.log").write_text("\n".join(self.damaged))
-        self.say(f"{kind}: {len(lost)} files damaged")
+        say(f"{kind}: {len(lost)} files damaged")
         yield
         for process in self.processes.values():
             process.allow()

@@ -1,7 +1,6 @@
 """Whether two contenders wrote the same flips: every row's content and count."""
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,52 +18,25 @@ COLUMNS = (
     "available",
     "changed_at",
 )
-LATENCY, START, AVAILABLE, CHANGED = 3, 5, 6, 7
 
 Flips = Counter[tuple[object, ...]]
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Rows beside those of the plain loop, which evaluates an item at its next attempt only.
+def compare(flips: Flips, of_loop: Flips) -> str:
+    """Return how the rows differ from those of the plain loop, which evaluates an item at its next attempt only.
 
-    latency     rows that differ in current_latency_ms only
-    by_clock    further rows that say an item is available again, at its time: without an attempt since
-    missing     rows of the loop that are absent
-    other       further rows of any other content, duplicates included
+    Rows "by the clock" say that an item is available again, at its time: without an attempt since. "other" are further
+    rows of any other content, duplicates included.
     """
-
-    rows: int
-    latency: int = 0
-    by_clock: int = 0
-    missing: int = 0
-    other: int = 0
-
-    @property
-    def text(self) -> str:
-        counts = {
-            "missing": self.missing,
-            "other": self.other,
-            "with another latency": self.latency,
-            "more, by the clock": self.by_clock,
-        }
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "the same"
-
-
-def compare(flips: Flips, of_loop: Flips) -> Agreement:
-    more, fewer = flips - of_loop, of_loop - flips
-    alike = (_without_latency(more) & _without_latency(fewer)).total()
-    further = _without_latency(more) - _without_latency(fewer)
-    by_clock = sum(count for row, count in further.items() if row[AVAILABLE] and row[START] == row[CHANGED])
-    return Agreement(flips.total(), alike, by_clock, fewer.total() - alike, further.total() - by_clock)
-
-
-def _without_latency(flips: Flips) -> Flips:
-    """Rows with None for their latency, which leaves the other columns where they are."""
-    bare: Flips = Counter()
-    for row, count in flips.items():
-        bare[(*row[:LATENCY], None, *row[LATENCY + 1 :])] += count
-    return bare
+    more, missing = flips - of_loop, of_loop - flips
+    by_clock = sum(count for (*_, start, available, changed), count in more.items() if available and start == changed)
+    counts = {
+        "missing": missing.total(),
+        "other": more.total() - by_clock,
+        "more, by the clock": by_clock,
+    }
+    differing = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+    return f"{flips.total():,} {differing or 'the same'}"
 
 
 def read_rows(table: Path) -> Flips:

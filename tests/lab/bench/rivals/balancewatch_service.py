@@ -9,7 +9,7 @@ from typing import Any
 from conf.settings import Settings
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
-from tests.lab.bench.figures import busiest, ended_at
+from tests.lab.bench.figures import ended_at
 from tests.lab.bench.latency import make_ready
 from tests.lab.bench.rivals.work import Drained, Work, mark_ready, note_flips, read_work, write_report
 from tests.lab.bench.scratch import SPARK_LOG
@@ -17,14 +17,19 @@ from tests.support.calling import Calling
 
 
 def main() -> None:
-    work = read_work("balancewatch_service")
+    work = read_work()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
     def note(batch: WrittenBatch) -> None:
         note_flips(work, batch.rows.get("fault_items", []))
 
-    settings = settings_of(work)
+    limit = {"max_offsets_per_trigger": work.warm_events} if work.warm_events else {}
+    settings = Settings.load(
+        kafka={"bootstrap_servers": work.bootstrap_servers, "options": {}},
+        paths={"warehouse": work.folder / "warehouse", "checkpoints": work.folder / "checkpoints"},
+        queries=limit,
+    )
     with Service(
         settings,
         available_now=not work.is_live,
@@ -36,19 +41,9 @@ def main() -> None:
             make_ready(service, settings.kafka)
             mark_ready(work)
         service.wait(stop)
-        progresses = [list(service.running.query.recentProgress)]
+        progresses = list(service.running.query.recentProgress)
     if not work.is_live:
-        write_report(work, _drained(work, busiest(progresses)))
-
-
-def settings_of(work: Work) -> Settings:
-    """Tables and checkpoints in the work's folder; a drain in batches of the warm events' size."""
-    limit = {"max_offsets_per_trigger": work.warm_events} if work.warm_events else {}
-    return Settings.load(
-        kafka={"bootstrap_servers": work.bootstrap_servers, "options": {}},
-        paths={"warehouse": work.folder / "warehouse", "checkpoints": work.folder / "checkpoints"},
-        queries=limit,
-    )
+        write_report(work, _drained(work, progresses))
 
 
 def _drained(work: Work, progresses: list[Any]) -> Drained:

@@ -88,7 +88,7 @@ def _by_broker(messages: list[Any]) -> list[tuple[str, bytes]]:
 
 
 def main() -> None:
-    work = read_work("bytewax_flow")
+    work = read_work()
     clock = Clock(work)
     kept = work.folder / "state"
     kept.mkdir(parents=True)

@@ -14,7 +14,7 @@ POLL_SECONDS = 0.02
 
 
 def main() -> None:
-    work = read_work("plain_loop")
+    work = read_work()
     is_stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: is_stopped.append(number))
     consumer = Consumer(

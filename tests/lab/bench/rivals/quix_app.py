@@ -38,7 +38,7 @@ class DeltaSink(BaseSink):  # type: ignore[misc]  # its package is in an environ
 
 
 def main() -> None:
-    work = read_work("quix_app")
+    work = read_work()
     clock = Clock(work)
 
     def count(topic: str, partition: int, offset: int) -> None:

@@ -3,8 +3,8 @@
 Imported by the rivals in their own environments: the standard library, pyarrow and deltalake only.
 """
 
-import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -66,9 +66,9 @@ class Work:
         """Where the Delta rows go."""
         return self.folder / "warehouse" / "fault_items"
 
-    def arguments(self) -> list[str]:
-        """For a command line that `read_work` reads."""
-        return [f"--{name.replace('_', '-')}={value}" for name, value in asdict(self).items()]
+    def argument(self) -> str:
+        """For the command line of a contender, which `read_work` reads."""
+        return json.dumps({**asdict(self), "folder": str(self.folder)})
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,10 @@ class Drained:
     ended: float
 
 
-def read_work(prog: str) -> Work:
-    parser = argparse.ArgumentParser(prog=prog, description="A contender of `python -m tests.lab.bench --only rivals`.")
-    parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--events", type=int, default=0)
-    parser.add_argument("--warm-events", type=int, default=0)
-    parser.add_argument("--commit-seconds", type=float, default=1.0)
-    parser.add_argument("--group", default="bench")
-    return Work(**vars(parser.parse_args()))
+def read_work() -> Work:
+    """Return the work on the command line of this process, a contender of `python -m tests.lab.bench --only rivals`."""
+    fields = json.loads(sys.argv[1])
+    return Work(**{**fields, "folder": Path(fields["folder"])})
 
 
 def mark_ready(work: Work) -> None:
