@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 from playwright.sync_api import Browser, sync_playwright
-from streaming.board.web.server import BoardServer
+from streaming.board.web.app import BoardServer
 
 from conf.settings import Settings
 from streaming.text.times import wall_ms
