@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx
 from playwright.sync_api import Browser, sync_playwright
-from streaming.board.web.app import BoardServer
 
 from conf.settings import Settings
+from streaming.board.web.app import BoardServer
 from streaming.text.times import wall_ms
 from tests.board.conftest import CHROMIUM_ARGS, chromium
 from tests.lab.bench.board_warehouse import CLUSTER, GIANT, write_warehouse
