@@ -180,7 +180,7 @@ class Collector(Section):
     timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
     requests_per_second: Annotated[int, Field(ge=10, le=1_000_000)]
     lease_seconds: Annotated[
-        float, Field(ge=0, le=600), require(lambda number: not 0 < number < 6, "must be 0, or 6 and more")
+        float, Field(ge=0, le=600), require(lambda number: not 0 < number < 2, "must be 0, or 2 and more")
     ]
     jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr

@@ -1,20 +1,24 @@
 """Two collectors for one cluster, on a real Kafka and a real RocketMQ: one leads, the other waits and follows it."""
 
 import contextlib
-import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import NewTopic
 
 from conf.settings import Settings
 from schemas.decode import decode
 from schemas.events import CLOCKS
-from streaming.collector.lease import CollectorName, LeaseLostError, Turn
+from streaming.collector import lease as lease_module
+from streaming.collector.known_brokers import CollectorError
+from streaming.collector.lease import CollectorName, KafkaLease, Turn
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.collector.test_collector_real import consumer_at_the_end
@@ -30,7 +34,7 @@ from udfs.brokers.rounds import Rounds, Tick
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("rocketmq")]
 
-LEASE_SECONDS = 6.0
+LEASE_SECONDS = 5.0
 INTERVAL_SECONDS = 0.5
 
 
@@ -143,98 +147,76 @@ def findings(events: list[Any]) -> list[str]:
         )
         state = ClusterState(rounds=rounds)
         for find in (find_slow_collector, lambda *each: find_stopped_collectors(*each, rules)):
-            said += [f"{one.kind} at {event.event_time_ms}" for one in find(state, CLUSTER, event.event_time_ms)]
+            said += [
+                f"{finding.kind} at {event.event_time_ms}" for _, finding in find(state, CLUSTER, event.event_time_ms)
+            ]
     return said
 
 
-@pytest.fixture
-def turns(settings: Settings) -> Iterator[Callable[..., Turn]]:
-    """Collectors' turns, each made with settings of its collector."""
-    with contextlib.ExitStack() as stack:
-
-        def make(**collector: Any) -> Turn:
-            given = settings.collector.model_copy(update=collector)
-            name = stack.enter_context(contextlib.closing(CollectorName(given)))
-            return stack.enter_context(contextlib.closing(Turn(settings.kafka, given, name)))
-
-        yield make
+def test_collectors_of_several_clusters_all_lead(settings: Settings) -> None:
+    leases = [KafkaLease(settings.kafka, part, "me", "me", LEASE_SECONDS) for part in ("east", "west")]
+    try:
+        for lease in leases:
+            wait_for("it leads", lambda one=lease: one.read_term() is not None)
+        assert all(lease.read_term() is not None for lease in leases)
+    finally:
+        for lease in leases:
+            lease.close()
 
 
-def leads(turn: Turn) -> bool:
-    turn.take()
-    return turn.is_ours
+def test_of_many_that_begin_at_once_never_two_lead(settings: Settings) -> None:
+    leases = [KafkaLease(settings.kafka, "crowd", f"holder-{number}", "c", LEASE_SECONDS) for number in range(4)]
+    seen: list[str] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            leading = [lease for lease in leases if lease.read_term() is not None]
+            if len(leading) > 1 and leading[0].read_term() is not None:  # it led before and after the other did
+                seen.append("two lead")
+            time.sleep(0.01)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for _ in range(3):
+            leader = wait_for("one leads", lambda: next((one for one in leases if one.read_term() is not None), None))
+            leader.close()
+            leases.remove(leader)
+    finally:
+        done.set()
+        watcher.join()
+        for lease in leases:
+            lease.close()
+    assert_none(seen)
 
 
-class Collecting(threading.Thread):
-    """A collector with rounds of no work. Kafka confirmed each round in `confirmed`, a list of many."""
-
-    def __init__(self, turn: Turn, confirmed: list["Collecting"]) -> None:
-        super().__init__(daemon=True)
-        self._turn, self._confirmed = turn, confirmed
-        self._stop_collecting = threading.Event()
-        self.start()
-
-    def run(self) -> None:
-        while not self._stop_collecting.wait(0.1):
-            if leads(self._turn):
-                with contextlib.suppress(LeaseLostError):
-                    self._turn.check()
-                    self._confirmed.append(self)
-
-    def stop(self) -> None:
-        self._stop_collecting.set()
-        self._turn.close()
-        self.join(30)
+def test_a_leader_that_cannot_do_a_round_lets_the_other_try(settings: Settings) -> None:
+    one, other = (KafkaLease(settings.kafka, "offered", name, name, LEASE_SECONDS) for name in ("one", "other"))
+    try:
+        wait_for("one leads", lambda: one.read_term() is not None or other.read_term() is not None)
+        leader, waiter = (one, other) if one.read_term() is not None else (other, one)
+        wait_for("the other waits", leader.offer)
+        wait_for("the other leads", lambda: waiter.read_term() is not None)
+        assert leader.read_term() is None
+    finally:
+        one.close()
+        other.close()
 
 
-def test_collectors_of_several_clusters_all_lead(turns: Callable[..., Turn]) -> None:
-    east, west = turns(cluster="east"), turns(cluster="west")
-    wait_for("both lead", lambda: leads(east) and leads(west))
-
-
-def test_of_many_that_begin_at_once_one_leads_until_it_ends_and_then_another(turns: Callable[..., Turn]) -> None:
-    confirmed: list[Collecting] = []
-    crowd = [Collecting(turns(cluster="crowd"), confirmed) for _ in range(4)]
-    leaders = []
-    for _ in range(3):
-        begun = len(confirmed)
-        wait_for("one leads", lambda begun=begun: len(confirmed) >= begun + 3)
-        leaders.append(confirmed[-1])
-        leaders[-1].stop()
-    for one in crowd:
-        one.stop()
-    assert [one for one, _ in itertools.groupby(confirmed)][:3] == leaders
-    assert len(set(leaders)) == 3
-
-
-def test_a_leader_that_cannot_do_a_round_lets_the_other_try(turns: Callable[..., Turn]) -> None:
-    one, confirmed = turns(cluster="offered"), list[Collecting]()
-    wait_for("one leads", lambda: leads(one))
-    one.offer()
-    assert one.is_ours, "no standby waits"
-    other = Collecting(turns(cluster="offered"), confirmed)
-
-    def has_standby() -> bool:
-        with contextlib.closing(one._open_admin()) as admin:
-            return len(one._find_members(admin)) == 2
-
-    wait_for("the other waits", has_standby)
-    one.check()
-    assert confirmed == [], "the leader's round goes on"
-    one.offer()
-    wait_for("the other leads", lambda: confirmed)
-    assert not leads(one)
-    other.stop()
-
-
-def test_a_successor_on_the_same_host_does_not_wait_for_its_predecessor(
-    settings: Settings, turns: Callable[..., Turn]
+def test_a_topic_whose_times_are_the_senders_is_refused_in_a_sentence(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed: its socket is gone with its process, and its member stays in the group."""
-    dead = turns(cluster="restarted", id="restarted", lease_seconds=60.0)
-    wait_for("it leads", lambda: leads(dead))
-    dead._name.close()
-    heir = turns(cluster="restarted", id="restarted", lease_seconds=60.0)
-    wait_for("the heir leads", lambda: leads(heir))
-    with pytest.raises(LeaseLostError):
-        dead.check()
+    topic = "claims.of.create.time"
+    admin = KafkaAdminClient(bootstrap_servers=settings.kafka.bootstrap_servers)
+    admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"message.timestamp.type": "CreateTime"})])
+    admin.close()
+    monkeypatch.setattr(lease_module, "LEASES", topic)
+    monkeypatch.setattr(lease_module, "_PLACE", TopicPartition(topic, 0))
+    with contextlib.closing(CollectorName(settings.collector)) as name:
+        turn = Turn(settings.kafka, settings.collector, name)
+        try:
+            with pytest.raises(CollectorError, match=f"{topic} needs message.timestamp.type=LogAppendTime"):
+                wait_for("it is refused", turn.take)
+        finally:
+            turn.close()
