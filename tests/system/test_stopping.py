@@ -73,10 +73,10 @@ class Command(ServiceProcess):
 
     def end(self, send: Signal) -> None:
         """It ends with 0 within END_SECONDS, says nothing of a traceback, and leaves no process."""
-        assert self._process
+        assert self.process
         others = descendants(self.pid)
         send(self.pid)
-        assert self._process.wait(END_SECONDS) == 0, self.printed()
+        assert self.process.wait(END_SECONDS) == 0, self.printed()
         assert "Traceback" not in self.log.read_text()
         assert "error: " not in self.log.read_text()
         deadline = time.monotonic() + END_SECONDS
