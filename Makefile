@@ -63,7 +63,7 @@ lock: ## rewrite requirements.lock from pyproject.toml: every package for Python
 pins: $(VENV)/.ready ## rewrite conf/jars.sha256 after a change of conf/ivy.xml
 	@$(BIN)/python -m streaming.spark.jars --pin
 
-test: jars ## all tests, on a real Kafka, RocketMQ and Alertmanager (14 minutes)
+test: jars ## all tests, on a real Kafka, RocketMQ and Alertmanager (26 minutes on two slow cores)
 	@$(PYTEST) -n 3 $(ARGS)
 
 test-fast: $(VENV)/.ready ## the rules and contracts, without a JVM (half a minute)
