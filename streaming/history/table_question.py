@@ -14,6 +14,7 @@ from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, Table
 from streaming.history.query_options import At, Current, FormatName, Limit, QueryOptions, Since, Until, parse_options
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.store.store import History
+from streaming.store.table_files import conditions_of
 from streaming.terminal.command import choose, fail
 from streaming.terminal.printing import Records, print_answer
 from streaming.terminal.setting_options import Warehouse
@@ -107,9 +108,7 @@ def sql_of(history: History, question: Question, options: QueryOptions) -> tuple
         rows = history.between(table, options.since_ms, options.until_ms)
     where, params = where_named(options, {name: named.condition for name, named in question.names.items()})
     if options.is_current:
-        for sign, at_ms in ((">=", options.since_ms), ("<=", options.until_ms)):
-            if at_ms is not None:
-                where += f" AND {table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
+        where = " AND ".join([where, *conditions_of(table, options.since_ms, options.until_ms)])
     beside = {one.name: history.newest(one, options.at_ms) for one in question.beside}
     return f"SELECT * FROM ({question.wrap.format(rows=rows, **beside)}) WHERE {where}", params
 

@@ -1,7 +1,7 @@
-"""Kafka consumers, and the offsets of topics."""
+"""Kafka consumers without a group, and the offsets of topics."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
@@ -16,12 +16,12 @@ class Span(NamedTuple):
     end: int
 
 
-def open_consumer(kafka: Kafka, **more: Any) -> KafkaConsumer:
-    """Return a consumer, without a group unless `more` names one. Raises KafkaError if no broker answers."""
+def open_consumer(kafka: Kafka) -> KafkaConsumer:
+    """Return a consumer, to be closed by the caller. Raises KafkaError if no broker answers."""
     options = client_options(kafka.options)
     known = {key: value for key, value in options.items() if key in KafkaConsumer.DEFAULT_CONFIG}
     fixed = {"bootstrap_servers": kafka.bootstrap_servers.split(","), "group_id": None, "enable_auto_commit": False}
-    return KafkaConsumer(**known | fixed | more)
+    return KafkaConsumer(**known | fixed)
 
 
 def read_spans(consumer: KafkaConsumer, topics: Iterable[str]) -> dict[tuple[str, int], Span]:

@@ -8,7 +8,11 @@ import re
 from dataclasses import dataclass
 from importlib.resources import files
 
+_SECTION = re.compile(
+    r"(?m)^### (?P<name>\w+)\n\n(?P<says>.+)\n\n\*(?P<kind>gauge|counter|histogram),(?P<labels>.*)\*$"
+)
 _PAGE = (files("streaming.metrics") / "README.md").read_text(encoding="utf-8")
+_SECTIONS = {section["name"]: section for section in _SECTION.finditer(_PAGE)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +32,10 @@ class Metric:
 
 def _metric(name: str, buckets: tuple[float, ...] = ()) -> Metric:
     """Return the metric by its section of the page: its help text, and a line such as *gauge, queues, by `cluster`*."""
-    section = re.search(rf"(?m)^### {name}\n\n(.+)\n\n\*(gauge|counter|histogram),(.*)\*$", _PAGE)
+    section = _SECTIONS.get(name)
     if section is None:
         raise LookupError(f"streaming/metrics/README.md has no section {name}")
-    return Metric(name, section[2], tuple(re.findall("`(.+?)`", section[3])), section[1], buckets)
+    return Metric(name, section["kind"], tuple(re.findall("`(.+?)`", section["labels"])), section["says"], buckets)
 
 
 SHORT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)

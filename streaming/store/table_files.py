@@ -116,6 +116,16 @@ def files_as_rows(paths: Sequence[str]) -> str:
     return f"read_parquet([{listed}], union_by_name = true)"
 
 
+def time_sql(at_ms: int) -> str:
+    return f"make_timestamptz({at_ms}::BIGINT * 1000)"
+
+
+def conditions_of(table: Table, since_ms: int | None, until_ms: int | None) -> list[str]:
+    """Return the conditions on the table's time; None: no bound."""
+    bounds = ((">=", since_ms), ("<=", until_ms))
+    return [f"{table.time} {sign} {time_sql(at_ms)}" for sign, at_ms in bounds if at_ms is not None]
+
+
 def span_name(table: Table, since_ms: int | None, until_ms: int | None) -> str:
     """Return the name in SQL of the rows with times in [since, until], which `with_spans` replaces; None: no bound."""
     return f'"{table.name}[{"" if since_ms is None else since_ms}..{"" if until_ms is None else until_ms}]"'
@@ -127,11 +137,7 @@ def with_spans(sql: str, files: Mapping[str, TableFiles]) -> str:
     def rows_between(name: re.Match[str]) -> str:
         of_table = files[name["table"]]
         since_ms, until_ms = (int(name[end]) if name[end] else None for end in ("since", "until"))
-        conditions = [
-            f"{of_table.table.time} {sign} make_timestamptz({at_ms}::BIGINT * 1000)"
-            for sign, at_ms in ((">=", since_ms), ("<=", until_ms))
-            if at_ms is not None
-        ]
+        conditions = conditions_of(of_table.table, since_ms, until_ms)
         rows = rows_of(of_table.table, of_table.between(since_ms, until_ms), of_table.readable)
         return f"(SELECT * FROM ({rows}) WHERE {' AND '.join(conditions)})"
 

@@ -84,7 +84,7 @@ class Rounds:
         self.forgotten: list[str] = []
         monkeypatch.setattr(collector_module, "time", self.wall)
         monkeypatch.setattr(Forgotten, "read_brokers", lambda *_: self.forgotten)
-        self.collector = _Collector(Settings.load(collector={"name_server": "ns:9876", "lease_seconds": 0, **settings}))
+        self.collector = _Collector(Settings.load(collector={"name_server": "ns:9876", **settings}))
         reader = RoundReader(self.collector._settings.collector, self.admin, self.collector._brokers)
         self.collector._admin, self.collector._reader = self.admin, reader
         self.collector._publisher = self.published  # type: ignore[assignment]

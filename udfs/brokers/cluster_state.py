@@ -311,6 +311,6 @@ def gone_brokers(incidents: Iterable[Incident]) -> dict[str, Gone]:
 
 
 def waits_under(own: Incident | None, other_id: str | None) -> str | None:
-    """The other alert of the same trouble, unless this one was told before it."""
+    """The other alert of the same trouble, unless this one fired before it."""
     is_first = own is not None and own.has_fired and own.inhibited_by is None
     return None if is_first else other_id

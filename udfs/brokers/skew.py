@@ -60,7 +60,7 @@ class Lag(NamedTuple):
 class Skew:
     """`lags` has, by "SOURCE MACHINE", the least lag of each of its newest windows. `base_ms` is the lag that the
     cluster's time runs by: the least that any of its clocks was seen to have. `ordered` has by the same keys how far
-    behind a source stands in a log that was written at once (LogOrder). `waited` has, by who tells the time, the
+    behind a source stands in a log that was written at once (LogOrder). `waited` has, by the clock's source, the
     greatest lag of its clock events in each of their windows. `missed` are brokers that did not answer every round of
     late: what is told of them is as old as their clients' heartbeats are apart.
     """
@@ -185,7 +185,7 @@ def least_reported_ms(interval_ms: int) -> int:
 
 
 AT_ONCE_MS = 120_000
-"""So much must a partition's events span to tell whether they were written as they happened."""
+"""So much must a partition's events span to show whether they were written as they happened."""
 
 FASTER = 4
 """A log whose events run so many times faster than Kafka's clock was written at once."""
@@ -235,14 +235,14 @@ class LogOrder:
         least: dict[tuple[str, str], dict[int, int]] = {}
         newest: dict[tuple[str, str], int] = {}
         brokers = {broker_name for _, broker_name, _, _ in self._events}
-        heard: set[str] = set()
+        seen: set[str] = set()
         log_ms = 0
         for source, broker_name, client_id, time_ms in self._events:
             log_ms = max(log_ms, time_ms)
-            heard.add(broker_name)
+            seen.add(broker_name)
             for key in [(source, broker_name), *([(OF_CLIENT, client_id)] if client_id else [])]:
                 newest[key] = max(time_ms, newest.get(key, 0))
-                if heard == brokers:  # before, there may be nobody ahead of it
+                if seen == brokers:  # before, none may be ahead of it
                     windows, window = least.setdefault(key, {}), log_ms // WINDOW_MS
                     windows[window] = min(log_ms - time_ms, windows.get(window, log_ms))
         steady = {
@@ -259,7 +259,7 @@ class LogOrder:
 
 
 def _steady(least_ms: list[int]) -> int | None:
-    """What nearly all windows have; None where they differ. In a few a clock other than the machine's told the time."""
+    """What nearly all windows have; None where they differ. In a few the time came from another machine's clock."""
     if len(least_ms) < WINDOWS:
         return None
     middle_ms = median_low(least_ms)
@@ -270,7 +270,7 @@ def _steady(least_ms: list[int]) -> int | None:
 def pick_behind(reported: Iterable[Behind], tick_ms: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Cluster → "SOURCE MACHINE" → how far it is behind, below 0 ahead, where all partitions agree.
 
-    The cluster's newest tick tells which of two is off: one whose times end with it is in step.
+    The cluster's newest tick shows which of two is off: one whose times end with it is in step.
     """
     by_key: dict[tuple[str, str, str], list[Behind]] = {}
     for one in reported:

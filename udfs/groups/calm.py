@@ -183,7 +183,7 @@ def repeat_heartbeat(group: GroupState, heartbeat: Heartbeat, consumer: Consumer
     if group.membership.left and f"{broker_name} {addr}" in group.membership.left:
         return False
     if now_ms < known.last_heartbeat_ms:
-        return True  # it came late, and tells nothing
+        return True  # it came late, and adds nothing
     if known.is_listed_only != bool(heartbeat.is_listed_only) or not _says_the_same(known, heartbeat, consumer):
         return False
     if now_ms > known.last_heartbeat_ms:
@@ -208,7 +208,7 @@ def _says_the_same(known: Member, heartbeat: Heartbeat, consumer: ConsumerData) 
 
 
 def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
-    """A queue's one puller pulls on, or a round tells how far it is consumed.
+    """A queue's one puller pulls on, or a round reports how far it is consumed.
 
     Not: a pull that was refused, that a slave serves, or of another client; a commit that fell, or has stood still for
     nearly as long as it may.
@@ -273,7 +273,7 @@ def _is_over(odd: PullAnomaly, pull: Pull) -> bool:
 def _is_steady(known: Consumption, pull: Pull, now_ms: int, rules: Rules) -> bool:
     """Whether the commit goes on, or has not stood still for long; its deadline comes after that of the queue's pulls.
 
-    Events that are older than the newest known tell nothing.
+    Events that are older than the newest known add nothing.
     """
     if pull.event_time_ms < known.reported_ms:
         return True

@@ -235,7 +235,7 @@ def _weigh_hypotheses(snapshot: GroupSnapshot, topic_state: TopicState, route: R
             found.seen.strategies[client_id] = UNKNOWN_STRATEGY
             found.seen.taken[client_id] = sorted(mine)
     for client_id in snapshot.not_asked.members.keys() & known.seen.strategies.keys():
-        found.seen.strategies.setdefault(client_id, known.seen.strategies[client_id])  # no pulls told
+        found.seen.strategies.setdefault(client_id, known.seen.strategies[client_id])  # no pulls reported
     return found
 
 

@@ -52,7 +52,7 @@ class Pull(Protocol):
 
 @dataclass(slots=True)
 class Consumption:
-    """How far one queue is consumed, whoever pulls: its committed offset against its end, as its master reports them.
+    """How far one queue is consumed, by any client: its committed offset against its end, as its master reports them.
 
     A commit that advances is life. One that stands still while messages wait is starvation, whatever the pulls say: a
     client pulls on while its listener hangs, and looks as if it pulled while it is suspended or its cache is full. A
@@ -61,7 +61,7 @@ class Consumption:
 
     commit_offset  the newest; it has stood there since `since_ms`, with messages waiting all the while
     max_offset     the newest end of the queue; `first_max_offset` is its end at `since_ms`
-    told_ms        the newest event that told both
+    reported_ms    the newest event with both
     consumed_ms    the newest event at which the commit had advanced
     is_cache_full  as of the newest pull, its client had more unconsumed than it pulls beyond
     asked_offset   the furthest offset that was pulled since the commit last moved, first at `asked_ms`

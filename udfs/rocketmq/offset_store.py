@@ -43,8 +43,8 @@ class OffsetStore:
 class RemoteBrokerOffsetStore(OffsetStore):
     """A clustering client's offsets. Every one of them is lost with the process.
 
-    `fetch` asks the broker, `commit` tells it. `fetch` gives None for "not found", and OffsetError if it fails. Up to
-    4.9.8 an error that a broker answers is taken for "not found", so that the queue may start anew.
+    `fetch` asks the broker, `commit` sends to it. `fetch` gives None for "not found", and OffsetError if it fails. Up
+    to 4.9.8 an error that a broker answers is taken for "not found", so that the queue may start anew.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
 from schemas.views import acknowledged_sql
 from streaming.board.url import AskedError
 from streaming.store.store import History
+from streaming.store.table_files import time_sql
 from streaming.text.suggestions import MOST_NAMED, closest
 
 MOST_INCIDENTS = 50
@@ -141,7 +142,7 @@ def _read_channels(history: History, params: dict[str, Any], at_ms: int | None) 
 
 
 def _read_incidents(history: History, params: dict[str, Any], at_ms: int | None) -> list[dict[str, Any]]:
-    until = "" if at_ms is None else f"make_timestamptz({at_ms}::BIGINT * 1000)"
+    until = "" if at_ms is None else time_sql(at_ms)
     return history.rows(
         f"""
         SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary,

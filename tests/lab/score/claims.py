@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.lab.score.fact import Statement
 from tests.lab.score.truths import GAP_MS
 
 PER_QUEUE = ("starved_queue", "double_consumed_queue", "stalled_queue")
@@ -14,22 +15,13 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Claim:
-    """One statement about one subject, open from the FIRING row that makes it.
+class Claim(Statement):
+    """One statement of the alerts, open from the FIRING row that makes it.
 
     `end_ms` is when its incident resolves, or a FIRING row leaves the subject out; None: open when the play ended.
     `machine` is "role:name" of a clock.
     """
 
-    kind: str
-    cause: str | None
-    consumer_group: str | None
-    topic: str | None
-    broker_name: str | None
-    client_id: str | None
-    queue: str | None
-    start_ms: int
-    end_ms: int | None
     incident_id: str
     machine: str | None = None
 

@@ -13,7 +13,22 @@ SLACK_MS = 15_000
 
 
 @dataclass(frozen=True)
-class Fact:
+class Statement:
+    """What is said of one subject: of which kind, for what cause, and from when until when."""
+
+    kind: str
+    cause: str | None
+    consumer_group: str | None
+    topic: str | None
+    broker_name: str | None
+    client_id: str | None
+    queue: str | None
+    start_ms: int
+    end_ms: int | None
+
+
+@dataclass(frozen=True)
+class Fact(Statement):
     """One thing that is true from `start_ms` up to `end_ms` (None: to the end of the play).
 
     A label of None matches any claim. `required` facts must be detected, others may be.
@@ -31,15 +46,6 @@ class Fact:
     blind_ms     until when a broker gave no data after its end, which holds the alert open; NEVER_MS: to the play's end
     """
 
-    kind: str
-    cause: str | None
-    consumer_group: str | None
-    topic: str | None
-    broker_name: str | None
-    client_id: str | None
-    queue: str | None
-    start_ms: int
-    end_ms: int | None
     required: bool
     also: frozenset[str] = frozenset()
     early: frozenset[str] = frozenset()
