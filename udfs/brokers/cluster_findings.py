@@ -11,6 +11,7 @@ from udfs.alerts.prose import clock, count, join_words, some
 from udfs.alerts.rules import KindRules, Rules
 from udfs.brokers.cluster_state import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, ClusterState
 from udfs.brokers.rounds import SLOW_MS, Tick
+from udfs.brokers.skew import ROUND_MS
 
 CLUSTER_NO_DATA = "cluster_no_data"
 
@@ -430,7 +431,7 @@ def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterato
     """Kind 19. A clock is out of step when it is more than 10 s off Kafka's, and stays so; one finding a role.
 
     The time of a clock that is more than a minute ahead is refused, so it moves nothing. Not out of step: a source
-    whose messages come as late as its rounds are apart.
+    whose messages come as late as its rounds are apart, or may be where no clock that is accepted says how far that is.
     """
     over_ms = max(AHEAD_OVER_MS, 3 * cluster_state.interval_ms)
     cluster_state.ahead = {name: seen for name, seen in cluster_state.ahead.items() if now_ms < seen[0] + over_ms}
@@ -438,7 +439,7 @@ def find_skew(cluster_state: ClusterState, cluster: str, now_ms: int) -> Iterato
     if ahead:
         yield _skew_finding(cluster_state, cluster, "clock", CLOCK_AHEAD, ahead, now_ms)
     own_clocks = frozenset(name for name, source in cluster_state.rounds.sources.items() if source.is_own)
-    out_of_step = cluster_state.skew.out_of_step(cluster_state.interval_ms, own_clocks, ahead.values())
+    out_of_step = cluster_state.skew.out_of_step(cluster_state.interval_ms or ROUND_MS, own_clocks, ahead.values())
     found = {role: dict(machines) for role, machines in out_of_step.items()}
     for skew in (skew for source in cluster_state.rounds.live(now_ms) for skew in source.skews):
         if skew.machine not in found.get("collector", {}):

@@ -1,5 +1,7 @@
 """Whose clock is out of step, by lags alone."""
 
+from udfs.brokers.cluster_findings import find_skew
+from udfs.brokers.cluster_state import ClusterState
 from udfs.brokers.skew import CLOCK, HEARTBEATS, Lag, Skew
 
 
@@ -49,3 +51,16 @@ def test_a_clock_that_is_behind_is_known_although_rounds_are_far_apart() -> None
     assert skew.out_of_step(180_000, frozenset()) == {"broker": {"broker-b": -95_000}}
     assert skew.shift_ms(HEARTBEATS, "broker-b", 180_000) == 95_000
     assert skew.shift_ms(HEARTBEATS, "broker-c", 180_000) == 0
+
+
+def test_heartbeats_of_rounds_that_no_accepted_clock_dates_may_be_as_old_as_a_round_takes() -> None:
+    """The only collector's clock is 95 s ahead: its clock events are refused, and with them their interval."""
+    cluster_state = ClusterState(ahead={"collector": (1_000, 95_000)})
+
+    def found(windows: tuple[int, int], lag_ms: int) -> dict[str, object]:
+        for window in windows:
+            cluster_state.skew.note(Lag("c", HEARTBEATS, "broker-a", window, lag_ms))
+        return {str(one.cause): one.evidence["ahead_ms"] for one in find_skew(cluster_state, "c", 2_000)}
+
+    assert found((1, 2), 26_075) == {"clock_ahead": {"collector": 95_000}}
+    assert found((3, 4), 70_000)["clock_out_of_step"] == {"broker-a": -70_000}
