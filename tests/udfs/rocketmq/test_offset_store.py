@@ -1,4 +1,7 @@
-"""Progress: which offsets clients and brokers keep, and what a crash or a failover loses."""
+"""Progress: which offsets clients and brokers keep, and what a crash or a failover loses.
+
+tests/lab/oracle/test_rebalance.py plays the clients' stores and first offsets against RocketMQ.
+"""
 
 import pytest
 
@@ -9,7 +12,6 @@ from udfs.rocketmq.offset_store import (
     ConsumerOffsetManager,
     LocalFileOffsetStore,
     RemoteBrokerOffsetStore,
-    compute_pull_from_where,
     slave_sync_ms,
 )
 from udfs.rocketmq.process_queue import OffsetError
@@ -88,26 +90,3 @@ def test_a_newer_broadcasting_client_keeps_in_its_file_what_it_held_before(versi
     store.persist_all({Q1})
     assert store.file == {Q0: 5, Q1: 8}
     assert store.offset_table == {Q1: 8}
-
-
-@pytest.mark.parametrize(
-    ("consume_from_where", "topic", "start"),
-    [
-        ("CONSUME_FROM_LAST_OFFSET", "orders", 1_000),
-        ("CONSUME_FROM_LAST_OFFSET", "%RETRY%g", 0),
-        ("CONSUME_FROM_FIRST_OFFSET", "orders", 0),
-        ("CONSUME_FROM_FIRST_OFFSET", "%RETRY%g", 0),
-        ("CONSUME_FROM_TIMESTAMP", "orders", 640),
-        ("CONSUME_FROM_TIMESTAMP", "%RETRY%g", 1_000),
-        ("CONSUME_FROM_MAX_OFFSET", "orders", 1_000),
-        ("CONSUME_FROM_MIN_OFFSET", "orders", 1_000),
-    ],
-)
-def test_a_group_without_an_offset_starts_where_it_is_reported_to(
-    consume_from_where: str, topic: str, start: int
-) -> None:
-    assert compute_pull_from_where(consume_from_where, topic, NO_OFFSET, 1_000, 640) == start
-    assert compute_pull_from_where(consume_from_where, topic, 37, 1_000, 640) == 37
-    assert compute_pull_from_where(consume_from_where, topic, 0, 1_000, 640) == 0
-    with pytest.raises(OffsetError, match=topic):
-        compute_pull_from_where(consume_from_where, topic, CANNOT_READ, 1_000, 640)

@@ -1,13 +1,12 @@
-"""sendDefaultImpl by release: how often it tries, what each try does to the FaultItem, and how it ends."""
+"""sendDefaultImpl by release: how often it tries, what each try does to the FaultItem, and how it ends.
+
+tests/lab/oracle/test_send.py plays sends against RocketMQ.
+"""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from udfs.rocketmq.send import (
     HANDED_OVER,
-    REMOTING_EXCEPTIONS,
-    SEND_STATUSES,
     Outcome,
     Send,
     SendOptions,
@@ -24,7 +23,6 @@ NO_BROKER, NO_ANSWER, NO_CONNECTION = (
     Outcome(name) for name in ("MQClientException", "RemotingTimeoutException", "RemotingConnectException")
 )
 NOT_FLUSHED = Outcome("FLUSH_DISK_TIMEOUT")
-RELEASES = ("4.0.0", "4.7.1", "4.9.1", "4.9.2", "4.9.8", "5.1.3", "5.1.4", "5.3.0", "5.3.1", "5.5.0")
 
 
 def refused(code: int) -> Outcome:
@@ -126,29 +124,6 @@ def test_a_retry_begins_at_a_new_index_from_5_1_4(version: str, resets: bool) ->
     send, _ = end_try(start_try(send, "broker-a", NOW), NO_ANSWER, NOW)
     assert send.resets_index is resets
     assert send.last_broker_name == "broker-a"
-
-
-OUTCOMES = st.one_of(
-    st.sampled_from(sorted(SEND_STATUSES | REMOTING_EXCEPTIONS | {"MQClientException"})).map(Outcome),
-    st.sampled_from([1, 2, 13, 14, 215, 1500]).map(refused),
-)
-
-
-@given(st.sampled_from(RELEASES), st.booleans(), st.integers(0, 4), st.lists(OUTCOMES, min_size=6, max_size=6))
-def test_every_send_ends_within_its_tries_and_ends_well_only_if_the_message_was_stored(
-    version: str, retry_another: bool, retries: int, outcomes: list[Outcome]
-) -> None:
-    options = SendOptions(
-        client_version=version,
-        retry_times_when_send_failed=retries,
-        retry_another_broker_when_not_store_ok=retry_another,
-    )
-    send = play(options, *outcomes)
-    assert send.result is not None
-    tried = outcomes[: send.times]
-    assert 1 <= send.times == len(send.brokers_sent) <= retries + 1
-    assert (send.result.name in SEND_STATUSES) == any(outcome.name in SEND_STATUSES for outcome in tried)
-    assert all(outcome != OK for outcome in tried[:-1])
 
 
 def test_what_was_not_started_cannot_end_and_what_is_no_outcome_is_refused() -> None:
