@@ -1,4 +1,4 @@
-"""The scenarios of the second review: their truth, and what rounds report after each new happening."""
+"""Scenarios whose happenings the rounds of a collector report in their own way, and what their clients do."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
 from streaming.simulator.scenario import load_scenario
 from tests.lab.score.truth import TrueWatch
 from tests.simulator.modelled import SECOND, START, between, mq_of, of, run, seconds
-from udfs.rocketmq.model import MessageQueue
 
 pytestmark = pytest.mark.replay
 
@@ -18,31 +17,6 @@ Events = list[tuple[str, dict[str, Any]]]
 def watch(name: str, *, second_group: bool = False) -> tuple[TrueWatch, Events]:
     watched = TrueWatch(load_scenario(name), 1, START, second_group=second_group)
     return watched, [(topic, event) for topic, event, _ in watched.said()]
-
-
-def starved(name: str) -> dict[tuple[str, str], list[MessageQueue]]:
-    """(group, cause) to the queues that starve for longer than 15 s."""
-    simulation, _ = run(name)
-    found: dict[tuple[str, str], list[MessageQueue]] = {}
-    for span in sorted(simulation.truth, key=lambda span: span.mq):
-        if not span.is_harmless and simulation.truth.lasted_ms(span) > 15 * SECOND:
-            found.setdefault((span.consumer_group, span.cause), []).append(span.mq)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("name", "cause", "broker_name"),
-    [
-        ("frozen_process", "frozen_client", "broker-a"),
-        ("stopped_process", "pull_stopped", "broker-a"),
-        ("twin_processes", "duplicate_client_id", "broker-b"),
-    ],
-)
-def test_all_queues_of_a_broker_starve_in_both_groups_of_a_process(name: str, cause: str, broker_name: str) -> None:
-    assert starved(name) == {
-        ("order-service", cause): [MessageQueue("orders", broker_name, queue_id) for queue_id in range(4)],
-        ("bill-service", cause): [MessageQueue("bills", broker_name, queue_id) for queue_id in range(4)],
-    }
 
 
 def test_all_messages_of_a_burst_wait_for_a_hung_listener_and_no_message_follows() -> None:
@@ -98,7 +72,6 @@ def test_agents_alone_report_pulls_of_clients_that_list_no_queues() -> None:
         beat["consumers"][0]["consume_type"] for beat in of(events, HEARTBEATS) if beat["client_id"][:9] == "10.20.0.2"
     }
     assert kinds == {"CONSUME_ACTIVELY"}
-    assert starved("agents_removed") == {}
 
 
 def test_a_distant_producer_takes_longer_to_every_broker_and_its_sends_succeed() -> None:
