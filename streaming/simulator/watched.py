@@ -78,7 +78,7 @@ class CollectorView:
             elif topic == CLOCKS:
                 yield from self._round(event, routes)
                 routes = {}
-            elif self._simulation.stage.has_agents:
+            elif self._simulation.has_agents:
                 yield topic, event, event["event_time_ms"]
 
     def _round(self, clock: Event, routes: dict[str, Event]) -> Iterator[Said]:

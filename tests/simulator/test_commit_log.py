@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from streaming.simulator.broker import Put, put_message
+from streaming.simulator.broker import put_message
 from streaming.simulator.scenario import Broker
 
 FLUSH, REPLICATE = "SYNC_FLUSH", "SYNC_MASTER"
@@ -43,4 +43,4 @@ def test_a_message_that_the_master_appended_after_1_ms_is_answered(
         flush_disk_type=flushes,
         broker_role="SYNC_MASTER" if REPLICATE in waits_for else "ASYNC_MASTER",
     )
-    assert put_message(broker, 1, flush_ms, replica_ms) == Put(status, latency_ms), reason
+    assert put_message(broker, 1, flush_ms, replica_ms) == (status, latency_ms), reason
