@@ -45,15 +45,6 @@ def update(
     )
 
 
-@pytest.mark.parametrize(("version", "locked"), [((5, 1, 4), True), ((5, 2, 0), False)])
-def test_a_queue_that_left_counts_as_unlocked_from_5_2_0(version: ClientVersion, locked: bool) -> None:
-    table = table_of(Q0)
-    table[Q0].locked = True
-    (removed,) = update(table, set(), is_order=True, version=version).removed
-    assert removed.process_queue.locked is locked
-    assert not ProcessQueue(NOW, NOW).locked
-
-
 def test_a_queue_not_pulled_for_more_than_120_seconds_is_given_up_and_taken_anew() -> None:
     table = table_of(Q0, idle_ms=120_001)
     stuck = table[Q0]
@@ -89,16 +80,22 @@ def test_from_5_2_0_a_queue_is_forced_out_20_seconds_after_its_last_lock() -> No
 
 
 @pytest.mark.parametrize(
-    ("version", "has_messages", "unlock_after_ms"),
-    [((4, 7, 1), True, 20_000), ((4, 7, 1), False, 0), ((5, 1, 4), True, 20_000), ((5, 2, 0), True, 0)],
+    ("version", "has_messages", "unlock_after_ms", "locked"),
+    [
+        ((4, 7, 1), True, 20_000, True),
+        ((4, 7, 1), False, 0, True),
+        ((5, 1, 4), True, 20_000, True),
+        ((5, 2, 0), True, 0, False),
+    ],
 )
-def test_unconsumed_messages_delay_the_unlock_up_to_5_1_4(
-    version: ClientVersion, has_messages: bool, unlock_after_ms: int
+def test_up_to_5_1_4_unconsumed_messages_delay_the_unlock_and_a_queue_that_left_counts_as_locked(
+    version: ClientVersion, has_messages: bool, unlock_after_ms: int, locked: bool
 ) -> None:
     table = table_of(Q0)
-    table[Q0].has_messages = has_messages
-    removed = update(table, set(), is_order=True, version=version).removed
-    assert [one.unlock_after_ms for one in removed] == [unlock_after_ms]
+    table[Q0].has_messages, table[Q0].locked = has_messages, True
+    (removed,) = update(table, set(), is_order=True, version=version).removed
+    assert (removed.unlock_after_ms, removed.process_queue.locked) == (unlock_after_ms, locked)
+    assert not ProcessQueue(NOW, NOW).locked
 
 
 @pytest.mark.parametrize(("version", "locked"), [((4, 9, 4), False), ((4, 9, 5), True), ((5, 0, 0), True)])

@@ -89,30 +89,25 @@ def test_an_operator_may_choose_the_codes() -> None:
     assert play(options, refused(1), OK).result == refused(1)
 
 
-def test_up_to_4_2_0_each_try_has_the_whole_timeout() -> None:
-    send = play(SendOptions(client_version="4.2.0"), NO_ANSWER, NO_ANSWER, took_ms=3_000)
-    send = start_try(send, "broker-2", NOW + 6_000)
-    assert (send.timeout_ms, send.result) == (3_000, None)
-
-
-@pytest.mark.parametrize(("took_ms", "timeouts_ms"), [(1_000, [3_000, 2_000, 1_000]), (1_500, [3_000, 1_500, 0])])
-def test_from_4_3_0_the_tries_share_the_timeout(took_ms: int, timeouts_ms: list[int]) -> None:
-    send, reported = start_send(SendOptions(client_version="4.3.0"), NOW), []
+@pytest.mark.parametrize(
+    ("version", "max_timeout_ms", "took_ms", "timeouts_ms"),
+    [
+        ("4.2.0", -1, 3_000, [3_000, 3_000, 3_000]),
+        ("4.3.0", -1, 1_000, [3_000, 2_000, 1_000]),
+        ("4.3.0", -1, 1_500, [3_000, 1_500, 0]),
+        ("5.3.2", 800, 1, [3_000, 2_999, 2_998]),
+        ("5.3.3", 800, 1, [800, 800, 2_998]),
+    ],
+)
+def test_tries_share_the_timeout_from_4_3_0_and_from_5_3_3_each_but_the_last_may_have_its_own(
+    version: str, max_timeout_ms: int, took_ms: int, timeouts_ms: list[int]
+) -> None:
+    options = SendOptions(client_version=version, send_msg_max_timeout_per_request_ms=max_timeout_ms)
+    send, reported = start_send(options, NOW), []
     for number in range(3):
         send = start_try(send, "broker-a", NOW + number * took_ms)
         reported.append(send.timeout_ms)
         send, _ = end_try(send, NO_ANSWER, NOW + (number + 1) * took_ms)
-    assert reported == timeouts_ms
-
-
-@pytest.mark.parametrize(("version", "timeouts_ms"), [("5.3.2", [3_000, 2_999, 2_998]), ("5.3.3", [800, 800, 2_998])])
-def test_from_5_3_3_a_request_may_have_a_timeout_of_its_own_but_the_last(version: str, timeouts_ms: list[int]) -> None:
-    options = SendOptions(client_version=version, send_msg_max_timeout_per_request_ms=800)
-    send, reported = start_send(options, NOW), []
-    for number in range(3):
-        send = start_try(send, "broker-a", NOW + number)
-        reported.append(send.timeout_ms)
-        send, _ = end_try(send, NO_ANSWER, NOW + number + 1)
     assert reported == timeouts_ms
 
 
