@@ -38,11 +38,7 @@ def random_question(random: Random) -> Question:
         script.append({"name": name, "ms": 0})
     brokers = [f"broker-{i}" for i in range(random.randint(1, 3))]
     return {
-        "mode": "SYNC",
         "timeout": random.choice((3_000, 60_000)),
-        "retries": TIMES_TOTAL - 1,
-        "not_store_ok": False,
-        "max_timeout": -1,
         "detector": random.random() < 0.5,
         "brokers": brokers,
         "without_address": brokers if random.random() < 0.05 else [],
