@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker, Channel
+from streaming.simulator.client import Client
 from streaming.simulator.conditions import Conditions, Suspects
 from streaming.simulator.consumer import Consumer
 from streaming.simulator.scenario import Scenario
@@ -130,7 +131,7 @@ class CollectorView:
         return ahead_ms if abs(ahead_ms) > REPORTED_SKEW_MS else 0
 
     def _heartbeat(self, broker_name: str, channel: Channel, event_time_ms: int) -> Event:
-        client = channel.client
+        client: Client = channel.client
         datas = [consumer.subscriptions.consumer_data for consumer in client.consumers]
         if client.client_id in self._suspects.mute:  # only the client itself reports these
             hidden = ("strategy", "consume_orderly")

@@ -22,6 +22,8 @@ pytestmark = [*MARKS, pytest.mark.parametrize("release", RELEASES)]
 
 NOW = 1_700_000_000_000
 TRY_MS, ATTEMPTS = 80, 20
+SLOW_MS = 500
+"""A JVM that is held up for longer takes its broker for a slow one."""
 STATUSES = {0: "SEND_OK", 10: "FLUSH_DISK_TIMEOUT", 11: "SLAVE_NOT_AVAILABLE", 12: "FLUSH_SLAVE_TIMEOUT"}
 REFUSALS = (1, 2, 3, 13, 14, 16, 17, 204, 205, 211, 215, 1500)
 NO_ANSWER = ("RemotingSendRequestException", "RemotingTimeoutException")
@@ -128,7 +130,8 @@ def check(question: Question, reported: Question, release: str) -> Replay:
 def test_every_send_ends_alike_and_leaves_the_same_fault_items(release: str, random: Random) -> None:
     questions = [random_question(random) for _ in range(cases(2_000, release))]
     seen: Counter[str] = Counter()
-    for question, reported in zip(questions, ask_json("Send", release, questions), strict=True):
+    for question, answer in zip(questions, ask_json("Send", release, questions), strict=True):
+        reported = answer if answer["slop"] < SLOW_MS else ask_until_on_time(release, question)
         replay = check(question, reported, release)
         seen["tries"] += len(reported["tries"])
         seen["unreachable"] += any(not item.reachable for item in replay.items.values())
