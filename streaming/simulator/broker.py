@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from schemas.events import HEARTBEATS
 from streaming.simulator import scenario as parts
@@ -39,17 +39,10 @@ SLAVE_TIMEOUT_MS = 3_000
 """MessageStoreConfig.slaveTimeout, from 4.9.3."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
-    """A stored message's answer. All four statuses mean that the master has it; none isolates the broker."""
+def put_message(of: parts.Broker, append_ms: int, flush_ms: int, replica_ms: int | None) -> tuple[str, int]:
+    """CommitLog.asyncPutMessage and handleDiskFlushAndHA: a stored message's send_status and latency.
 
-    send_status: str
-    latency_ms: int
-
-
-def put_message(of: parts.Broker, append_ms: int, flush_ms: int, replica_ms: int | None) -> Put:
-    """CommitLog.asyncPutMessage and handleDiskFlushAndHA.
-
+    All four statuses mean that the master has the message; none isolates the broker.
     `flush_ms`: how long forcing it to disk takes. `replica_ms`: how long until a slave has it, None without a slave.
     Flush and replication run side by side from 4.7.0, one after the other before; of two failures replication's is
     reported. A SYNC_MASTER without a slave answers SLAVE_NOT_AVAILABLE at once up to 4.9.8. From 5.0 it waits for no
@@ -69,7 +62,7 @@ def put_message(of: parts.Broker, append_ms: int, flush_ms: int, replica_ms: int
             status = "FLUSH_SLAVE_TIMEOUT" if replica_ms > timeout_ms else status
     is_parallel = broker_version >= (4, 7, 0)
     wait_ms = max(flush_wait_ms, replica_wait_ms) if is_parallel else flush_wait_ms + replica_wait_ms
-    return Put(status, append_ms + wait_ms)
+    return status, append_ms + wait_ms
 
 
 GROUP_COMMIT_MS = 10
@@ -117,42 +110,11 @@ class MessageStore:
         return (queue for mq, queue in self.queues.items() if mq.broker_name == broker_name)
 
 
-class CommitLog:
-    """Latency of a broker's message store. `extra_latency_ms` models a full disk or page cache."""
-
-    def __init__(self, of: parts.Broker) -> None:
-        self.extra_latency_ms = 0
-        self._of = of
-
-    def put(self, random: Random, *, has_slave: bool) -> Put:
-        """Store a message: the answer, and its delay after the request's arrival."""
-        append_ms = 1 + int(random.expovariate(0.25))
-        if self.extra_latency_ms:
-            append_ms += int(self.extra_latency_ms * (0.8 + 0.4 * random.random()))
-        if (self._of.flush_disk_type, self._of.broker_role) == ("ASYNC_FLUSH", "ASYNC_MASTER"):
-            return Put("SEND_OK", append_ms)
-        flush_ms = int(random.random() * GROUP_COMMIT_MS + random.expovariate(0.2))
-        replica_ms = 1 + int(random.expovariate(0.5)) if has_slave else None
-        return put_message(self._of, append_ms, flush_ms, replica_ms)
-
-
-class Endpoint(Protocol):
-    """A client as a node knows it. `consumers` are those of its process."""
-
-    client_id: str
-    is_leaving: bool
-    consumers: list[Any]
-
-    def reaches(self, node: "Node") -> bool: ...
-    def on_members_changed(self, consumer_group: str) -> None: ...
-    def beat_event(self, broker_name: str, channel: Any, consumers: list[dict[str, Any]]) -> Event: ...
-
-
 @dataclass(eq=False, slots=True)
 class Channel:
     """One TCP connection of a client to a node. A broker's lists hold channels, not ClientIds."""
 
-    client: Endpoint
+    client: Any  # a Client, which knows its channels
     client_addr: str
     is_open: bool = True
 
@@ -172,13 +134,17 @@ def wants(sub_string: str, tag: str) -> bool:
 
 
 class Broker:
-    """A broker group. `error` ends every send; groups in `consume_disabled` have consumeEnable = false."""
+    """A broker group. `error` ends every send; groups in `consume_disabled` have consumeEnable = false.
+
+    `extra_latency_ms` models a full disk or page cache.
+    """
 
     def __init__(self, world: World, of: parts.Broker, name_server: NameServer, store: MessageStore) -> None:
         self.world = world
         self.broker_name = of.broker_name
         self.store = store
-        self.commit_log = CommitLog(of)
+        self.extra_latency_ms = 0
+        self._of = of
         self.error: str | None = None
         self.is_memory_pressed = False
         self.is_intact = True
@@ -195,6 +161,19 @@ class Broker:
     @property
     def master(self) -> "Node":
         return self.nodes[0]
+
+    def put(self) -> tuple[str, int]:
+        """Store a message: the send_status of the answer, and its delay after the request's arrival."""
+        random = self.world.random
+        append_ms = 1 + int(random.expovariate(0.25))
+        if self.extra_latency_ms:
+            append_ms += int(self.extra_latency_ms * (0.8 + 0.4 * random.random()))
+        if (self._of.flush_disk_type, self._of.broker_role) == ("ASYNC_FLUSH", "ASYNC_MASTER"):
+            return "SEND_OK", append_ms
+        flush_ms = int(random.random() * GROUP_COMMIT_MS + random.expovariate(0.2))
+        has_slave = any(node.is_up for broker_id, node in self.nodes.items() if broker_id)
+        replica_ms = 1 + int(random.expovariate(0.5)) if has_slave else None
+        return put_message(self._of, append_ms, flush_ms, replica_ms)
 
     def set_memory_pressed(self, is_pressed: bool) -> None:
         """Set whether its backlog exceeds its memory."""

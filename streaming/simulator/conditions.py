@@ -6,7 +6,7 @@ An invalid value raises ConditionsError with one sentence. The command bounds sh
 import re
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from streaming.simulator.scenario import Rollout, Scenario, View, parse_scenario
 
@@ -142,48 +142,38 @@ def with_beside(scenario: Scenario, beside: str) -> Scenario:
     slow        the listeners of four members are slow: their caches are full, they rarely pull, but consume
     rollout     a deployment of a given size is replaced (`Rollout`)
     """
-    brokers = len(scenario.brokers)
-    seconds = TROUBLE_SECONDS
-    fields = scenario.model_dump()
+    brokers, seconds = len(scenario.brokers), TROUBLE_SECONDS
+    added: dict[str, list[Any]] = {}
     if match := ROLLOUT.fullmatch(beside):
         rollout = _rollout(match)
-        fields["rollouts"] = [*fields["rollouts"], rollout]
+        added["rollouts"] = [rollout]
         queues = 2 if rollout.ids == "groups" else min(MOST_QUEUES, -(-rollout.pods * 4 // (3 * brokers)))
         sends_per_second, seconds = 2.0, rollout.at + rollout.seconds + SPARE_SECONDS
     elif beside in TROUBLES:
-        names = [f"beside-{number}" for number in range(MEMBERS)]
-        hosts = [f"10.40.0.{number + 1}" for number in range(MEMBERS)]
         consumers = [
-            {"name": name, "client_id": f"{host}@{6000 + number}#812033441", "host": host}
-            for number, (name, host) in enumerate(zip(names, hosts, strict=True))
+            {"name": f"beside-{number}", "client_id": f"{host}@{6000 + number}#812033441", "host": host}
+            for number, host in enumerate(f"10.40.0.{number + 1}" for number in range(MEMBERS))
         ]
-        happenings = {
+        names = [consumer["name"] for consumer in consumers]
+        added["groups"] = [{"consumer_group": GROUP, "subscriptions": [TOPIC], "consumers": consumers}]
+        added["happenings"] = {
             "hung": [{"at": 120, "action": "hang_listener", "consumer": names[0]}],
             "suspended": [{"at": 120, "until": 540, "action": "suspend", "consumer": names[0]}],
             "slow": [{"at": 30, "action": "slow_listener", "consume_ms": 5_000, "consumer": name} for name in names],
-        }
-        fields["groups"] = [
-            *fields["groups"],
-            {"consumer_group": GROUP, "subscriptions": [TOPIC], "consumers": consumers},
-        ]
-        fields["happenings"] = [*fields["happenings"], *happenings[beside]]
+        }[beside]
         queues, sends_per_second = -(-2 * MEMBERS // brokers), 8.0
         if beside == "slow":  # few queues, soon full
             queues, sends_per_second = 1, 5.0 * brokers
     else:
         raise ConditionsError(f"beside {beside!r}: give {', '.join(TROUBLES)} or, for example, {EXAMPLE!r}")
-    fields["topics"] = [*fields["topics"], {"topic": TOPIC, "queue_nums": queues}]
-    producer = {
-        "client_id": "10.40.1.1@3011#81203340000112",
-        "host": "10.40.1.1",
-        "producer_group": "beside-producer",
-        "topics": [TOPIC],
-        "sends_per_second": sends_per_second,
-    }
-    fields["producers"] = [*fields["producers"], producer]
+    added["topics"] = [{"topic": TOPIC, "queue_nums": queues}]
+    producer = {"client_id": "10.40.1.1@3011#81203340000112", "host": "10.40.1.1", "producer_group": "beside-producer"}
+    added["producers"] = [{**producer, "topics": [TOPIC], "sends_per_second": sends_per_second}]
     any_group = {"consumer_group": None, "topic": None, "required": False}
-    of_brokers = [expected | any_group for expected in fields["expects"] if expected.get("kind") in OF_BROKERS]
-    fields["expects"] = [*fields["expects"], *of_brokers]  # a broker may do the same to the added group
+    # A broker may do to the added group what it does to the others.
+    added["expects"] = [expected | any_group for expected in scenario.expects if expected.get("kind") in OF_BROKERS]
+    fields = scenario.model_dump()
+    fields |= {name: [*fields[name], *more] for name, more in added.items()}
     fields["healthy"] = scenario.healthy and beside not in ("hung", "suspended")
     if scenario.duration_seconds is not None:
         fields["duration_seconds"] = max(scenario.duration_seconds, seconds)

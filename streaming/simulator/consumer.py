@@ -113,7 +113,11 @@ def config_queues(group: parts.Group, of: parts.Consumer) -> list[MessageQueue]:
 
 
 class Consumer:
-    """A member of a consumer group. It holds the queues in `table` and does not pull those in `stopped` (None: all)."""
+    """A member of a consumer group. It holds the queues in `table` and does not pull those in `stopped` (None: all).
+
+    `is_suspended` (DefaultMQPushConsumer.suspend): it sends no pulls and does not rebalance. `consume_ms` is the time
+    that each message of a queue takes, one after the other; 0: none.
+    """
 
     def __init__(self, client: Client, group: parts.Group, of: parts.Consumer) -> None:
         self.client = client
@@ -127,7 +131,6 @@ class Consumer:
         self.is_suspended = False
         self.consume_ms = 0
         self.stopped: set[str] | None = set()
-        self.may_hold_back = self.is_orderly
         self.table: dict[MessageQueue, ProcessQueue] = {}
         self.could_not_lock: dict[str, list[MessageQueue]] = {}
         self.subscriptions = SubscriptionTable(group, of, client.world.now_ms)
@@ -169,35 +172,20 @@ class Consumer:
             if mq.broker_name in broker_names:
                 puller.alarm.ring()
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        now_ms, known = self.client.world.now_ms, self.subscriptions.sub_versions
-        self.subscriptions.sub_versions = {topic: known.get(topic, now_ms) for topic in topics}
-        self.subscriptions.renew()
-        for topic in self.topics:
-            self.client.update_route(topic)
-        self.client.beat_soon()
-
     def stop_pulling(self, queues: Iterable[str] | None) -> None:
         """Stop to pull these queues; None: all."""
         self.stopped = None if queues is None else (self.stopped or set()) | set(queues)
-        self.may_hold_back = True
 
     def hang_listener(self, is_hung: bool) -> None:
         """Hang the listener, or let it return and continue with the cache."""
         self.is_hung = is_hung
-        self.may_hold_back = True
         for process_queue in self.table.values():
             process_queue.consuming_until_ms = FOR_EVER_MS if is_hung else 0
 
-    def suspend(self, is_suspended: bool) -> None:
-        """DefaultMQPushConsumer.suspend and resume: a suspended consumer sends no pulls and does not rebalance."""
-        self.is_suspended = is_suspended
-        self.may_hold_back = True
-
-    def slow_listener(self, consume_ms: int) -> None:
-        """Set the time that each message of a queue takes, one after the other."""
-        self.consume_ms = consume_ms
-        self.may_hold_back = True
+    @property
+    def may_hold_back(self) -> bool:
+        """Whether a request may be made and not sent (`Puller`)."""
+        return bool(self.is_orderly or self.is_hung or self.is_suspended or self.consume_ms or self.stopped != set())
 
     def is_stopped(self, mq: MessageQueue) -> bool:
         """Return whether a client bug keeps it from pulling the queue."""

@@ -53,29 +53,6 @@ class ConsumerGroupInfo:
     channels: dict[Channel, ClientChannelInfo] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
-    def update_channel(self, channel_info: ClientChannelInfo, now_ms: int) -> bool:
-        """Update the channel; return whether it is new.
-
-        A known channel with another ClientId is no change: RocketMQ logs an error and replaces the entry.
-        """
-        is_new = channel_info.channel not in self.channels
-        channel_info.last_update_ms = now_ms
-        self.channels[channel_info.channel] = channel_info
-        return is_new
-
-    def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Replace the subscriptions; return whether a topic was added or removed.
-
-        A newer sub_version of a known topic replaces it, which is no change. An equal or lower one is ignored.
-        """
-        before = self.subscriptions
-        self.subscriptions = {}
-        for subscription in subscriptions:
-            known = before.get(subscription.topic, subscription)
-            is_newer = subscription.sub_version > known.sub_version
-            self.subscriptions[subscription.topic] = subscription if is_newer else known
-        return before.keys() != self.subscriptions.keys()
-
 
 class ConsumerManager:
     """The groups of one broker. A group whose last channel leaves is forgotten, its subscriptions too."""
@@ -99,8 +76,10 @@ class ConsumerManager:
     ) -> bool:
         """Register one ConsumerData of a heartbeat; return whether it changed the group: then its clients are notified.
 
-        `without_sub` is heartbeat V2's short form (registerConsumerWithoutSub, 5.1.3): the empty `subscriptions` then
-        mean "as before", so only a new channel is a change.
+        A new channel is a change, and so is a topic that was added or removed. A known channel with another ClientId is
+        none: RocketMQ logs an error and replaces the entry. Neither is a newer sub_version of a known topic, which
+        replaces it; an equal or lower one is ignored. `without_sub` is heartbeat V2's short form
+        (registerConsumerWithoutSub, 5.1.3): the empty `subscriptions` then mean "as before".
         """
         info = self.consumer_table.get(consumer_group)
         if info is None:
@@ -108,8 +87,17 @@ class ConsumerManager:
         info.consume_type = consume_type
         info.message_model = message_model
         info.consume_from_where = consume_from_where
-        is_new_channel = info.update_channel(channel_info, now_ms)
-        return (not without_sub and info.update_subscription(subscriptions)) or is_new_channel
+        is_new_channel = channel_info.channel not in info.channels
+        channel_info.last_update_ms = now_ms
+        info.channels[channel_info.channel] = channel_info
+        if without_sub:
+            return is_new_channel
+        before, info.subscriptions = info.subscriptions, {}
+        for subscription in subscriptions:
+            known = before.get(subscription.topic, subscription)
+            is_newer = subscription.sub_version > known.sub_version
+            info.subscriptions[subscription.topic] = subscription if is_newer else known
+        return is_new_channel or before.keys() != info.subscriptions.keys()
 
     def unregister_consumer(self, consumer_group: str, channel: Channel) -> ClientChannelInfo | None:
         """Handle UNREGISTER_CLIENT, or a closed channel; return the client that left, None for an unlisted channel."""

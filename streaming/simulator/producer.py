@@ -1,7 +1,7 @@
 """A producer with MQFaultStrategy: it sends, records the latency of each broker, and avoids slow brokers."""
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from schemas.events import SEND_LATENCIES
@@ -82,35 +82,6 @@ def select_message_queue_by_hash(
     return message_queues[place] if place >= 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """The outcome of a try after `latency_ms`. A message may be stored although the producer timed out."""
-
-    outcome: Outcome
-    latency_ms: int
-    is_stored: bool = False
-
-
-def deliver(client: Client, mq: MessageQueue, timeout_ms: int) -> Delivery:
-    broker, master = client.cluster.brokers[mq.broker_name], client.master(mq.broker_name)
-    if master is None:
-        return Delivery(Outcome(MQ_CLIENT_EXCEPTION), 0)
-    if mq.broker_name in client.connections.cut or master.is_lost or broker.error == "RemotingException":
-        return Delivery(Outcome("RemotingTimeoutException"), timeout_ms + 1)
-    if not master.is_up:
-        return Delivery(Outcome("RemotingConnectException"), client.world.network_ms())
-    data = client.cluster.name_server.table[mq.topic].get(mq.broker_name)
-    if data is not None and not data.perm & PERM_WRITE:
-        return Delivery(Outcome(MQ_BROKER_EXCEPTION, NO_PERMISSION), client.world.network_ms())
-    has_slave = any(node.is_up for broker_id, node in broker.nodes.items() if broker_id)
-    put = broker.commit_log.put(client.world.random, has_slave=has_slave)
-    if broker.error is not None:
-        return Delivery(Outcome(MQ_BROKER_EXCEPTION, SYSTEM_ERROR), min(put.latency_ms, timeout_ms))
-    is_late = put.latency_ms > timeout_ms
-    outcome = Outcome("RemotingTimeoutException" if is_late else put.send_status)
-    return Delivery(outcome, timeout_ms + 1 if is_late else put.latency_ms, is_stored=True)
-
-
 class Producer:
     """A thread that sends to its topics in turn, synchronously."""
 
@@ -169,9 +140,9 @@ class Producer:
             send = start_try(send, mq.broker_name, world.now_ms)
             if send.result is not None:
                 return
-            delivery = yield from self._deliver(mq, send.timeout_ms)
-            send, update = end_try(send, delivery.outcome, world.now_ms)
-            self._attempted(mq, update.current_latency_ms, delivery.outcome, update.isolation, update.reachable)
+            outcome, _ = yield from self._deliver(mq, send.timeout_ms)
+            send, update = end_try(send, outcome, world.now_ms)
+            self._attempted(mq, update.current_latency_ms, outcome, update.isolation, update.reachable)
             if send.result is not None:
                 return
 
@@ -203,18 +174,40 @@ class Producer:
         key = string_hash_code(f"order-{world.random.randrange(KEYS)}")
         mq = select_message_queue_by_hash(queues, key, self.client.client_version)
         if mq is not None:
-            delivery = yield from self._deliver(mq, self._options.send_msg_timeout_ms)
-            self._emit(mq, delivery.latency_ms, delivery.outcome, False, True)
+            outcome, latency_ms = yield from self._deliver(mq, self._options.send_msg_timeout_ms)
+            self._emit(mq, latency_ms, outcome, False, True)
 
-    def _deliver(self, mq: MessageQueue, timeout_ms: int) -> Generator[Any, Any, Delivery]:
-        """Send a message, and return its delivery when it is answered; then it is stored."""
-        delivery = deliver(self.client, mq, timeout_ms - self._of.distance_ms)
-        delivery = replace(delivery, latency_ms=delivery.latency_ms + self._of.distance_ms)
-        yield from self.client.sleep(delivery.latency_ms)
-        if delivery.is_stored:
-            self.client.cluster.name_server.create(mq.topic, mq.broker_name)
-            self.client.cluster.store.queue(mq).append()
-        return delivery
+    def _deliver(self, mq: MessageQueue, timeout_ms: int) -> Generator[Any, Any, tuple[Outcome, int]]:
+        """Send a message, and return its outcome and latency when it is answered; then it is stored.
+
+        It may be stored although the producer timed out.
+        """
+        distance_ms, cluster = self._of.distance_ms, self.client.cluster
+        outcome, latency_ms, is_stored = self._answer(mq, timeout_ms - distance_ms)
+        yield from self.client.sleep(latency_ms + distance_ms)
+        if is_stored:
+            cluster.name_server.create(mq.topic, mq.broker_name)
+            cluster.store.queue(mq).append()
+        return outcome, latency_ms + distance_ms
+
+    def _answer(self, mq: MessageQueue, timeout_ms: int) -> tuple[Outcome, int, bool]:
+        """Return the outcome of a request sent now, its latency, and whether the message is stored."""
+        client, world, cluster = self.client, self.client.world, self.client.cluster
+        broker, master = cluster.brokers[mq.broker_name], client.master(mq.broker_name)
+        if master is None:
+            return Outcome(MQ_CLIENT_EXCEPTION), 0, False
+        if mq.broker_name in client.connections.cut or master.is_lost or broker.error == "RemotingException":
+            return Outcome("RemotingTimeoutException"), timeout_ms + 1, False
+        if not master.is_up:
+            return Outcome("RemotingConnectException"), world.network_ms(), False
+        data = cluster.name_server.table[mq.topic].get(mq.broker_name)
+        if data is not None and not data.perm & PERM_WRITE:
+            return Outcome(MQ_BROKER_EXCEPTION, NO_PERMISSION), world.network_ms(), False
+        status, latency_ms = broker.put()
+        if broker.error is not None:
+            return Outcome(MQ_BROKER_EXCEPTION, SYSTEM_ERROR), min(latency_ms, timeout_ms), False
+        is_late = latency_ms > timeout_ms
+        return Outcome("RemotingTimeoutException" if is_late else status), min(latency_ms, timeout_ms + 1), True
 
     def _attempted(self, mq: MessageQueue, latency_ms: int, outcome: Outcome, isolation: bool, reachable: bool) -> None:
         """Run MQFaultStrategy.updateFaultItem and emit the event."""

@@ -8,7 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -154,40 +154,31 @@ class Producer(Part):
     )
 
 
-ClientAction = Literal[
+Action = Literal[
     "start", "stop", "crash", "kill", "freeze", "thaw", "reconnect",
-    "cut_network", "keep_route", "stop_pulling", "hang_listener", "suspend",
-    "slow_listener", "subscribe",
-]  # fmt: skip
-BrokerAction = Literal["slow_broker", "fail_broker", "stop_broker", "crash_broker", "lose_broker", "press_memory"]
-ClusterAction = Literal["scale_topic", "set_perm", "disable_consume"]
-ActionForGood = Literal["recreate_topic", "drop_topics", "burst", "rename_collector", "remove_agents"]
-
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "slow_broker": ("broker_name", "until", "latency_ms"),
-    "fail_broker": ("broker_name", "until"),
-    "stop_broker": ("broker_name",),
-    "crash_broker": ("broker_name",),
-    "lose_broker": ("broker_name",),
-    "press_memory": ("broker_name", "until"),
-    "scale_topic": ("topic",),
-    "set_perm": ("topic", "perm"),
-    "disable_consume": ("consumer_group",),
-    "recreate_topic": ("topic",),
-    "drop_topics": ("broker_name",),
-    "burst": ("topic", "messages"),
-    "rename_collector": ("collector",),
-    "remove_agents": (),
-    "subscribe": ("consumer", "subscriptions"),
-    "slow_listener": ("consumer", "consume_ms"),
-}
-LASTING = {
-    "freeze", "cut_network", "keep_route", "stop_pulling", "hang_listener", "suspend", "slow_listener",
+    "cut_network", "keep_route", "stop_pulling", "hang_listener", "suspend", "slow_listener",
     "slow_broker", "fail_broker", "stop_broker", "crash_broker", "lose_broker", "press_memory",
     "scale_topic", "set_perm", "disable_consume",
+    "recreate_topic", "drop_topics", "burst", "rename_collector", "remove_agents",
+]  # fmt: skip
+INSTANT = {
+    "start", "stop", "crash", "kill", "thaw", "reconnect",
+    "recreate_topic", "drop_topics", "burst", "rename_collector", "remove_agents",
 }  # fmt: skip
-"""Actions that `until` ends; without `until` they are permanent."""
-FOR_GOOD: tuple[str, ...] = get_args(ActionForGood)
+"""`until` ends the other actions; without `until` they are permanent."""
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "slow_listener": ("consumer", "consume_ms"),
+    "slow_broker": ("broker_name", "until", "latency_ms"),
+    **dict.fromkeys(("fail_broker", "press_memory"), ("broker_name", "until")),
+    **dict.fromkeys(("stop_broker", "crash_broker", "lose_broker", "drop_topics"), ("broker_name",)),
+    **dict.fromkeys(("scale_topic", "recreate_topic"), ("topic",)),
+    "set_perm": ("topic", "perm"),
+    "burst": ("topic", "messages"),
+    "disable_consume": ("consumer_group",),
+    "rename_collector": ("collector",),
+    "remove_agents": (),
+}
+"""Fields that an action needs; the others need `consumer`."""
 
 
 class Happening(Part):
@@ -206,7 +197,6 @@ class Happening(Part):
     hang_listener       its listener does not return: no commit, and no queue lock is released
     suspend             DefaultMQPushConsumer.suspend(): it makes pulls and sends none, and consumes nothing
     slow_listener       each message of a queue takes `consume_ms`: with a full cache it rarely pulls, but consumes
-    subscribe           it subscribes `subscriptions` instead
     slow_broker         sends to a broker take `latency_ms` longer
     fail_broker         sends to a broker end in `error`
     stop_broker         a broker shuts down cleanly: it unregisters and closes its channels
@@ -227,7 +217,7 @@ class Happening(Part):
     every: float | None = Field(default=None, gt=0)
     until: Seconds | None = None
     jitter: float = Field(default=0, ge=0, description="maximum delay in seconds by the seed, drawn each time")
-    action: ClientAction | BrokerAction | ClusterAction | ActionForGood
+    action: Action
     consumer: str | None = None
     broker_name: str | None = None
     broker_id: int | None = Field(default=None, ge=0, description="which node of the broker; None: all")
@@ -243,7 +233,6 @@ class Happening(Part):
     write_queue_nums: int | None = Field(default=None, ge=0)
     perm: Annotated[int, Field(ge=0, le=7)] | None = None
     queues: tuple[Name, ...] | None = Field(default=None, description='"broker:queue_id", of any topic')
-    subscriptions: tuple[Name, ...] | None = None
 
     @property
     def lasts_ms(self) -> int:
@@ -257,7 +246,7 @@ class Happening(Part):
                 raise ValueError(f"action {self.action!r} needs {field}")
         if self.action == "scale_topic" and not (self.queue_nums or self.read_queue_nums or self.write_queue_nums):
             raise ValueError("action 'scale_topic' needs queue_nums")
-        if self.until is not None and self.action not in LASTING:
+        if self.until is not None and self.action in INSTANT:
             raise ValueError(f"action {self.action!r} has no until")
         if self.until is not None and self.until <= self.at:
             raise ValueError(f"until = {self.until:g} is not after at = {self.at:g}")
@@ -398,7 +387,6 @@ class Scenario(Part):
             where = f"action {happening.action!r} at {happening.at:g}"
             for field, choice in known.items():
                 _check_known(f"{where}: {field}", [getattr(happening, field)], [None, *choice])
-            _check_known(f"{where}: topic", happening.subscriptions or (), topics)
         return self
 
 

@@ -13,7 +13,7 @@ from streaming.simulator.broker import Broker, Cluster, Node
 from streaming.simulator.client import Client
 from streaming.simulator.consumer import Consumer
 from streaming.simulator.producer import Producer
-from streaming.simulator.scenario import FOR_GOOD, Happening, Scenario
+from streaming.simulator.scenario import Happening, Scenario
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 
@@ -73,8 +73,8 @@ class Simulation:
         self._shift_ms = int(self._world.random.random() * scenario.jitter * 1000)
         self._processes = Processes(scenario)
         self._cluster = Cluster(self._world, scenario)
-        self.stage = Stage(self._cluster, self._processes)
-        self.stage.has_agents = any(happening.action == "remove_agents" for happening in scenario.happenings)
+        self.has_agents = any(happening.action == "remove_agents" for happening in scenario.happenings)
+        self._collector: str | None = None
         for group in scenario.groups:
             for consumer in group.consumers:
                 if consumer.running:
@@ -133,7 +133,7 @@ class Simulation:
             "brokers_answered": [name for name, broker in brokers.items() if broker.asked_node.is_up],
             "event_time_ms": now_ms,
         }
-        return event | ({"collector": self.stage.collector} if self.stage.collector else {})
+        return event | ({"collector": self._collector} if self._collector else {})
 
     def _start_soon(self, start: Callable[[], object]) -> None:
         self._world.later(self._world.random.randrange(START_WITHIN_MS), start)
@@ -149,7 +149,7 @@ class Simulation:
         due_ms = self._start_ms + self._shift_ms + int(happening.at * 1000)
         while True:
             yield env.timeout(due_ms + int(random.random() * happening.jitter * 1000) - env.now)
-            undo = self.stage.perform(happening)
+            undo = self._perform(happening)
             self._world.on_change(None)
             if happening.lasts_ms:
                 yield env.timeout(happening.lasts_ms)
@@ -160,63 +160,65 @@ class Simulation:
                 return
             due_ms += int(happening.every * 1000)
 
-
-class Stage:
-    """Performs happenings. `collector` is the name in clock events."""
-
-    def __init__(self, cluster: Cluster, processes: Processes) -> None:
-        self.collector: str | None = None
-        self.has_agents = False
-        self._cluster = cluster
-        self._processes = processes
-
-    def perform(self, happening: Happening) -> Undo | None:
+    def _perform(self, happening: Happening) -> Undo | None:
         """Perform it and return what ends it, or None. It has no effect on a process that does not run."""
-        if happening.action == "start":
-            self._processes.start(self._cluster, str(happening.consumer))
-            return None
-        if happening.consumer is not None:
-            clients = self._processes.find(happening.consumer)
-            return self._perform_at_process(clients, happening) if clients else None
-        if happening.action in FOR_GOOD:
-            self._perform_for_good(happening)
-            return None
-        if happening.topic is not None:
-            return self._configure(happening)
-        if happening.consumer_group is not None:
-            disabled = [broker.consume_disabled for broker in self._cluster.brokers.values()]
-            name = happening.consumer_group
-            return _each(disabled, lambda groups: groups.add(name), lambda groups: groups.discard(name))
-        return self._perform_at_broker(self._cluster.brokers[str(happening.broker_name)], happening)
+        cluster, action = self._cluster, happening.action
+        broker_name, topic = str(happening.broker_name), str(happening.topic)
+        match action:
+            case "start":
+                self._processes.start(cluster, str(happening.consumer))
+            case "rename_collector":
+                self._collector = happening.collector
+            case "remove_agents":
+                self.has_agents = False
+            case "recreate_topic":
+                cluster.recreate_topic(topic)
+            case "burst":
+                cluster.burst(topic, happening.messages or 0)
+            case "drop_topics":
+                cluster.name_server.drop_topics(broker_name)
+            case "scale_topic" | "set_perm":
+                return self._configure(topic, happening)
+            case "disable_consume":
+                disabled = [broker.consume_disabled for broker in cluster.brokers.values()]
+                name = str(happening.consumer_group)
+                return _each(disabled, lambda groups: groups.add(name), lambda groups: groups.discard(name))
+            case "slow_broker" | "fail_broker" | "press_memory" | "stop_broker" | "crash_broker" | "lose_broker":
+                return self._perform_at_broker(cluster.brokers[broker_name], happening)
+            case _:
+                return self._perform_at_process(self._processes.find(str(happening.consumer)), happening)
+        return None
 
     def _perform_at_process(self, clients: list[Client], happening: Happening) -> Undo | None:
         named = [each for client in clients for each in client.consumers if each.of.name == happening.consumer]
         names = {happening.broker_name} if happening.broker_name else set(self._cluster.brokers)
-        action, amount = happening.action, happening.consume_ms or True
-        match action:
+        does: tuple[Iterable[Any], Callable[[Any], object], Callable[[Any], object]]
+        match happening.action:
             case "freeze":
-                return _each(clients, Client.freeze, Client.thaw)
+                does = clients, Client.freeze, Client.thaw
             case "cut_network":
-                return _each(clients, lambda each: each.cut_network(names), lambda each: each.restore_network(names))
+                does = clients, lambda each: each.cut_network(names), lambda each: each.restore_network(names)
             case "keep_route":
-                return _each(clients, partial(_set, "keeps_route", True), partial(_set, "keeps_route", False))
+                does = clients, partial(_set, "keeps_route", True), partial(_set, "keeps_route", False)
             case "stop_pulling":
-                return _each(named, lambda each: each.stop_pulling(happening.queues), partial(_set, "stopped", set()))
-            case "hang_listener" | "suspend" | "slow_listener":
-                return _each(named, lambda each: getattr(each, action)(amount), lambda each: getattr(each, action)(0))
-            case "subscribe":
-                for consumer in named:
-                    consumer.subscribe(happening.subscriptions or ())
+                does = named, lambda each: each.stop_pulling(happening.queues), partial(_set, "stopped", set())
+            case "hang_listener":
+                does = named, lambda each: each.hang_listener(True), lambda each: each.hang_listener(False)
+            case "suspend":
+                does = named, partial(_set, "is_suspended", True), partial(_set, "is_suspended", False)
+            case "slow_listener":
+                does = named, partial(_set, "consume_ms", happening.consume_ms), partial(_set, "consume_ms", 0)
             case _:
                 for client in clients:
-                    getattr(client, action)()  # stop, crash, kill, thaw, reconnect
-        return None
+                    getattr(client, happening.action)()  # stop, crash, kill, thaw, reconnect
+                return None
+        return _each(*does)
 
     def _perform_at_broker(self, broker: Broker, happening: Happening) -> Undo:
         match happening.action:
             case "slow_broker":
-                broker.commit_log.extra_latency_ms = happening.latency_ms or 0
-                return partial(setattr, broker.commit_log, "extra_latency_ms", 0)
+                broker.extra_latency_ms = happening.latency_ms or 0
+                return partial(setattr, broker, "extra_latency_ms", 0)
             case "fail_broker":
                 broker.error = happening.error
                 return partial(setattr, broker, "error", None)
@@ -227,21 +229,8 @@ class Stage:
         fall = {"stop_broker": Node.shut_down, "crash_broker": Node.crash, "lose_broker": Node.lose}[happening.action]
         return _each([node for node in nodes if node.is_up], fall, Node.start)
 
-    def _perform_for_good(self, happening: Happening) -> None:
-        match happening.action:
-            case "rename_collector":
-                self.collector = happening.collector
-            case "remove_agents":
-                self.has_agents = False
-            case "recreate_topic":
-                self._cluster.recreate_topic(str(happening.topic))
-            case "burst":
-                self._cluster.burst(str(happening.topic), happening.messages or 0)
-            case "drop_topics":
-                self._cluster.name_server.drop_topics(str(happening.broker_name))
-
-    def _configure(self, happening: Happening) -> Undo:
-        topic, name_server = str(happening.topic), self._cluster.name_server
+    def _configure(self, topic: str, happening: Happening) -> Undo:
+        name_server = self._cluster.name_server
         before = dict(name_server.table[topic])
         names = [happening.broker_name] if happening.broker_name else list(before)
         both = {"read_queue_nums": happening.queue_nums, "write_queue_nums": happening.queue_nums}

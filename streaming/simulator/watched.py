@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.simulator.broker import NO_MATCHED_MSG, NO_PERMISSION, Broker, Channel
+from streaming.simulator.client import Client
 from streaming.simulator.conditions import Conditions, Suspects
 from streaming.simulator.consumer import Consumer
 from streaming.simulator.scenario import Scenario
@@ -78,7 +79,7 @@ class CollectorView:
             elif topic == CLOCKS:
                 yield from self._round(event, routes)
                 routes = {}
-            elif self._simulation.stage.has_agents:
+            elif self._simulation.has_agents:
                 yield topic, event, event["event_time_ms"]
 
     def _round(self, clock: Event, routes: dict[str, Event]) -> Iterator[Said]:
@@ -130,7 +131,7 @@ class CollectorView:
         return ahead_ms if abs(ahead_ms) > REPORTED_SKEW_MS else 0
 
     def _heartbeat(self, broker_name: str, channel: Channel, event_time_ms: int) -> Event:
-        client = channel.client
+        client: Client = channel.client
         datas = [consumer.subscriptions.consumer_data for consumer in client.consumers]
         if client.client_id in self._suspects.mute:  # only the client itself reports these
             hidden = ("strategy", "consume_orderly")

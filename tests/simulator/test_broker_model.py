@@ -1,6 +1,5 @@
 """The modelled servers: NameServer and brokers that come, fall silent, go, and come back with what they wrote down."""
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -122,13 +121,12 @@ def test_the_list_that_is_reported_is_the_slaves_while_the_master_is_gone(with_s
     assert masters <= left
 
 
-def test_a_slave_refuses_pulls_where_slave_reads_are_not_enabled() -> None:
-    simulation, events = run(
-        healthy(
-            brokers=[{"broker_name": "broker-a", "slaves": 1}, "broker-b"],
-            happenings=[{"at": 100, "until": 300, "action": "crash_broker", "broker_name": "broker-a", "broker_id": 0}],
-        )
-    )
+def test_a_slave_is_neither_suggested_nor_serves_pulls_where_slave_reads_are_not_enabled() -> None:
+    crash = {"at": 100, "until": 300, "action": "crash_broker", "broker_name": "broker-a", "broker_id": 0}
+    press = {"at": 30, "until": 90, "action": "press_memory", "broker_name": "broker-a"}
+    brokers = [{"broker_name": "broker-a", "slaves": 1}, "broker-b"]
+    simulation, events = run(healthy(brokers=brokers, happenings=[press, crash]), duration_ms=300_000)
+    assert {pull["suggest_broker_id"] for pull in of(events, PULLS)} == {0}
     assert {mq.broker_name for mq in pulled(events, 101, 300)} == {"broker-b"}
     assert simulation.truth.at(START + 200_000) == []
 
@@ -144,6 +142,7 @@ def test_a_busy_master_sends_a_group_to_its_slave_and_takes_it_back() -> None:
     assert {pull["suggest_broker_id"] for pull in pulls if 100 < seconds(pull) < 200} == {1}
     assert {pull["broker_id"] for pull in pulls if 120 < seconds(pull) < 200} == {1}
     assert {pull["broker_id"] for pull in pulls if seconds(pull) > 220} == {0}
+    assert {pull["suggest_broker_id"] for pull in pulls if seconds(pull) < 100} == {0}
 
 
 def test_a_crash_sets_offsets_back_for_whoever_takes_a_queue_anew() -> None:
@@ -167,17 +166,6 @@ def test_a_crash_sets_offsets_back_for_whoever_takes_a_queue_anew() -> None:
                 repeated.append(last - first["pull_offset"])
     assert min(repeated) >= 0
     assert 0 < sum(repeated) < 16 * 3 * 10
-
-
-def test_a_synchronous_flush_takes_longer_and_loses_nothing_else() -> None:
-    latencies = {}
-    for flush_disk_type in ("ASYNC_FLUSH", "SYNC_FLUSH"):
-        brokers = [{"broker_name": name, "flush_disk_type": flush_disk_type} for name in ("broker-a", "broker-b")]
-        _, events = run(healthy(brokers=brokers), duration_ms=300_000)
-        sends = of(events, SEND_LATENCIES)
-        assert {send["send_status"] for send in sends} == {"SEND_OK"}
-        latencies[flush_disk_type] = sum(send["latency_ms"] for send in sends) / len(sends)
-    assert latencies["SYNC_FLUSH"] > latencies["ASYNC_FLUSH"] + 5
 
 
 def test_a_synchronous_master_of_4_9_8_reports_when_its_slave_is_gone() -> None:
@@ -215,17 +203,4 @@ def test_a_topic_is_made_where_the_first_messages_arrive_and_its_route_grows() -
 def test_routes_are_said_again_every_30_seconds_whatever_changed_between() -> None:
     scale = {"at": 75, "action": "scale_topic", "topic": "orders", "queue_nums": 9}
     _, events = run(healthy(happenings=[scale]), duration_ms=200_000)
-    times = [seconds(route) for route in of(events, ROUTES)]
-    assert times == [0, 30, 60, 75, 90, 120, 150, 180]
-    assert all(later - earlier <= 30 for earlier, later in pairwise(times))
-
-
-def test_a_topic_without_read_permission_is_written_and_given_to_nobody() -> None:
-    change = {"at": 100, "until": 300, "action": "set_perm", "topic": "orders", "perm": 2, "broker_name": "broker-b"}
-    simulation, events = run(healthy(happenings=[change]))
-    served = [pull for pull in between(events, PULLS, 100.1, 300) if pull["broker_name"] == "broker-b"]
-    assert {pull["pull_status"] for pull in served} == {"NO_PERMISSION"}
-    starved = simulation.truth.at(START + 250_000)
-    assert {(one.mq.broker_name, one.cause) for one in starved} == {("broker-b", "write_only_queue")}
-    assert len(starved) == 8
-    assert {send["broker_name"] for send in between(events, SEND_LATENCIES, 200, 300)} == {"broker-a", "broker-b"}
+    assert [seconds(route) for route in of(events, ROUTES)] == [0, 30, 60, 75, 90, 120, 150, 180]

@@ -133,6 +133,7 @@ def test_a_seed_shifts_what_happens_and_what_is_expected_alike() -> None:
     assert all(START + 90 * SECOND <= start_ms < START + 110 * SECOND for start_ms in starts)
 
 
+@pytest.mark.proof
 def test_days_of_a_healthy_cluster_are_quiet() -> None:
     """The scenario `churn`, half a day of it: one event a second, and nothing that may be paged."""
     simulation = TrueSimulation(load_scenario("churn"), 3, START)

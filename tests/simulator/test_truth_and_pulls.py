@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -29,14 +30,26 @@ def queue_of(span: Span) -> Queue:
     return span.consumer_group, span.mq.topic, span.mq.broker_name, span.mq.queue_id
 
 
-def served(events: Events) -> dict[Queue, list[int]]:
-    """When each queue was pulled; refused pulls left out."""
-    times: dict[Queue, list[int]] = defaultdict(list)
+def pulls_by_queue(events: Events) -> dict[Queue, list[dict[str, Any]]]:
+    pulls: dict[Queue, list[dict[str, Any]]] = defaultdict(list)
     for pull in of(events, PULLS):
-        if pull.get("pull_status") != "NO_PERMISSION":
-            queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
-            times[queue].append(pull["event_time_ms"])
-    return times
+        pulls[pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"]].append(pull)
+    return pulls
+
+
+def served(events: Events) -> dict[Queue, list[int]]:
+    """Return the times at which each queue was pulled and the pull was not refused."""
+    return {
+        queue: [pull["event_time_ms"] for pull in pulls if pull.get("pull_status") != "NO_PERMISSION"]
+        for queue, pulls in pulls_by_queue(events).items()
+    }
+
+
+def pulls_in(pulls: dict[Queue, list[dict[str, Any]]], span: Span, known_ms: int) -> list[dict[str, Any]]:
+    """Return the pulls of the span's queue during it."""
+    return [
+        pull for pull in pulls[queue_of(span)] if span.start_ms <= pull["event_time_ms"] < (span.end_ms or known_ms)
+    ]
 
 
 def shares_out(scenario: Scenario, consumer_group: str) -> bool:
@@ -58,30 +71,26 @@ def test_a_starved_queue_is_not_pulled(play: Play) -> None:
         if one.cause == "consume_stopped":
             continue
         end_ms = one.end_ms or truth.known_ms
-        of_queue = times[queue_of(one)]
+        of_queue = times.get(queue_of(one), [])
         first = bisect_left(of_queue, one.start_ms + ON_THEIR_WAY_MS)
         assert [time_ms for time_ms in of_queue[first:] if time_ms < end_ms] == [], one
 
 
 @each_play
 def test_what_is_pulled_and_not_consumed_is_not_committed(play: Play) -> None:
-    commits: dict[Queue, list[tuple[int, int]]] = defaultdict(list)
-    for pull in of(play.events, PULLS):
-        if pull.get("commit_offset"):
-            queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
-            commits[queue].append((pull["event_time_ms"], pull["commit_offset"]))
-    for one in play.simulation.truth:
+    truth, pulls = play.simulation.truth, pulls_by_queue(play.events)
+    for one in truth:
         if one.cause == "consume_stopped":
-            end_ms = one.end_ms or play.simulation.truth.known_ms
-            reported = {offset for at_ms, offset in commits[queue_of(one)] if one.start_ms <= at_ms < end_ms}
-            assert len(reported) <= 1, one
+            offsets = {pull.get("commit_offset") for pull in pulls_in(pulls, one, truth.known_ms)}
+            assert len(offsets - {None, 0}) <= 1, one
 
 
 def full_caches(events: Events) -> set[tuple[Queue, int]]:
     """Pulls of clients that will not pull again before they have consumed some of what they keep."""
     return {
-        ((pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"]), pull["event_time_ms"])
-        for pull in of(events, PULLS)
+        (queue, pull["event_time_ms"])
+        for queue, pulls in pulls_by_queue(events).items()
+        for pull in pulls
         if pull["pull_offset"] - pull.get("commit_offset", pull["pull_offset"]) >= PULL_THRESHOLD_FOR_QUEUE
     }
 
@@ -137,16 +146,10 @@ def test_a_queue_that_is_not_starved_is_pulled_unless_its_broker_is_down(play: P
 
 @each_play
 def test_a_queue_doubled_for_longer_than_two_long_polls_is_pulled_over_two_channels(play: Play) -> None:
-    truth = play.simulation.truth
-    pulls: dict[Queue, list[tuple[int, str]]] = defaultdict(list)
-    for pull in of(play.events, PULLS):
-        queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
-        pulls[queue].append((pull["event_time_ms"], pull["client_addr"]))
+    truth, pulls = play.simulation.truth, pulls_by_queue(play.events)
     for one in truth.doubled:
         if truth.lasted_ms(one) > 2 * LONG_POLL_MS:
-            end_ms = one.end_ms or truth.known_ms
-            addrs = {addr for time_ms, addr in pulls[queue_of(one)] if one.start_ms <= time_ms < end_ms}
-            assert len(addrs) > 1, one
+            assert len({pull["client_addr"] for pull in pulls_in(pulls, one, truth.known_ms)}) > 1, one
 
 
 @each_play
@@ -154,31 +157,26 @@ def test_queues_of_a_healthy_group_are_not_pulled_over_two_channels_in_turns(pla
     """A queue goes from one channel to another and stays there: never A, B, A within a long poll, unless it settles."""
     if not play.scenario.healthy:
         return
-    newest: dict[Queue, list[tuple[int, str]]] = defaultdict(list)
-    for pull in of(play.events, PULLS):
-        queue = (pull["consumer_group"], pull["topic"], pull["broker_name"], pull["queue_id"])
-        if not shares_out(play.scenario, queue[0]):
-            continue
-        *_, before, last = [(0, ""), (0, ""), *newest[queue]]
-        now_ms, addr = pull["event_time_ms"], pull["client_addr"]
-        is_back = addr == before[1] != last[1] and now_ms - before[0] < LONG_POLL_MS
-        assert not is_back or is_settling(play, queue, now_ms), (queue, (now_ms - START) / SECOND)
-        if addr != last[1]:
-            newest[queue] = [last, (now_ms, addr)]
-        else:
-            newest[queue][-1] = (now_ms, addr)
+    beats = of(play.events, HEARTBEATS)
+    joined = {beat["client_addr"]: beat["event_time_ms"] for beat in reversed(beats)}
+    changes_ms = [*joined.values(), *(beat["event_time_ms"] for beat in beats if beat.get("leaving"))]
+    doubled = [(queue_of(one), one.start_ms, one.end_ms) for one in play.simulation.truth.doubled]
 
+    def is_settling(queue: Queue, now_ms: int) -> bool:
+        """Return whether a client joined or left within 40 s, or two held the queue within a long poll.
 
-def is_settling(play: Play, queue: Queue, now_ms: int) -> bool:
-    """Return whether a client or broker joined or left within 40 s, or two held the queue within a long poll.
+        Two hold a queue for a while where an old channel expires at one broker before the other, and where clients
+        learn of more queues one after the other.
+        """
+        return any(0 <= now_ms - time_ms < 40 * SECOND for time_ms in changes_ms) or any(
+            of_queue == queue and start_ms <= now_ms < (end_ms or now_ms) + LONG_POLL_MS
+            for of_queue, start_ms, end_ms in doubled
+        )
 
-    Two hold a queue for a while where an old channel expires at one broker before the other, and where clients learn of
-    more queues one after the other.
-    """
-    joined = {}
-    for beat in of(play.events, HEARTBEATS):
-        joined.setdefault(beat["client_addr"], beat["event_time_ms"])
-    left = [beat["event_time_ms"] for beat in of(play.events, HEARTBEATS) if beat.get("leaving")]
-    doubled = [one for one in play.simulation.truth.doubled if queue_of(one) == queue]
-    is_doubled = any(one.start_ms <= now_ms < (one.end_ms or now_ms) + LONG_POLL_MS for one in doubled)
-    return is_doubled or any(0 <= now_ms - time_ms < 40 * SECOND for time_ms in (*joined.values(), *left))
+    for queue, pulls in pulls_by_queue(play.events).items():
+        before, last = (0, ""), (0, "")
+        for now_ms, addr in ((pull["event_time_ms"], pull["client_addr"]) for pull in pulls):
+            is_back = addr == before[1] != last[1] and now_ms - before[0] < LONG_POLL_MS
+            is_ours = is_back and shares_out(play.scenario, queue[0])
+            assert not is_ours or is_settling(queue, now_ms), (queue, (now_ms - START) / SECOND)
+            before, last = (before if addr == last[1] else last), (now_ms, addr)

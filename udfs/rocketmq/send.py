@@ -1,5 +1,7 @@
 """DefaultMQProducerImpl.sendDefaultImpl as a rule: what each try leaves in the FaultItem, and whether another follows.
 
+A synchronous send with the default settings of DefaultMQProducer, which tries up to three times.
+
 Driven from outside, one call a moment; the network, the clock and the queues are the caller's:
 
     send = start_send(options, now_ms)
@@ -17,13 +19,10 @@ from dataclasses import dataclass, replace
 
 from udfs.rocketmq.version import NEWEST, ClientVersion, release_of
 
-SYNC, ASYNC, ONEWAY = "SYNC", "ASYNC", "ONEWAY"
+TIMES_TOTAL = 3
+"""1 + DefaultMQProducer.retryTimesWhenSendFailed."""
 
-SEND_OK = "SEND_OK"
-HANDED_OVER = "HANDED_OVER"
-"""A try that waits for no answer, ASYNC or ONEWAY, went to the socket."""
-
-SEND_STATUSES = frozenset({SEND_OK, "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"})
+SEND_STATUSES = frozenset({"SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"})
 REMOTING_EXCEPTIONS = frozenset(
     {
         "RemotingException",
@@ -36,7 +35,6 @@ REMOTING_EXCEPTIONS = frozenset(
 )
 MQ_CLIENT_EXCEPTION = "MQClientException"
 MQ_BROKER_EXCEPTION = "MQBrokerException"
-INTERRUPTED_EXCEPTION = "InterruptedException"
 TOO_MUCH_REQUEST = "RemotingTooMuchRequestException"
 
 CLIENT_ERROR_CODES = {"RemotingConnectException": 10001, "RemotingTimeoutException": 10002, MQ_CLIENT_EXCEPTION: 10003}
@@ -47,7 +45,7 @@ _RETRIED = frozenset({1, 14, 16, 17, 204, 205})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a try, or the whole send, ended: a SendStatus, HANDED_OVER, or the exception's class name.
+    """How a try, or the send, ended: a SendStatus or the exception's class name.
 
     `response_code`: the broker's for an MQBrokerException, a ClientErrorCode for what sendDefaultImpl throws; None
     where RocketMQ says -1.
@@ -62,36 +60,16 @@ class Outcome:
             raise ValueError(f"not a SendStatus, nor an exception of a send: {self.name}")
 
 
-_NAMES = (
-    SEND_STATUSES | REMOTING_EXCEPTIONS | {HANDED_OVER, MQ_CLIENT_EXCEPTION, MQ_BROKER_EXCEPTION, INTERRUPTED_EXCEPTION}
-)
+_NAMES = SEND_STATUSES | REMOTING_EXCEPTIONS | {MQ_CLIENT_EXCEPTION, MQ_BROKER_EXCEPTION}
 
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """DefaultMQProducer's settings and their defaults. `retry_response_codes` None: the release's own.
-
-    `send_msg_max_timeout_per_request_ms` is known from 5.3.3 on; -1 is none.
-    """
+    """The producer's release, and its settings with their defaults."""
 
     client_version: ClientVersion | str = NEWEST
-    communication_mode: str = SYNC
     send_msg_timeout_ms: int = 3_000
-    retry_times_when_send_failed: int = 2
-    retry_another_broker_when_not_store_ok: bool = False
-    send_msg_max_timeout_per_request_ms: int = -1
     start_detector_enable: bool = False
-    retry_response_codes: frozenset[int] | None = None
-
-    @property
-    def times_total(self) -> int:
-        """Tries at most: only SYNC is retried here. MQClientAPIImpl retries ASYNC, which is not modelled."""
-        return 1 + self.retry_times_when_send_failed if self.communication_mode == SYNC else 1
-
-    def retries(self, response_code: int | None) -> bool:
-        """Whether the broker's refusal with this code is tried again, elsewhere."""
-        codes = self.retry_response_codes
-        return response_code in (retry_response_codes(self.client_version) if codes is None else codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +84,7 @@ class FaultUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A send on its way. `times`: tries ended. `result` is None until it is over.
-
-    `send_result`: the newest try that stored the message, if not as it should. `exception`: the newest that threw.
-    """
+    """A send on its way. `times`: tries ended. `result` is None until it is over."""
 
     options: SendOptions
     begin_first_ms: int
@@ -117,8 +92,6 @@ class Send:
     brokers_sent: tuple[str, ...] = ()
     begin_prev_ms: int = 0
     timeout_ms: int = 0
-    send_result: Outcome | None = None
-    exception: Outcome | None = None
     result: Outcome | None = None
 
     @property
@@ -150,7 +123,7 @@ def judge_broker(
 
     A broker's refusal isolates and makes unreachable; a connection's failure isolates, and makes unreachable only
     where a detector can take that back. From 5.1.4 an MQClientException, such as a broker without address, does
-    neither. A message stored badly (FLUSH_DISK_TIMEOUT) counts as sent, an interruption too.
+    neither. A message stored badly (FLUSH_DISK_TIMEOUT) counts as sent.
     """
     has_reachable = release_of(client_version) >= (5, 1, 4)
     if outcome.name in REMOTING_EXCEPTIONS:
@@ -168,21 +141,17 @@ def start_send(options: SendOptions, now_ms: int) -> Send:
 def start_try(send: Send, broker_name: str, now_ms: int) -> Send:
     """The next try, at this broker, with `timeout_ms` for it; or the end, when sendMsgTimeout is over.
 
-    Up to 4.2.0 each try has the whole sendMsgTimeout. From 4.3.0 they share it, and at exactly its end a try still
-    goes out. From 5.3.3 sendMsgMaxTimeoutPerRequest cuts every try but the last.
+    Up to 4.2.0 each try has all of sendMsgTimeout. From 4.3.0 they share it, and at exactly its end a try still goes
+    out.
     """
-    options, release = send.options, release_of(send.options.client_version)
-    timeout_ms = options.send_msg_timeout_ms
-    if release >= (4, 3, 0):
+    timeout_ms = send.options.send_msg_timeout_ms
+    if release_of(send.options.client_version) >= (4, 3, 0):
         timeout_ms -= now_ms - send.begin_first_ms
-    most_ms = options.send_msg_max_timeout_per_request_ms
-    if release >= (5, 3, 3) and most_ms > -1 and send.times + 1 < options.times_total:
-        timeout_ms = min(timeout_ms, most_ms)
     tried = replace(
         send, brokers_sent=(*send.brokers_sent, broker_name), begin_prev_ms=now_ms, timeout_ms=max(0, timeout_ms)
     )
     if timeout_ms < 0:
-        return replace(tried, result=send.send_result or Outcome(TOO_MUCH_REQUEST))
+        return replace(tried, result=Outcome(TOO_MUCH_REQUEST))
     return tried
 
 
@@ -200,16 +169,12 @@ def end_try(send: Send, outcome: Outcome, now_ms: int) -> tuple[Send, FaultUpdat
 
 
 def _after(send: Send, outcome: Outcome) -> Send:
-    options, is_last = send.options, send.times + 1 >= send.options.times_total
-    if outcome.name in (HANDED_OVER, INTERRUPTED_EXCEPTION):
-        return replace(send, result=outcome)
+    is_refused = outcome.name == MQ_BROKER_EXCEPTION
     if outcome.name in SEND_STATUSES:
-        is_over = outcome.name == SEND_OK or not options.retry_another_broker_when_not_store_ok or is_last
-        return replace(send, send_result=outcome, result=outcome if is_over else None)
-    if outcome.name == MQ_BROKER_EXCEPTION and not options.retries(outcome.response_code):
-        return replace(send, exception=outcome, result=send.send_result or outcome)
-    failed = replace(send, exception=outcome)
-    return replace(failed, result=send.send_result or _give_up(outcome)) if is_last else failed
+        return replace(send, result=outcome)
+    if is_refused and outcome.response_code not in retry_response_codes(send.options.client_version):
+        return replace(send, result=outcome)
+    return replace(send, result=_give_up(outcome)) if send.times + 1 >= TIMES_TOTAL else send
 
 
 def _give_up(outcome: Outcome) -> Outcome:

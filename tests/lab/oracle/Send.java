@@ -31,10 +31,10 @@ import org.apache.rocketmq.remoting.exception.RemotingTooMuchRequestException;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
- * DefaultMQProducerImpl.sendDefaultImpl as the release on the class path runs it, SYNC or ONEWAY.
+ * DefaultMQProducerImpl.sendDefaultImpl as the release on the class path runs it, with DefaultMQProducer's own settings.
  *
  * Everything below RemotingClient is played by "script": per try {"name": response code or exception, "ms": it takes}.
- * A question has mode, timeout, retries, not_store_ok, max_timeout, detector, brokers and those "without_address".
+ * A question has timeout, detector, brokers and those "without_address".
  * Three queues a broker. The answer: the tries' [broker, timeout], the end [name, response code], and the FaultItems
  * [broker, start_timestamp - now, reachable].
  */
@@ -59,12 +59,7 @@ public class Send {
         Message message = new Message("topic", new byte[] {1});
         long timeout = question.getLongValue("timeout");
         try {
-            if (question.getString("mode").equals("SYNC")) {
-                end = told(impl.send(message, timeout));
-            } else {
-                impl.sendOneway(message);
-                end = new Object[] {"HANDED_OVER", null};
-            }
+            end = told(impl.send(message, timeout));
         } catch (Exception thrown) {
             end = told(thrown);
         }
@@ -91,10 +86,7 @@ public class Send {
         DefaultMQProducer producer = new DefaultMQProducer("producers");
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(question.getIntValue("timeout"));
-        producer.setRetryTimesWhenSendFailed(question.getIntValue("retries"));
-        producer.setRetryAnotherBrokerWhenNotStoreOK(question.getBooleanValue("not_store_ok"));
         producer.setSendLatencyFaultEnable(true);
-        callIfPresent(producer, "setSendMsgMaxTimeoutPerRequest", question.getIntValue("max_timeout"));
         DefaultMQProducerImpl impl = producer.getDefaultMQProducerImpl();
         callIfPresent(get(impl, "mqFaultStrategy"), "setStartDetectorEnable", question.getBooleanValue("detector"));
         impl.setServiceState(ServiceState.RUNNING);
@@ -134,7 +126,7 @@ public class Send {
         return instance;
     }
 
-    /** RemotingClient.invokeSync and invokeOneway(addr, request, timeout), answered by the script. */
+    /** RemotingClient.invokeSync(addr, request, timeout), answered by the script. */
     private class Network implements InvocationHandler {
         @Override
         public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {

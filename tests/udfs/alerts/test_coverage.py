@@ -49,33 +49,35 @@ def test_completeness_of_a_group_is_the_smallest_share(
     assert see(brokers, without_data, beats, missing).completeness == completeness
 
 
-def test_an_incident_of_queues_needs_data_of_its_own_brokers_and_no_others() -> None:
-    incident = incident_of("starved_queue", queues=("d:0", "a:1"))
-    assert not see("abcd", "d", {"x": NOW}).evaluation(incident).is_seen
-    assert see("abcd", "bc", {"x": NOW}).evaluation(incident).is_seen
-    assert see("abcd", "d", {"x": NOW}).evaluation(incident).completeness == 0.5
+LATE, ALL = {"x": NOW, "y": NOW - 70_000}, {"x": NOW, "y": NOW, "z": NOW}
+OF_QUEUES = incident_of("starved_queue", queues=("d:0", "a:1"))
+AT_A = [incident_of(kind, broker_name="a") for kind in sorted(ON_HEARTBEATS)]
+
+# Why; what is known; the incident; whether it may end.
+SEEN: list[tuple[str, Coverage, Incident, bool]] = [
+    ("queues without a broker of their own", see("abcd", "d", {"x": NOW}), OF_QUEUES, False),
+    ("without other brokers", see("abcd", "bc", {"x": NOW}), OF_QUEUES, True),
+    ("queues do not need heartbeats", see("ab", "", LATE), incident_of("starved_queue", broker_name="a"), True),
+    *(("heartbeats that are late", see("ab", "", LATE), incident, False) for incident in AT_A),
+    *(("enough heartbeats", see("ab", "", LATE, completeness_min=0.5), incident, True) for incident in AT_A),
+    *(("members that never answer", see("ab", "", ALL, "yz"), incident, True) for incident in [OF_QUEUES, *AT_A]),
+    ("no broker of its own needs enough", see("bc", "c", {"x": NOW}), incident_of("group_offline"), False),
+    ("of them", see("bc", "c", {"x": NOW}, completeness_min=0.5), incident_of("group_offline"), True),
+]
+
+
+@pytest.mark.parametrize(("reason", "coverage", "incident", "is_seen"), SEEN, ids=[row[0] for row in SEEN])
+def test_an_incident_ends_by_data_of_what_it_names_alone(
+    reason: str, coverage: Coverage, incident: Incident, is_seen: bool
+) -> None:
+    assert coverage.evaluation(incident).is_seen is is_seen, reason
+
+
+def test_the_completeness_of_an_incident_of_queues_is_that_of_their_brokers() -> None:
+    assert see("abcd", "d", {"x": NOW}).evaluation(OF_QUEUES).completeness == 0.5
 
 
 def test_an_incident_of_queues_needs_data_of_its_own_queues_and_no_others() -> None:
     coverage = replace(see("ab", "", {"x": NOW}), queues_without_data=frozenset({("orders", "a:1"), ("bills", "a:0")}))
     assert not coverage.evaluation(incident_of("stalled_queue", queues=("a:0", "a:1"))).is_seen
     assert coverage.evaluation(incident_of("stalled_queue", queues=("a:0",))).is_seen
-
-
-@pytest.mark.parametrize("kind", ["starved_queue", *sorted(ON_HEARTBEATS)])
-def test_members_that_never_answer_keep_no_incident_open(kind: str) -> None:
-    beats = {"x": NOW, "y": NOW, "z": NOW}
-    assert see("ab", "", beats, "yz").evaluation(incident_of(kind, broker_name="a")).is_seen
-
-
-@pytest.mark.parametrize("kind", sorted(ON_HEARTBEATS))
-def test_an_incident_that_rests_on_heartbeats_needs_enough_of_them(kind: str) -> None:
-    late = {"x": NOW, "y": NOW - 70_000}
-    assert not see("ab", "", late).evaluation(incident_of(kind, broker_name="a")).is_seen
-    assert see("ab", "", late, completeness_min=0.5).evaluation(incident_of(kind, broker_name="a")).is_seen
-    assert see("ab", "", late).evaluation(incident_of("starved_queue", broker_name="a")).is_seen
-
-
-def test_an_incident_that_names_no_broker_needs_enough_of_them() -> None:
-    assert not see("bc", "c", {"x": NOW}).evaluation(incident_of("group_offline")).is_seen
-    assert see("bc", "c", {"x": NOW}, completeness_min=0.5).evaluation(incident_of("group_offline")).is_seen

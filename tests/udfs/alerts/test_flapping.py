@@ -51,19 +51,17 @@ def test_it_ends_when_it_came_at_most_once_and_not_lately() -> None:
     assert not window.judge(0.25, 0.1)
 
 
-@pytest.mark.parametrize("period", range(20, 631, 10))
 @pytest.mark.parametrize("on", [10, 20, 40, 60])
-def test_no_period_comes_a_fourth_time_within_21_minutes_before_it_flaps(period: int, on: int) -> None:
+def test_no_period_comes_a_fourth_time_within_21_minutes_before_it_flaps(on: int) -> None:
     """Looked at every 10 s: 38 s of each 118 s are on in every slot of a minute, and off at some look, too."""
-    if on >= period:
-        return
-    window, fresh = Window(), 0
-    for second in range(0, SLOTS * 60, 10):
-        is_on = second % period < on
-        fresh += is_on and not window.is_on and not window.is_flapping
-        window.note(START + second * 1000, MINUTE, is_on=is_on)
-        window.judge(0.25, 0.1)
-    assert fresh <= 3
+    for period in range(on + 10, 631, 10):
+        window, fresh = Window(), 0
+        for second in range(0, SLOTS * 60, 10):
+            is_on = second % period < on
+            fresh += is_on and not window.is_on and not window.is_flapping
+            window.note(START + second * 1000, MINUTE, is_on=is_on)
+            window.judge(0.25, 0.1)
+        assert fresh <= 3, period
 
 
 @given(looks=st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=200))

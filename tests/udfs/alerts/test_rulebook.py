@@ -32,14 +32,6 @@ def book(*several: Override, base: Rules | None = None) -> Rulebook:
     return Rulebook(base or default_rules(), several)
 
 
-@given(names, names)
-def test_without_overrides_every_group_lives_by_the_base(cluster: str, group: str) -> None:
-    base = default_rules(settle_ms=7)
-    assert book(base=base).of(cluster, group) is base
-    assert book(base=base).of(cluster) is base
-    assert book(base=base).why(cluster, group) == {}
-
-
 @given(books, names, names)
 def test_a_key_that_why_does_not_name_is_the_bases(of: Rulebook, cluster: str, group: str) -> None:
     rules, why = of.of(cluster, group), of.why(cluster, group)
@@ -82,25 +74,16 @@ def test_a_group_is_found_once_and_then_remembered(monkeypatch: pytest.MonkeyPat
     ("cluster", "group", "matches"),
     [
         ("*", "*", True),
-        ("prod", "*", True),
         ("prod*", "bill*", True),
-        ("PROD", "*", False),
         ("rod", "*", False),
-        ("*", "billin?", True),
         ("*", "bill?", False),
         ("*", "[a-c]illing", True),
-        ("*", "%RETRY%billing", False),
     ],
 )
 def test_both_patterns_must_match_the_whole_name(cluster: str, group: str, matches: bool) -> None:
     of = book(Override("o", cluster, group, {"settle_ms": 1}))
     assert (of.of("prod", "billing").settle_ms == 1) == matches
     assert ("settle_ms" in of.why("prod", "billing")) == matches
-
-
-def test_a_pattern_of_many_stars_is_matched_at_once() -> None:
-    """It would take a matcher that backtracks longer than the universe."""
-    assert book(Override("o", consumer_group="*a" * 60 + "b", thresholds={"settle_ms": 1})).of("c", "a" * 255)
 
 
 def test_what_is_for_some_groups_leaves_the_brokers_alone() -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.udfs.groups.facts import at
 from udfs.alerts.alert import Finding, Incident, Text, opened
 from udfs.groups.findings.queues import STALLED_QUEUE, STARVED_QUEUE
@@ -76,17 +78,23 @@ def test_the_other_groups_of_that_broker_wait_under_it_and_are_listed() -> None:
     assert "affected, too: broker-a:0-1 of topic orders in group g2." in again.text.summary
 
 
-def test_a_group_that_starves_after_the_broker_serves_pulls_again_pages_by_itself() -> None:
-    first = page_of("g1", "pull_stopped")
-    found = shared(finding_of("g2", "pull_stopped"), group_of("g2"), first, unserved=frozenset())
-    assert found.inhibited_by is None
-
-
-def test_a_starved_queue_does_not_wait_under_a_stalled_one() -> None:
-    first = page_of("g1", "pull_stopped", STALLED_QUEUE)
-    assert shared(finding_of("g2", "pull_stopped"), group_of("g2"), first).inhibited_by is None
-    stalled = shared(finding_of("g2", "pull_stopped", kind=STALLED_QUEUE), group_of("g2"), first)
-    assert stalled.inhibited_by is not None
+@pytest.mark.parametrize(
+    ("kind", "own_kind", "broker", "unserved", "waits"),
+    [
+        (STARVED_QUEUE, STARVED_QUEUE, "broker-a", UNSERVED_A, True),
+        (STALLED_QUEUE, STALLED_QUEUE, "broker-a", UNSERVED_A, True),
+        (STALLED_QUEUE, STARVED_QUEUE, "broker-a", UNSERVED_A, False),
+        (STARVED_QUEUE, STARVED_QUEUE, "broker-a", frozenset(), False),  # it serves pulls again
+        (STARVED_QUEUE, STARVED_QUEUE, "broker-b", UNSERVED_A, False),
+    ],
+)
+def test_a_group_waits_under_a_page_of_its_kind_for_the_same_unserved_broker(
+    kind: str, own_kind: str, broker: str, unserved: frozenset[str], waits: bool
+) -> None:
+    own = finding_of("g2", "pull_stopped", broker=broker, kind=own_kind)
+    found = shared(own, group_of("g2"), page_of("g1", "pull_stopped", kind), unserved=unserved)
+    assert (found.inhibited_by is not None) == waits
+    assert (UNSERVED in found.evidence) == (broker in unserved)
 
 
 def test_an_incident_that_has_paged_is_not_put_under_another_one() -> None:
@@ -128,9 +136,3 @@ def test_pulls_that_stop_in_one_process_are_a_page_a_group() -> None:
     """A consumer that is suspended stops in its own group only, so these incidents share no cause."""
     found = shared(finding_of("g1", "pull_stopped"), group_of("g1"), unserved=frozenset())
     assert PROCESSES not in found.evidence
-
-
-def test_queues_of_another_broker_page_by_themselves() -> None:
-    found = shared(finding_of("g2", "pull_stopped", broker="broker-b"), group_of("g2"), page_of("g1", "pull_stopped"))
-    assert found.inhibited_by is None
-    assert UNSERVED not in found.evidence

@@ -68,6 +68,10 @@ def test_a_group(case: Case) -> None:
     topic_state = life.state.topics.get("orders", TopicState(0))
     reasons = {queue_state.reason for queue_state in topic_state.queues.values()}
     assert "reason" not in case.checks or reasons == {case.checks.pop("reason")}
+    newest = life.outcomes[-1][1]
+    if calm := case.checks.pop("calm", ""):
+        assert newest.is_calm == (calm != "no")
+        assert newest.due_ms == (at(float(calm)) if newest.is_calm else at(life.now) + 1)
     broker_name, *listed = case.checks.pop("listed", "").split(" ")
     view = life.state.membership.views.get(broker_name, {})
     assert sorted(member.client_id for member in view.values()) == listed
@@ -75,4 +79,4 @@ def test_a_group(case: Case) -> None:
     runs = [name for count, name in zip(words[::2], words[1::2], strict=False) for _ in range(int(count))]
     verdicts = list(life.verdicts().values()) if words else []
     assert verdicts == (runs or words * len(verdicts))
-    case.assert_incidents(life.state.incidents, value_of, completeness=life.outcomes[-1][1].completeness)
+    case.assert_incidents(life.state.incidents, value_of, completeness=newest.completeness)

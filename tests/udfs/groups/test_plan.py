@@ -13,7 +13,6 @@ from udfs.groups.plan import (
     reference_view,
     strategies_of,
 )
-from udfs.rocketmq.allocation import allocate
 
 
 def planned(queues: int, ids: str, strategy: str = "AVG", **topics: list[str]) -> list[str]:
@@ -94,18 +93,6 @@ def test_what_the_pulls_showed_is_believed_of_members_that_describe_nothing() ->
 def test_a_member_of_an_unknown_strategy_has_what_it_pulls() -> None:
     shown = InferredStrategies({"A": "AVG", "B": "?"}, {"B": ["broker-a:0", "broker-a:5"]})
     assert mixed(8, {"A": None, "B": None}, shown) == ["A", "A", "A", "A", "*", "B", "*", "*"]
-
-
-def test_consistent_hash_gives_what_the_client_gives_and_twins_starve_nothing() -> None:
-    queues = route(16).readable_queues()
-    owners = {
-        queue.queue_id: client_id
-        for client_id in ("A", "B")
-        for queue in allocate("CONSISTENT_HASH", "g", client_id, queues, ["A", "A", "B"])
-    }
-    members = [member("A", "h1:1"), member("A", "h2:1"), member("B", "h3:1")]
-    shares = plan("g", route(16), members, "CONSISTENT_HASH")
-    assert [share.owner for share in shares.values()] == [owners[queue_id] for queue_id in range(16)]
 
 
 def test_machine_rooms_and_configured_lists_are_known_to_the_clients_only() -> None:

@@ -65,23 +65,21 @@ def test_verdict(row: tuple[Any, ...]) -> None:
     assert found == verdict, reason
 
 
-def test_a_hand_over_there_and_back_is_not_doubled() -> None:
-    there_and_back = PullAnomaly(turns=DOUBLED_TURNS - 1)
-    both = [puller(A, 0, 100), puller(B, 10, 95)]
-    for anomaly, verdict in ((None, "OK"), (there_and_back, "OK"), (BY_TURNS, "DOUBLE_CONSUMED")):
-        queue_state = QueueState(share=PlannedShare(A), anomaly=anomaly)
-        found = verdict_of(
-            queue_state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES
-        )
-        assert found == verdict
-
-
-def test_doubled_begins_just_beyond_a_hand_over() -> None:
-    queue_state, hand_over = QueueState(share=PlannedShare(A), anomaly=BY_TURNS), HAND_OVER_MS / 1000
-    for overlap, verdict in ((hand_over, "OK"), (hand_over + 0.001, "DOUBLE_CONSUMED")):
-        both = [puller(A, 0, 50), puller(B, 50 - overlap, 60)]
-        found = verdict_of(queue_state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(60), rules=RULES)
-        assert found == verdict
+@pytest.mark.parametrize(
+    ("overlap", "turns", "verdict"),
+    [
+        (85, None, "OK"),
+        (85, DOUBLED_TURNS - 1, "OK"),  # a hand-over there and back
+        (85, DOUBLED_TURNS, "DOUBLE_CONSUMED"),
+        (HAND_OVER_MS / 1000, DOUBLED_TURNS, "OK"),
+        (HAND_OVER_MS / 1000 + 0.001, DOUBLED_TURNS, "DOUBLE_CONSUMED"),
+    ],
+)
+def test_doubled_begins_just_beyond_a_hand_over_and_by_turns(overlap: float, turns: int | None, verdict: str) -> None:
+    state = QueueState(share=PlannedShare(A), anomaly=None if turns is None else PullAnomaly(turns=turns))
+    both = [puller(A, 0, 95), puller(B, 95 - overlap, 100)]
+    found = verdict_of(state, both, set(), watched_since_ms=at(0), has_pulls=True, now_ms=at(100), rules=RULES)
+    assert found == verdict
 
 
 def test_observed_owners_are_ids_with_addresses_only_where_an_id_is_not_enough() -> None:

@@ -83,14 +83,6 @@ def flips_of(attempts: list[Attempt], cuts: Iterable[int], version: str) -> list
 
 
 @examples(400)
-@given(attempts_in_order, st.sampled_from(VERSIONS))
-def test_run_length_attempts_flip_a_fault_item_as_the_attempts_themselves_do(
-    attempts: list[Attempt], version: str
-) -> None:
-    assert when(flips_of(attempts, (), version)) == flips_one_by_one(attempts, version, 2_000_000)
-
-
-@examples(400)
 @given(attempts_in_order, st.sampled_from(VERSIONS), st.lists(st.integers(0, 25), max_size=4))
 def test_a_log_of_attempts_flips_alike_however_it_is_cut(
     attempts: list[Attempt], version: str, cuts: list[int]
@@ -112,17 +104,6 @@ def test_one_slow_send_is_two_rows_out_until_its_time_has_come() -> None:
     (back,), (health,) = board.advance([], 45_000, IDLE_MS)
     assert (back.available, back.changed_at_ms, back.start_timestamp_ms) == (True, 40_000, 40_000)
     assert (health.unavailable_producers, health.unavailable_until_ms) == (0, None)
-
-
-@pytest.mark.parametrize(
-    ("reason", "version", "flips"),
-    [
-        ("up to 5.1.3 one quick send makes the broker available at once", "5.1.3", [(10_000, False), (11_000, True)]),
-        ("from 5.1.4 a quick send shortens nothing", "5.5.0", [(10_000, False), (12_000, True)]),
-    ],
-)
-def test_a_quick_send_after_a_slow_one(reason: str, version: str, flips: list[tuple[int, bool]]) -> None:
-    assert when(flips_of([Attempt(10_000, 600), Attempt(11_000, 3)], (), version)) == flips, reason
 
 
 def test_health_counts_the_producers_that_avoid_the_broker() -> None:
@@ -174,15 +155,6 @@ def test_a_slow_run_ends_at_every_fifth_second_and_a_quick_one_after_half_a_minu
     ]
     quick = [Attempt(ms, 3) for ms in (0, 29_999, 59_998, 89_998)]
     assert [(step.from_ms, step.to_ms) for step in steps_of(quick, "4.9.8").steps] == [(0, 59_998), (89_998, 89_998)]
-
-
-def test_5_1_4_never_comes_back_to_an_unreachable_broker_until_it_is_reachable() -> None:
-    """#7812: without a detector, time alone does not help."""
-    board = Board()
-    flips, _ = board.advance([steps_of([Attempt(10_000, 3, True, False)], "5.1.4")], 10_000_000, IDLE_MS)
-    assert when(flips) == [(10_000, False)]
-    flips, _ = board.advance([steps_of([Attempt(10_000_500, 3)], "5.1.4")], None, IDLE_MS)
-    assert when(flips) == [(10_000_500, True)]
 
 
 class Unwalked(dict[str, Item]):

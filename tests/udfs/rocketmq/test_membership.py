@@ -4,7 +4,7 @@ import pytest
 
 from tests.udfs.groups.facts import ConsumerData, Heartbeat, at, subscribes
 from udfs.rocketmq.heartbeat import why_not_judged
-from udfs.rocketmq.membership import EXPIRED, JOINED, LEFT, Membership, Twins, newest_heartbeats
+from udfs.rocketmq.membership import EXPIRED, Membership, Twins, newest_heartbeats
 
 EXPIRED_MS = 120_000
 NOBODY: frozenset[str] = frozenset()
@@ -18,31 +18,47 @@ def heard(*beats: tuple[str, str, float], broker_name: str = "broker-a") -> Memb
     return membership
 
 
-def test_views_of_two_brokers_are_never_merged() -> None:
-    membership = Membership()
-    for broker_name, addr in (("broker-a", "h1:1"), ("broker-b", "h2:1")):
-        membership.register(Heartbeat("id@7", addr, at(0), broker_name), subscribes("orders"))
-        membership.register(Heartbeat("id@7", addr, at(30), broker_name), subscribes("orders"))
-    assert {name: list(view) for name, view in membership.views.items()} == {"broker-a": ["h1:1"], "broker-b": ["h2:1"]}
+# Why; heartbeats of client A or B on channel 1 or 2 at a second, at broker-b if "b" follows, and "-" for a channel that
+# leaves broker-a; the changes; the members with their first and last heartbeat, broker-a's first.
+VIEWS = [
+    ("a first heartbeat joins, later ones refresh", "A1 0, A1 30", "JOINED A 0", "A1 0-30"),
+    ("an older one lengthens the span", "A1 30, A1 0", "JOINED A 30", "A1 0-30"),
+    ("brokers' views are never merged", "A1 0, A2 0 b, A1 30, A2 30 b", "JOINED A 0, JOINED A 0", "A1 0-30, A2 0-30"),
+    ("a client that unregisters leaves at once", "A1 0, -1 10", "JOINED A 0, LEFT A 10", ""),
+    ("one broker's view alone", "A1 0, A1 0 b, -1 10", "JOINED A 0, JOINED A 0, LEFT A 10", "A1 0-0"),
+    ("a heartbeat of before the leave stays out", "A1 0, -1 10, A1 10", "JOINED A 0, LEFT A 10", ""),
+    ("a later one joins again", "A1 0, -1 10, A1 11", "JOINED A 0, LEFT A 10, JOINED A 11", "A1 11-11"),
+    ("a leave that comes before its heartbeats", "-1 10, A1 0", "", ""),
+    ("one older than the newest heartbeat is none", "A1 30, -1 10", "JOINED A 30", "A1 30-30"),
+    ("another client's channel is a new member", "A1 0, B1 30", "JOINED A 0, JOINED B 30", "B1 30-30"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reason", "steps", "changes", "members"), VIEWS, ids=[row[0] for row in VIEWS])
+def test_a_brokers_view(reason: str, steps: str, changes: str, members: str) -> None:
+    membership, said = Membership(), []
+    for step in steps.split(", "):
+        (client_id, addr), second, *other = step.split()
+        broker_name = "broker-b" if other else "broker-a"
+        if client_id == "-":
+            change = membership.unregister(broker_name, addr, at(float(second)))
+        else:
+            change = membership.register(
+                Heartbeat(client_id, addr, at(float(second)), broker_name), subscribes("orders")
+            )
+        said += [f"{change.change} {change.member.client_id} {seconds(change.at_ms)}"] if change else []
+    assert ", ".join(said) == changes, reason
+    shown = [
+        f"{one.client_id}{one.client_addr} {seconds(one.first_heartbeat_ms)}-{seconds(one.last_heartbeat_ms)}"
+        for _, one in membership.members()
+    ]
+    assert ", ".join(shown) == members, reason
+    assert membership.is_empty() == (not members)
     assert membership.twins(EXPIRED_MS) == []
 
 
-def test_the_first_heartbeat_of_a_channel_joins_and_later_ones_refresh() -> None:
-    membership = Membership()
-    first = membership.register(Heartbeat("id@7", "h1:1", at(0)), subscribes("orders"))
-    assert first is not None
-    assert (first.change, first.at_ms, first.member.topics) == (JOINED, at(0), ["orders"])
-    assert membership.register(Heartbeat("id@7", "h1:1", at(30)), subscribes("orders")) is None
-    assert membership.views["broker-a"]["h1:1"].last_heartbeat_ms == at(30)
-
-
-def test_an_older_heartbeat_lengthens_the_span_and_changes_nothing_else() -> None:
-    membership = Membership()
-    membership.register(Heartbeat("id@7", "h1:1", at(30)), subscribes("orders", strategy="AVG"))
-    membership.register(Heartbeat("id@7", "h1:1", at(0)), subscribes("old", strategy="AVG_BY_CIRCLE"))
-    one = membership.views["broker-a"]["h1:1"]
-    assert (one.first_heartbeat_ms, one.last_heartbeat_ms) == (at(0), at(30))
-    assert (one.topics, one.strategy) == (["orders"], "AVG")
+def seconds(time_ms: int) -> int:
+    return (time_ms - at(0)) // 1_000
 
 
 BOTH_BY_CIRCLE = subscribes("orders", "payments", strategy="AVG_BY_CIRCLE")
@@ -64,31 +80,6 @@ def test_a_later_heartbeat_replaces_what_it_describes(
     membership.register(Heartbeat("id@7", "h1:1", at(30), without_sub=without_sub), later)
     known = membership.views["broker-a"]["h1:1"]
     assert (known.topics, known.strategy) == (topics, strategy)
-
-
-def test_a_client_that_unregisters_leaves_one_brokers_view_at_once() -> None:
-    membership = heard(("id@7", "h1:1", 0))
-    change = membership.unregister("broker-a", "h1:1", at(10))
-    assert change is not None
-    assert (change.change, change.at_ms) == (LEFT, at(10))
-    assert membership.is_empty()
-
-
-def test_a_heartbeat_from_before_the_leave_stays_out_and_a_later_one_joins_again() -> None:
-    membership = heard(("id@7", "h1:1", 0))
-    membership.unregister("broker-a", "h1:1", at(10))
-    assert membership.register(Heartbeat("id@7", "h1:1", at(10)), subscribes("orders")) is None
-    assert membership.is_empty()
-    again = membership.register(Heartbeat("id@7", "h1:1", at(11)), subscribes("orders"))
-    assert again is not None
-    assert again.change == JOINED
-
-
-def test_a_leave_that_comes_before_its_heartbeats_still_counts() -> None:
-    membership = Membership()
-    assert membership.unregister("broker-a", "h1:1", at(10)) is None
-    assert membership.register(Heartbeat("id@7", "h1:1", at(0)), subscribes("orders")) is None
-    assert membership.is_empty()
 
 
 @pytest.mark.parametrize(("second", "is_expired"), [(119.999, False), (120, True), (500, True)])
@@ -147,14 +138,6 @@ def test_twins_may_be_seen_by_one_broker_only() -> None:
     assert [twin.broker_name for twin in membership.twins(EXPIRED_MS)] == ["broker-a"]
 
 
-def test_a_channel_taken_over_by_another_client_is_a_new_member() -> None:
-    membership = heard((A, "h1:1", 0))
-    change = membership.register(Heartbeat(B, "h1:1", at(30)), subscribes("orders"))
-    assert change is not None
-    assert (change.change, change.member.client_id) == (JOINED, B)
-    assert [one.client_id for _, one in membership.members()] == [B]
-
-
 @pytest.mark.parametrize(
     ("reported", "judged"),
     [
@@ -200,9 +183,3 @@ def test_a_broker_that_begins_to_describe_heartbeats_is_believed() -> None:
     membership = listed(range(0, 31, 10), "h1:1")
     membership.register(Heartbeat(A, "h1:1", at(45)), subscribes("orders"))
     assert newest_heartbeats(membership) == ({A: at(45)}, set())
-
-
-def test_a_leave_older_than_the_newest_heartbeat_is_no_leave() -> None:
-    membership = heard(("id@7", "h1:1", 30))
-    assert membership.unregister("broker-a", "h1:1", at(10)) is None
-    assert not membership.is_empty()

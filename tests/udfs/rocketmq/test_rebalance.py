@@ -27,12 +27,6 @@ def test_a_strategy_nobody_knows_is_an_error() -> None:
         rebalance_by_topic("CLUSTERING", "AVERAGE", "g", "A", "orders", queues_of(4), ["A"])
 
 
-def test_options_reach_the_strategy() -> None:
-    mq_set = queues_of(4)
-    only = [MessageQueue("orders", "broker-a", 0)]
-    assert rebalance_by_topic("CLUSTERING", "CONFIG", "g", "A", "orders", mq_set, ["A"], config_queues=only) == only
-
-
 def test_client_ids_sort_by_utf_16_units() -> None:
     assert sort_client_ids(["b", "a", "\U0001f600", "\uff21", "a"]) == ["a", "a", "b", "\U0001f600", "\uff21"]
     assert sort_client_ids(["10.0.0.9@1", "10.0.0.10@1"]) == ["10.0.0.10@1", "10.0.0.9@1"]

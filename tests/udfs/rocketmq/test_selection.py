@@ -1,4 +1,7 @@
-"""selectOneMessageQueue by release: round robin, retries, and what is left when no broker is available."""
+"""selectOneMessageQueue by release: round robin, retries, and what is left when no broker is available.
+
+tests/lab/oracle/test_selection.py plays threads of selections against RocketMQ.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -47,38 +50,11 @@ def name(selection: Selection) -> str:
     return f"{selection.message_queue.broker_name}:{selection.message_queue.queue_id}"
 
 
-def taken_by_a_thread(version: str, fault_avoidance: bool) -> list[str]:
-    """What twelve selections of one thread give."""
-    info, index, taken = info_of(*BROKERS), 40, []
-    for _ in range(12):
-        selection = select_one_message_queue(info, None, index, client_version=version, fault_avoidance=fault_avoidance)
-        index = selection.next_index
-        taken.append(name(selection))
-    return taken
-
-
-def test_a_thread_takes_turns_over_all_queues(subtests: pytest.Subtests) -> None:
-    for version in RELEASES:
-        for fault_avoidance in (False, True):
-            with subtests.test(version, fault_avoidance=fault_avoidance):
-                taken = taken_by_a_thread(version, fault_avoidance)
-                assert taken[:6] == taken[6:]
-                assert sorted(taken[:6]) == [f"{broker}:{queue_id}" for broker in BROKERS for queue_id in (0, 1)]
-
-
 @given(releases, indexes, st.sampled_from(BROKERS))
 def test_without_fault_avoidance_a_retry_goes_to_another_broker(version: str, index: int, last: str) -> None:
     assume(version not in ("4.8.0", "4.9.3") or not abs(index) >= MAX_VALUE - 6)  # they turn back at the overflow
     selection = select_one_message_queue(info_of(*BROKERS), last, index, client_version=version)
     assert selection.message_queue.broker_name != last
-
-
-@given(releases, indexes, st.booleans())
-def test_the_only_broker_is_taken_again(version: str, index: int, fault_avoidance: bool) -> None:
-    selection = select_one_message_queue(
-        info_of("broker-a"), "broker-a", index, {}, NOW, version, fault_avoidance=fault_avoidance
-    )
-    assert selection.message_queue.broker_name == "broker-a"
 
 
 @given(releases, indexes, st.sets(st.sampled_from(BROKERS), max_size=2))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udfs.rocketmq.version import NEWEST, parse_client_version
+from udfs.rocketmq.version import NEWEST, parse_client_version, release_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,4 @@ def test_text_that_names_no_release_counts_as_the_newest(text: str) -> None:
 def test_both_spellings_of_a_release_agree(release: tuple[int, int, int]) -> None:
     dotted = ".".join(map(str, release))
     assert parse_client_version(dotted) == parse_client_version("V" + dotted.replace(".", "_")) == release
+    assert release_of(dotted) == release_of(release) == release
