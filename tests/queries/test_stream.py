@@ -364,6 +364,7 @@ def test_three_tasks_describe_what_one_reports_and_their_number_is_frozen(
 @pytest.mark.parametrize("partitions", [2, 3, 16])
 def test_a_shuffle_by_key_sends_each_shard_to_its_own_partition(spark: SparkSession, partitions: int) -> None:
     keys = shard_keys(spark, partitions)
+    assert keys == shard_keys(spark.newSession(), partitions), "state is kept under them"
     shards = spark.createDataFrame([(key,) for key in keys], "shard int").repartition(partitions, "shard")
     placed = shards.select("shard", F.spark_partition_id().alias("partition")).collect()
     assert {row["shard"]: row["partition"] for row in placed} == {key: number for number, key in enumerate(keys)}
@@ -372,8 +373,3 @@ def test_a_shuffle_by_key_sends_each_shard_to_its_own_partition(spark: SparkSess
 def test_one_shard_needs_no_spark_to_find_its_key() -> None:
     nobody: SparkSession = None  # type: ignore[assignment]  # it is not asked
     assert shard_keys(nobody, 1) == [0]
-
-
-def test_keys_are_the_same_at_every_start(spark: SparkSession) -> None:
-    """State is kept under them."""
-    assert shard_keys(spark, 3) == shard_keys(spark.newSession(), 3)
