@@ -1,7 +1,7 @@
 """Real servers for the tests that need them: each is started here, by process id, on a free port of the loopback.
 
-A worker of pytest-xdist has one Kafka and one Spark session at the most. Tests that use either stay together on one
-worker (the group "spark"), so a whole run starts one of each.
+A worker of pytest-xdist has one Kafka and one Spark session at the most. Tests with the Spark session stay together on
+one worker (the group "spark"), tests with Kafka alone on another (the group "kafka").
 
 Properties are tried without a deadline, for a busy machine is no failure: 20 examples, 100 before a release
 (`HYPOTHESIS_PROFILE=thorough`), 10 in `make test-fast`.
@@ -51,20 +51,21 @@ if MAIN.__spec__ is None and not hasattr(MAIN, "__file__"):
 
 TOPICS_GONE_SECONDS = 60.0
 
-LONGEST_GROUPS = ("rocketmq", "spark")
+LONGEST_GROUPS = ("rocketmq", "spark", "kafka")
 """Groups of tests that take minutes and mostly wait; the other tests fill the cores beside them."""
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of this name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that share the one Kafka or the one Spark session into a group, but for those that name another.
+    """Put tests that share the one Spark session or the one Kafka into a group, but for those that name another.
 
     The longest groups begin first: one that began last would run alone.
     """
     for item in items:
-        shares = {"kafka", "loaded_kafka", "warm_spark"} & set(getattr(item, "fixturenames", ()))
-        if shares and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        fixtures = set(getattr(item, "fixturenames", ()))
+        group = "spark" if {"warm_spark", "loaded_kafka"} & fixtures else "kafka" if "kafka" in fixtures else None
+        if group and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=_place)
 
 

@@ -12,9 +12,9 @@ them; it resolves an hour later.
 """
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -47,30 +47,32 @@ class DataLossError(BalancewatchError):
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss in one partition. `gone` is the number of lost messages; None for a recreated topic."""
+    """The loss in one partition, which Kafka has from `beginning` to `end`."""
 
     topic: str
     partition: int
     wanted: int
-    span: Span
+    beginning: int
+    end: int
 
     @property
     def gone(self) -> int | None:
-        return None if self.is_remade else self.span.beginning - self.wanted
+        """The number of lost messages; None for a recreated topic."""
+        return None if self.is_remade else self.beginning - self.wanted
 
     @property
     def is_remade(self) -> bool:
-        return self.wanted > self.span.end
+        return self.wanted > self.end
 
     def __str__(self) -> str:
         place = f"{self.topic}-{self.partition}"
         if self.is_remade:
             return (
-                f"{place} from offset {self.wanted}, but it ends at {self.span.end}: the topic was deleted and "
+                f"{place} from offset {self.wanted}, but it ends at {self.end}: the topic was deleted and "
                 "recreated, and an unknown number of messages is lost"
             )
         messages = f"{self.gone:,} message{'' if self.gone == 1 else 's'}"
-        return f"{place} from offset {self.wanted}, but it begins at {self.span.beginning}: {messages} lost"
+        return f"{place} from offset {self.wanted}, but it begins at {self.beginning}: {messages} lost"
 
 
 def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss]]:
@@ -96,10 +98,8 @@ def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss
     for (topic, partition), wanted in sorted(position.wanted.items()):
         span = spans.get((topic, partition), Span(0, 0))
         planned = position.planned.get((topic, partition), wanted)
-        if wanted < span.beginning:
-            losses.append(Loss(topic, partition, wanted, span))
-        elif planned > span.end:
-            losses.append(Loss(topic, partition, planned, span))
+        if wanted < span.beginning or planned > span.end:
+            losses.append(Loss(topic, partition, wanted if wanted < span.beginning else planned, *span))
     return position, losses
 
 
@@ -128,7 +128,7 @@ class DataLoss:
     ) -> None:
         """`on_alerts` receives each row of the alerts table after it is written."""
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
-        self._alerts = read_open(settings.paths.warehouse, DATA_LOSS, _has_position)
+        self._alerts = read_open(settings.paths.warehouse, DATA_LOSS, _identity)
 
     def look(self, name: str, now_ms: int) -> list[Loss]:
         """Return the losses of a query before it starts.
@@ -142,7 +142,7 @@ class DataLoss:
         if position is None or not losses:
             return []
         self._report(_loss_alert(name, position, losses), now_ms)
-        remade = {(loss.topic, loss.partition): loss.span.beginning for loss in losses if loss.is_remade}
+        remade = {(loss.topic, loss.partition): loss.beginning for loss in losses if loss.is_remade}
         if remade:
             put_back(checkpoint_of(name, self._settings), remade)
         return losses
@@ -162,7 +162,8 @@ class DataLoss:
         """Resolve the alerts of the query and of tables an hour after their last loss; called after each batch."""
         for known in self._alerts:
             if known.alert.labels.get("query", name) == name and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
-                self._append(self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss"), "over")
+                row = self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss")
+                self._append(known.alert, row, "over")
 
     def _report(self, alert: SelfAlert, now_ms: int) -> None:
         """Open the alert, or update its incident if that is still open."""
@@ -171,21 +172,11 @@ class DataLoss:
             row = self._alerts.open(alert, now_ms)
         else:
             row = self._alerts.update(known, alert, now_ms, Reason.HOLD_OVER)
-        self._append(row, "found")
+        self._append(alert, row, "found")
 
-    def _append(self, row: dict[str, Any], step: str) -> None:
-        """Write a row once per loss.
-
-        A loss of messages is known by the query's position, because a batch may lose its planned messages, and later
-        ones again; a loss of rows by the file of the damaged commit.
-        """
-        at = json.loads(row["evidence"])
-        if "file" in at:
-            table = json.loads(row["labels"])["table"]
-            identity, number, batch_id = f"{table}-{at['file']}", at["written_ms"], 0
-        else:
-            identity, batch_id = at["checkpoint_id"], at["batch_id"]
-            number = 2 * batch_id + at["is_committed"]
+    def _append(self, alert: SelfAlert, row: dict[str, Any], step: str) -> None:
+        """Write a row once per loss."""
+        identity, number, batch_id = _identity(alert)
         rows = arrow_table([row], ALERTS, batch_id)
         if self._writer.append(ALERTS, rows, f"balancewatch-data-loss-{step}-{identity}", number) is None:
             return  # an earlier start, or an earlier batch, has written it
@@ -198,24 +189,13 @@ def _alert(of: dict[str, str], summary: str, advice: str, evidence: dict[str, An
 
 
 def _loss_alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
-    ranges = [
-        {
-            "topic": loss.topic,
-            "partition": loss.partition,
-            "wanted": loss.wanted,
-            "beginning": loss.span.beginning,
-            "end": loss.span.end,
-            "gone": loss.gone,
-        }
-        for loss in losses
-    ]
     return _alert(
         {"query": name},
         f"The query {name} continued without messages that Kafka has deleted: it needed {'; '.join(map(str, losses))}.",
         "Alerts of the gap may be missing or late. To avoid it, restart `balancewatch run` sooner or raise "
         "kafka.retention_hours.",
         {
-            "ranges": ranges,
+            "ranges": [{**asdict(loss), "gone": loss.gone} for loss in losses],
             "checkpoint_id": position.checkpoint_id,
             "batch_id": position.batch_id,
             "is_committed": position.is_committed,
@@ -241,12 +221,14 @@ def _damage_alert(table: str, damage: Damage) -> SelfAlert:
     )
 
 
-def _has_position(alert: SelfAlert) -> None:
-    """Raise ValueError unless the evidence has a query position or a file, and the labels name the query or table."""
+def _identity(alert: SelfAlert) -> tuple[str, int, int]:
+    """Return the id of a loss, its number, and its batch. Raises KeyError or TypeError for evidence without them.
+
+    A loss of messages is known by the query's position, because a batch may lose its planned messages, and later ones
+    again; a loss of rows by the file of the damaged commit.
+    """
     at = alert.evidence
-    if isinstance(alert.labels.get("table"), str) and at["file"] and isinstance(at["written_ms"], int):
-        return
-    if not (isinstance(at["batch_id"], int) and isinstance(at["is_committed"], bool) and at["checkpoint_id"]):
-        raise ValueError("evidence has no query position")
-    if not isinstance(alert.labels["query"], str):
-        raise ValueError("labels name no query")
+    if "file" in at:
+        return f"{alert.labels['table']}-{at['file']}", index(at["written_ms"]), 0
+    batch_id = index(at["batch_id"])
+    return at["checkpoint_id"], 2 * batch_id + index(at["is_committed"]), batch_id

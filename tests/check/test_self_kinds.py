@@ -76,7 +76,7 @@ ALERTS = (
     data_loss._loss_alert(
         "groups",
         data_loss.Position("id", 0, True, {}, {}),
-        [data_loss.Loss("rocketmq.pulls", 0, 5, data_loss.Span(7, 9))],
+        [data_loss.Loss("rocketmq.pulls", 0, 5, 7, 9)],
     ),
     own_alerts.delivery_failed("am[0]", "unreachable", 3),
     own_alerts.alerts_limited("prod", "starved_queue", 4, 100, "warning"),

@@ -11,7 +11,7 @@ from schemas.decode import decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.queries import pack as packer
 from streaming.queries.pack import pack
-from streaming.queries.parcel import Chunk, Message, Parcel, Reject, decode_chunks, decode_parcel, encode, shard_of
+from streaming.queries.parcel import Chunk, Parcel, decode_parcel, encode, shard_of
 from streaming.queries.running import plan_of
 from streaming.queries.waiting import Planned, safe_time_ms
 from streaming.replay.stream import Enveloper
@@ -126,17 +126,8 @@ def test_a_parcel_is_read_as_it_was_written(messages: list[dict[str, Any]]) -> N
         assert again == parcel
 
 
-CHUNK = Chunk(
-    PULLS, 3, 0, 4, {"c": 9}, [Message(0, 1, b"\xff\0")], [Reject(1, 2, None, ["not_json"]), Reject(2, 3, b"", [])]
-)
-
-
 def seen(topic: str, partition: int, read: int, first: int = 0, **newest_ms: int) -> Chunk:
     return Chunk(topic, partition, first, first + read - 1, newest_ms, [], [])
-
-
-def test_a_pack_is_read_as_it_was_written() -> None:
-    assert decode_chunks(encode([CHUNK, CHUNK])) == [CHUNK, CHUNK]
 
 
 @pytest.mark.parametrize(

@@ -107,16 +107,6 @@ def test_python_workers_that_come_too_late_for_spark_lose_nothing(
     assert story_in(settings) == reported
 
 
-def test_a_log_cut_into_many_batches_gives_the_same_incidents(
-    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, reported: Story
-) -> None:
-    settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 250})
-    run_all_available(settings, spark)
-    batches = DeltaTable(str(settings.paths.warehouse / "assignments")).to_pyarrow_table()["batch_id"].unique()
-    assert len(batches) > 3
-    assert story_in(settings) == reported
-
-
 def cut_power(settings: Settings, lost: int) -> None:
     """Lose what was not synced: the rows of the newest `lost` batches, and what Spark wrote since the rows before."""
     warehouse, checkpoint = Path(str(settings.paths.warehouse)), checkpoint_of(balance.NAME, settings)
@@ -143,12 +133,14 @@ def cut_power(settings: Settings, lost: int) -> None:
 
 
 @pytest.mark.parametrize("lost", [2, *in_proof([0, 1])])
-def test_a_run_continues_after_a_power_cut(
+def test_a_log_cut_into_many_batches_gives_the_same_incidents_after_a_power_cut_too(
     loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, reported: Story, lost: int
 ) -> None:
     """Rows that are lost are written again, and none twice."""
     settings = settings_for(loaded_kafka, tmp_path, queries={"max_offsets_per_trigger": 500})
     run_all_available(settings, spark)
+    assert len(list((checkpoint_of(balance.NAME, settings) / "commits").glob("[0-9]*"))) > 3
+    assert story_in(settings) == reported
     cut_power(settings, lost)
     run_all_available(settings, spark)
     rows = read_alerts(settings.paths.warehouse)
@@ -371,6 +363,7 @@ def test_three_tasks_describe_what_one_reports_and_their_number_is_frozen(
 @pytest.mark.parametrize("partitions", [2, 3, 16])
 def test_a_shuffle_by_key_sends_each_shard_to_its_own_partition(spark: SparkSession, partitions: int) -> None:
     keys = shard_keys(spark, partitions)
+    assert keys == shard_keys(spark.newSession(), partitions), "state is kept under them"
     shards = spark.createDataFrame([(key,) for key in keys], "shard int").repartition(partitions, "shard")
     placed = shards.select("shard", F.spark_partition_id().alias("partition")).collect()
     assert {row["shard"]: row["partition"] for row in placed} == {key: number for number, key in enumerate(keys)}
@@ -379,8 +372,3 @@ def test_a_shuffle_by_key_sends_each_shard_to_its_own_partition(spark: SparkSess
 def test_one_shard_needs_no_spark_to_find_its_key() -> None:
     nobody: SparkSession = None  # type: ignore[assignment]  # it is not asked
     assert shard_keys(nobody, 1) == [0]
-
-
-def test_keys_are_the_same_at_every_start(spark: SparkSession) -> None:
-    """State is kept under them."""
-    assert shard_keys(spark, 3) == shard_keys(spark.newSession(), 3)

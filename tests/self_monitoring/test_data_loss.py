@@ -1,7 +1,7 @@
 """Lost messages: the start is refused in a sentence, or continues and reports them once. Without Spark."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from streaming.self_monitoring.data_loss import DataLoss, DataLossError, losses_
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.conftest import settings_for
 from tests.maintenance.rows import row_of, write
-from tests.support.scratch_kafka import scratch_kafka
 from udfs.alerts.self_kinds import LIMITS
 
 HEADER = 'v1\n{"batchWatermarkMs":0}\n'
@@ -221,22 +220,15 @@ def test_a_recreated_partition_is_read_from_its_beginning(settings: Any, kafka_h
     assert losses_of(NAME, lenient)[1] == []
 
 
-@pytest.fixture(scope="module")
-def own_kafka() -> Iterator[EmbeddedKafka]:
-    """A Kafka whose topics a test may delete."""
-    with scratch_kafka(Settings.load().paths.jars) as broker:
-        yield broker
-
-
 @pytest.mark.real
-def test_deleted_messages_and_a_recreated_topic_are_detected(own_kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    settings = settings_for(own_kafka, tmp_path)
+def test_deleted_messages_and_a_recreated_topic_are_detected(empty_kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    settings = settings_for(empty_kafka, tmp_path)
     write_checkpoint(tmp_path, [{PULLS: {"0": 40}, CLOCKS: {"0": 0}}], committed=1)
     with Publisher(settings.kafka) as publisher:
         for _ in range(100):
             publisher.publish_raw(PULLS, b"key", b"{}")
     assert losses_of(NAME, settings)[1] == []
-    admin = KafkaAdminClient(bootstrap_servers=own_kafka.bootstrap_servers)
+    admin = KafkaAdminClient(bootstrap_servers=empty_kafka.bootstrap_servers)
     admin.delete_records({TopicPartition(PULLS, 0): 70})
     assert [(loss.wanted, loss.gone) for loss in losses_of(NAME, settings)[1]] == [(40, 30)]
     admin.delete_topics([PULLS])

@@ -108,12 +108,15 @@ def test_a_change_between_loading_and_watching_is_not_missed(file: Path) -> None
     assert taken.rules.settle_ms == 2
 
 
-def test_what_needs_a_restart_is_named_without_its_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logs: Logs
-) -> None:
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     site = tmp_path / "site.toml"
     site.write_text("")
     monkeypatch.setenv("BALANCEWATCH_CONFIG", str(site))
+    return site
+
+
+def test_what_needs_a_restart_is_named_without_its_values(site: Path, logs: Logs) -> None:
     watch = SettingsReload(Settings.load())
     site.write_text('[kafka]\noptions = {"sasl.jaas.config" = "hunter2"}\n[rules]\nsettle_ms = 9\n')
     settings = look_twice(watch)
@@ -121,14 +124,6 @@ def test_what_needs_a_restart_is_named_without_its_values(
     assert (settings.rules.settle_ms, settings.kafka.options) == (9, {})
     assert logs[0] == {"event": "settings changed, restart required", "sections": ["kafka"], "log_level": "warning"}
     assert "hunter2" not in str(logs)
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    site = tmp_path / "site.toml"
-    site.write_text("")
-    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(site))
-    return site
 
 
 def test_whom_to_describe_is_taken_and_the_keys_are_named_without_their_values(site: Path, logs: Logs) -> None:

@@ -106,7 +106,7 @@ def test_run_starts_though_a_row_of_its_own_cannot_be_read(warehouse: Path, name
 
 def open_in(warehouse: Path) -> tuple[str, str]:
     """The query of the one data loss that is open, and the topic of the one quality alert."""
-    (lost,) = read_open(warehouse, DATA_LOSS, data_loss._has_position)
+    (lost,) = read_open(warehouse, DATA_LOSS, data_loss._identity)
     (bad,) = read_open_topics(warehouse)
     return lost.alert.labels["query"], bad.alert.labels["topic"]
 
