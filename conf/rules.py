@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, create_model, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Milliseconds, Pattern, Section, below, invalid
+from conf.section import Milliseconds, Pattern, Section, compared, invalid
 
 Hold = Annotated[int, Field(ge=0, le=604_800_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -76,7 +76,7 @@ class Thresholds(Section):
     no_data_page_ms: Milliseconds
     flap_slot_ms: Milliseconds
     flap_high: Share
-    flap_low: Annotated[Share, below("flap_high")]
+    flap_low: Annotated[Share, compared("must be below", "flap_high")]
 
 
 class Scope(Section):

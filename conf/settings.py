@@ -19,8 +19,7 @@ from pydantic import (
 
 from conf.board import Board
 from conf.location import Location
-from conf.mutes import Mute
-from conf.oncall import Canary, OnCall
+from conf.oncall import Canary, Mute, OnCall
 from conf.rules import Rules
 from conf.section import (
     NO_BOOL,
@@ -29,8 +28,8 @@ from conf.section import (
     Served,
     SettingsError,
     VariableOrNone,
+    compared,
     invalid,
-    not_below,
     require,
 )
 from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, read_toml, sentences, settings_files
@@ -72,7 +71,7 @@ class Maintain(Section):
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
     beside_seconds: Annotated[float, Field(ge=0, le=86_400)]
     reader_hours: Hours
-    vacuum_hours: Annotated[Hours, not_below("reader_hours", ", for which readers need the files")]
+    vacuum_hours: Annotated[Hours, compared("must not be below", "reader_hours", ", for which readers need the files")]
 
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -118,7 +117,7 @@ class Paths(Section):
 __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
 
 Topic = Literal["rocketmq.send_latencies", "rocketmq.pulls", "rocketmq.heartbeats", "rocketmq.routes", "rocketmq.clock"]
-"""The topics of events; tests/conf/test_bounds.py holds it against schemas.events.EVENTS."""
+"""The topics of events; tests/conf/test_sections.py holds it against schemas.events.EVENTS."""
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
 RocketMQName = Annotated[str, Field(min_length=1, max_length=255)]
@@ -200,7 +199,9 @@ class Metrics(Served):
     token_env: VariableOrNone
     max_groups: Annotated[int, Field(ge=1, le=100_000)]
     unready_after_seconds: Annotated[float, Field(ge=15, le=86_400)]
-    unhealthy_after_seconds: Annotated[float, Field(ge=30, le=86_400), not_below("unready_after_seconds")]
+    unhealthy_after_seconds: Annotated[
+        float, Field(ge=30, le=86_400), compared("must not be below", "unready_after_seconds")
+    ]
 
 
 class Log(Section):

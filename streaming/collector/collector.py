@@ -18,7 +18,7 @@ from tenacity.wait import wait_random_exponential
 
 from conf.settings import Collector, Settings
 from streaming.collector.access import explain_tls
-from streaming.collector.known_brokers import CollectorError, Forgotten, KnownBrokers
+from streaming.collector.known_brokers import Forgotten, KnownBrokers
 from streaming.collector.lease import CollectorName, LeaseLostError, Turn
 from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_admin import RocketMQAdmin
@@ -99,8 +99,6 @@ def run_collector(settings: Settings, stop: threading.Event, *, rounds: int | No
     The first round is retried for START_SECONDS, then RocketMQError, PublishError or KafkaUnreachableError is raised;
     a later round is retried until it succeeds. Raises CollectorError for invalid settings.
     """
-    if not settings.collector.name_server:
-        raise CollectorError('collector.name_server is empty; set it to "host:port" of the NameServer')
     log.info(
         "collector started",
         name_server=settings.collector.name_server,

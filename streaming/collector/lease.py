@@ -22,20 +22,15 @@ from typing import Any
 
 import msgspec
 import structlog
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
-from kafka.errors import (
-    ClusterAuthorizationFailedError,
-    KafkaError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-)
+from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from conf.settings import Collector, Kafka
 from streaming.collector.known_brokers import CollectorError
 from streaming.kafka_io.consumer import open_consumer
 from streaming.kafka_io.publisher import Publisher, PublishError
-from streaming.kafka_io.topics import client_options
+from streaming.kafka_io.topics import create_missing
 
 LEASES = "balancewatch.collectors"
 """The topic of claims: one partition, keyed by the part of the cluster, kept for an hour."""
@@ -183,7 +178,8 @@ class KafkaLease:
 
     def _open(self) -> KafkaConsumer:
         """Return a consumer at the newest READ_BACK claims of the topic. Create the topic if it is missing."""
-        _create_topic(self._kafka)
+        configs = {"message.timestamp.type": "LogAppendTime", "retention.ms": "3600000", "segment.ms": "3600000"}
+        create_missing(self._kafka, [NewTopic(LEASES, 1, self._kafka.replication_factor, topic_configs=configs)])
         consumer = open_consumer(self._kafka)
         try:
             consumer.assign([_PLACE])
@@ -258,19 +254,6 @@ class KafkaLease:
 
 
 _PLACE = TopicPartition(LEASES, 0)
-
-
-def _create_topic(kafka: Kafka) -> None:
-    servers = kafka.bootstrap_servers.split(",")
-    options = client_options(kafka.options)
-    admin = KafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=10_000, **options)
-    configs = {"message.timestamp.type": "LogAppendTime", "retention.ms": "3600000", "segment.ms": "3600000"}
-    try:
-        if LEASES not in admin.list_topics():
-            with contextlib.suppress(TopicAlreadyExistsError):
-                admin.create_topics([NewTopic(LEASES, 1, kafka.replication_factor, topic_configs=configs)])
-    finally:
-        admin.close()
 
 
 MOST_ON_A_HOST = 100

@@ -4,10 +4,11 @@ The official client brings ACL, TLS and every release's wire format. Answers are
 broker answers requests in the threads that serve its clients, so the request rate is limited per server.
 """
 
+import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,6 +79,17 @@ CONSUMER_NOT_ONLINE = 206
 
 READ_AND_WRITE = 6
 
+
+@contextlib.contextmanager
+def none_for(response_code: int) -> Iterator[None]:
+    """End the block at a RocketMQError with this code."""
+    try:
+        yield
+    except RocketMQError as error:
+        if error.response_code != response_code:
+            raise
+
+
 NAME_SERVER = "name server"
 """The server under which requests to any NameServer are counted."""
 
@@ -137,12 +149,9 @@ class RocketMQAdmin:
 
     def read_route(self, topic: str) -> TopicRoute | None:
         """Return a topic's route; None if it does not exist."""
-        try:
+        with none_for(TOPIC_NOT_EXIST):
             return self._ask(NAME_SERVER, partial(parse_route, topic), self._ext.examineTopicRouteInfo, topic)
-        except RocketMQError as error:
-            if error.response_code == TOPIC_NOT_EXIST:
-                return None
-            raise
+        return None
 
     def read_groups(self, broker: Broker) -> dict[str, bool]:
         """Return consumeEnable of each consumer group at a broker, without system groups."""
@@ -156,24 +165,17 @@ class RocketMQAdmin:
 
     def read_consumer_connection(self, broker: Broker, group: str) -> ConsumerConnection | None:
         """Return the group as *this* broker sees it; None if no consumer of it is connected there."""
-        try:
-            parse = partial(parse_consumer_connection, group, versions=self.read_version)
-            ask = self._ext.examineConsumerConnectionInfo
-            return self._ask(broker.address, parse, ask, group, broker.address)
-        except RocketMQError as error:
-            if error.response_code == CONSUMER_NOT_ONLINE:
-                return None
-            raise
+        parse = partial(parse_consumer_connection, group, versions=self.read_version)
+        with none_for(CONSUMER_NOT_ONLINE):
+            return self._ask(broker.address, parse, self._ext.examineConsumerConnectionInfo, group, broker.address)
+        return None
 
     def read_producers(self, broker: Broker) -> dict[str, tuple[Connection, ...]] | None:
         """Return each producer group's channels with their last heartbeats; None from a broker without code 328."""
-        try:
-            parse = partial(parse_producers, versions=self.read_version)
+        parse = partial(parse_producers, versions=self.read_version)
+        with none_for(REQUEST_CODE_NOT_SUPPORTED):
             return self._ask(broker.address, parse, self._ext.getAllProducerInfo, broker.address)
-        except RocketMQError as error:
-            if error.response_code == REQUEST_CODE_NOT_SUPPORTED:
-                return None
-            raise
+        return None
 
     def read_running_info(self, broker: Broker, group: str, client_id: str) -> RunningInfo:
         """Return a client's running info through this broker, which asks its first channel of that ClientId."""

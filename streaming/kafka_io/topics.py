@@ -8,7 +8,7 @@ import contextlib
 import re
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -47,7 +47,7 @@ def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            return _create_missing(kafka)
+            return create_missing(kafka, (_new_topic(kafka, name) for name in sorted(EVENTS)))
         except KafkaError as error:
             if time.monotonic() > deadline:
                 raise KafkaUnreachableError(
@@ -56,18 +56,20 @@ def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
             time.sleep(0.3)
 
 
-def _create_missing(kafka: Kafka) -> list[str]:
+def create_missing(kafka: Kafka, topics: Iterable[NewTopic]) -> list[str]:
+    """Create the topics that Kafka does not have and return their names. Raises KafkaError."""
     admin = KafkaAdminClient(
         bootstrap_servers=kafka.bootstrap_servers.split(","),
         request_timeout_ms=10_000,
         **client_options(kafka.options),
     )
     try:
-        made = []
-        for name in sorted(set(EVENTS) - set(admin.list_topics())):
-            with contextlib.suppress(TopicAlreadyExistsError):  # another process was quicker
-                admin.create_topics([_new_topic(kafka, name)])
-                made.append(name)
+        made, known = [], set(admin.list_topics())
+        for topic in topics:
+            if topic.name not in known:
+                with contextlib.suppress(TopicAlreadyExistsError):  # another process was quicker
+                    admin.create_topics([topic])
+                    made.append(topic.name)
         return made
     finally:
         admin.close()

@@ -10,8 +10,8 @@ from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from conf.mutes import DAYS
-from conf.mutes import Mute as MuteSettings
+from conf.oncall import DAYS
+from conf.oncall import Mute as MuteSettings
 from streaming.text.times import to_ms
 from udfs.alerts.pattern import Matchers, describe_matchers
 from udfs.alerts.silence import Silence

@@ -1,10 +1,12 @@
-"""The collector against a real NameServer, two brokers, twins, and a real Kafka."""
+"""The collector against a real NameServer, two brokers, twins, clients with missing data, and a real Kafka."""
 
 import contextlib
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from streaming.collector.rocketmq_jvm import RocketMQJvm
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
+from tests.lab.field.class_paths import build_agent, skew_options
+from tests.lab.field.links import EVERY, Links
 from tests.support.offenders import assert_none
 from tests.support.rocketmq import RocketMQ
 from tests.support.rocketmq_clocks import Clocks
@@ -30,14 +34,27 @@ LIVELY = Clocks(15)
 """Heartbeats come every 2 s: a frozen client is told from one that lives within a few rounds."""
 
 MEMBERS = (("shipping_group", "same"), ("shipping_group", "same"), ("billing_group", "solo"))
+LINKED_GROUP, SKEWED_GROUP = "linked_group", "skewed_group"
+AHEAD_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class ClocksAhead(Clocks):
+    """Of a client whose RocketMQ has a wall clock AHEAD_SECONDS ahead."""
+
+    agent: Path
+
+    def client_options(self) -> list[str]:
+        return [*super().client_options(), *skew_options(self.agent, AHEAD_SECONDS)]
 
 
 class Collected:
     """A running collector, the cluster it reads, and every event it has published."""
 
-    def __init__(self, settings: Settings, cluster: RocketMQ, consumers: list[Consumer]) -> None:
+    def __init__(self, settings: Settings, cluster: RocketMQ, links: Links, consumers: list[Consumer]) -> None:
         self.cluster = cluster
-        *self.twins, self.solo = consumers
+        self.links = links
+        *self.twins, self.solo, self.linked, self.skewed = consumers
         self.events: dict[str, list[Any]] = defaultdict(list)
         self._settings = settings
         self.reasons: list[list[str]] = []
@@ -107,24 +124,34 @@ def consumer_at_the_end(settings: Settings) -> KafkaConsumer:
 
 
 @pytest.fixture(scope="module")
-def collected(kafka: EmbeddedKafka, rocketmq_cluster: RocketMQ) -> Iterator[Collected]:
-    rocketmq_cluster.create_topic("shipments")
-    rocketmq_cluster.create_topic("short_lived", queues=1)
+def collected(
+    kafka: EmbeddedKafka, rocketmq_cluster: RocketMQ, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Collected]:
+    cluster = rocketmq_cluster
+    cluster.create_topic("shipments")
+    cluster.create_topic("short_lived", queues=1)
     settings = Settings.load(
         kafka={"bootstrap_servers": kafka.bootstrap_servers},
         collector={
-            "name_server": rocketmq_cluster.name_server,
+            "name_server": cluster.name_server,
             "interval_seconds": 0.5,
             "probe": True,
             "timeout_ms": 2000,
         },
     )
     create_topics(settings.kafka)
-    with (
-        rocketmq_cluster.consumers("shipments", *MEMBERS, clocks=LIVELY) as consumers,
-        contextlib.closing(Collected(settings, rocketmq_cluster, consumers)) as collected,
-    ):
-        yield collected
+    with contextlib.ExitStack() as stack:
+        links = stack.enter_context(contextlib.closing(Links(cluster.servers)))
+        consumers = list(stack.enter_context(cluster.consumers("shipments", *MEMBERS, clocks=LIVELY)))
+        ahead = ClocksAhead(LIVELY.factor, build_agent(tmp_path_factory.mktemp("clock")))
+        for name, group, name_server, clocks in (
+            ("linked", LINKED_GROUP, links.name_server_of("linked"), LIVELY),
+            ("skewed", SKEWED_GROUP, cluster.name_server, ahead),
+        ):
+            one = Consumer(cluster.jars, name_server, clocks, group=group, topic="shipments", instance_name=name)
+            stack.callback(one.close)
+            consumers.append(one)
+        yield stack.enter_context(contextlib.closing(Collected(settings, cluster, links, consumers)))
 
 
 def test_each_broker_reports_both_twins_under_one_client_id(collected: Collected) -> None:
@@ -143,14 +170,6 @@ def test_each_broker_reports_both_twins_under_one_client_id(collected: Collected
     assert len(ports) == 4  # two twins, two brokers, four channels
 
 
-def test_strategy_is_learnt_from_the_client(collected: Collected) -> None:
-    def reported() -> bool:
-        heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
-        return bool(heartbeats) and heartbeats[-1].consumers[0].strategy == "AVG"
-
-    wait_for("solo's strategy", reported)
-
-
 def test_pulls_name_the_channel_unless_there_are_twins(collected: Collected) -> None:
     twin = collected.wait_for(PULLS, client_id=collected.twins[0].client_id)[-1]
     assert twin.client_addr is None
@@ -167,7 +186,7 @@ def test_a_push_consumer_reports_whether_it_consumes_in_order(collected: Collect
             start_push_consumer(jvm, name_server, f"{listener}_group", listener)
         for group, consume_orderly in (("Orderly_group", True), ("Concurrently_group", False), ("billing_group", None)):
             reported = wait_for(f"{group} in order: {consume_orderly}", lambda g=group: _reported(collected, g))
-            assert reported[-1].consume_orderly is consume_orderly
+            assert (reported[-1].consume_orderly, reported[-1].strategy) == (consume_orderly, "AVG")
             assert collected.wait_for(PULLS, consumer_group=group)[-1].pull_status is None
 
 
@@ -185,20 +204,6 @@ def test_a_group_that_may_not_consume_is_refused_where_it_may_not(collected: Col
     wait_for("pulls are served again", is_served_again)
     assert {pull.broker_name for pull in collected.find(PULLS, pull_status="NO_PERMISSION")} == {"broker-a"}
     assert {pull.consumer_group for pull in collected.find(PULLS, pull_status="NO_PERMISSION")} == {group}
-
-
-def test_twins_leave_the_second_half_to_nobody(collected: Collected) -> None:
-    queues = [f"broker-a:{queue_id}" for queue_id in range(4)]
-    wait_for("both twins settle", lambda: all(twin.queues() == queues for twin in collected.twins))
-
-
-def test_an_unchanged_heartbeat_is_said_once(collected: Collected) -> None:
-    collected.wait_rounds(2)
-    said = [
-        (h.broker_name, h.client_addr, h.event_time_ms, repr(h.consumers))
-        for h in collected.find(HEARTBEATS, leaving=None)
-    ]
-    assert len(said) == len(set(said))
 
 
 def test_a_frozen_client_gets_no_fresh_heartbeat(collected: Collected) -> None:
@@ -245,6 +250,41 @@ def test_the_probe_reports_real_latencies(collected: Collected) -> None:
         assert not latency.isolation
 
 
+def test_a_half_open_client_is_named_unheard_and_has_neither_left_nor_stopped(collected: Collected) -> None:
+    client_id = collected.linked.client_id
+
+    def reasons() -> set[str]:
+        """Return why the newest round has no data of the client; empty when it has."""
+        return {each.reason for each in collected.find(CLOCKS)[-1].unheard or () if each.client_id == client_id}
+
+    collected.wait_for(PULLS, client_id=client_id)
+    wait_for("it is heard", lambda: not reasons())
+    collected.links.blackhole("linked", EVERY)
+    try:
+        wait_for("it is not heard", lambda: reasons() & {"timed_out", "left_in_peace"})
+        collected.wait_rounds(4)
+        (unheard,) = _unheard(collected, LINKED_GROUP)
+        assert unheard.client_id == client_id
+        assert unheard.since_ms <= _last_clock_ms(collected)
+        assert_none(collected.find(HEARTBEATS, client_id=client_id, leaving=True))
+    finally:
+        collected.links.heal("linked", EVERY)  # it is asked again when its backoff of a minute is over
+
+
+def test_a_client_whose_clock_is_ahead_is_dated_by_ours_and_its_clock_is_told(collected: Collected) -> None:
+    client_id = collected.skewed.client_id
+    (skew,) = wait_for("its clock is told", lambda: collected.find(CLOCKS)[-1].skews)
+    assert (skew.machine, skew.role) == (client_id, "client")
+    assert abs(skew.ahead_ms - AHEAD_SECONDS * 1000) < 15_000
+    seen = len(collected.find(PULLS, client_id=client_id))
+    wait_for("it pulls on", lambda: len(collected.find(PULLS, client_id=client_id)) > seen)
+    newest = collected.find(PULLS, client_id=client_id)[-1].event_time_ms
+    heartbeats = collected.find(HEARTBEATS, client_id=client_id)
+    now_ms = time.time() * 1000  # after the last that is found
+    assert now_ms - 60_000 < newest <= now_ms
+    assert_none(each.event_time_ms for each in heartbeats if each.event_time_ms > now_ms)
+
+
 def test_a_consumer_that_stops_leaves_at_each_broker(collected: Collected) -> None:
     collected.twins[1].stop()
     client_id = collected.twins[1].client_id
@@ -276,7 +316,9 @@ def test_every_event_is_good_and_no_clock_is_overtaken(collected: Collected) -> 
     so_far = [event for topic in EVENTS for event in collected.events[topic]]
     collected.wait_rounds(2)  # the first to end may be the one whose events were just read
     clocks = collected.find(CLOCKS, source="collector")
-    assert {(clock.interval_ms, bool(clock.collector), clock.skews) for clock in clocks} == {(500, True, None)}
+    assert {(clock.interval_ms, bool(clock.collector)) for clock in clocks} == {(500, True)}
+    skewed = {skew.machine for clock in clocks for skew in clock.skews or ()}
+    assert skewed <= {collected.skewed.client_id}
     times = [clock.event_time_ms for clock in clocks]
     assert times == sorted(times)
     assert_none(event for event in so_far if event.event_time_ms > times[-1])

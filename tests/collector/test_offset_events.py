@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from schemas.events import PULLS
 from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_answers import OffsetWrapper
@@ -31,32 +33,6 @@ def said(*readings: Reading) -> list[list[tuple[int, int, bool]]]:
     return found
 
 
-def test_a_commit_that_advances_is_reported_while_the_member_is_not_asked() -> None:
-    assert said(at(10, 20, NOW), at(15, 20), at(15, 20), at(20, 25)) == [
-        [(10, 20, False)],
-        [(15, 20, True)],
-        [],
-        [(20, 25, True)],
-    ]
-
-
-def test_a_commit_that_stands_still_while_messages_come_is_reported() -> None:
-    assert said(at(10, 20, NOW), at(10, 30), at(10, 40)) == [[(10, 20, False)], [(10, 30, True)], [(10, 40, True)]]
-
-
-def test_a_pull_reports_the_offsets_and_is_reported_once() -> None:
-    assert said(at(10, 20, NOW), at(15, 20, NOW + STEP)) == [[(10, 20, False)], [(15, 20, False)]]
-
-
-def test_a_queue_that_was_not_pulled_again_reports_its_offsets_although_its_member_answered() -> None:
-    assert said(at(10, 20, NOW), at(10, 30, NOW)) == [[(10, 20, False)], [(10, 30, True)]]
-
-
-def test_a_group_whose_members_describe_no_queues_is_known_by_its_offsets() -> None:
-    empty = {MEMBER: (running(),)}
-    assert said(at(10, 20, running=empty), at(15, 25, running=empty)) == [[(10, 20, True)], [(15, 25, True)]]
-
-
 def test_nobody_is_named_as_a_puller() -> None:
     events, _ = compute_round(Memory(), at(10, 20), NOW)
     (event,) = of(PULLS, events)
@@ -76,15 +52,6 @@ def revived(commit: int, end: int) -> Reading:
     return reading(view(BROKER_A), offsets={(REVIVE_GROUP, log): OffsetWrapper(end, commit, -1)})
 
 
-def test_the_revive_log_counts_as_read_behind_its_newest_finished_checkpoint() -> None:
-    assert said(revived(0, 0), revived(0, 1), revived(7, 9), revived(8, 9)) == [
-        [(0, 0, True)],
-        [(1, 1, True)],
-        [(8, 9, True)],
-        [(9, 9, True)],
-    ]
-
-
 def test_acks_behind_the_newest_checkpoint_count_as_read_once_the_revive_log_is_quiet() -> None:
     """The offsets are those of a broker of 5.5.0 that works: 64 acks came late, then nothing, then a checkpoint."""
     rounds = said(*[revived(103, 168)] * 8, revived(103, 170), revived(169, 170))
@@ -97,18 +64,52 @@ def test_acks_behind_the_newest_checkpoint_count_as_read_once_the_revive_log_is_
     assert rounds[6] == [(168, 168, True)]
 
 
-def test_a_revive_log_that_nobody_reads_is_published_as_it_grows() -> None:
-    assert said(revived(7, 9), revived(7, 19), revived(7, 29)) == [[(8, 9, True)], [(8, 19, True)], [(8, 29, True)]]
-
-
-def test_retry_topics_and_groups_without_a_commit_describe_nothing() -> None:
-    retry = {(GROUP, (f"%RETRY%{GROUP}", "broker-a", 0)): OffsetWrapper(9, 8, 8)}
-    assert said(at(-1, 20), at(-1, 30), at(0, 0, offsets=retry)) == [[], [], []]
-
-
 def test_offsets_of_a_group_that_is_gone_are_forgotten() -> None:
     _, memory = compute_round(Memory(), at(10, 20), NOW)
     _, kept = compute_round(memory, replace(at(10, 20, offsets={}), brokers_asked=("broker-a", "broker-b")), NOW)
     assert len(kept.offsets) == 1
     _, gone = compute_round(memory, reading(view(BROKER_A)), NOW)
     assert gone.offsets == {}
+
+
+EMPTY = {MEMBER: (running(),)}
+RETRY = {(GROUP, (f"%RETRY%{GROUP}", "broker-a", 0)): OffsetWrapper(9, 8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("reason", "rounds", "found"),
+    [
+        (
+            "a commit advances while the member is not asked",
+            [at(10, 20, NOW), at(15, 20), at(15, 20), at(20, 25)],
+            [(10, 20, False), (15, 20, True), None, (20, 25, True)],
+        ),
+        (
+            "messages come and the commit does not move",
+            [at(10, 20, NOW), at(10, 30), at(10, 40)],
+            [(10, 20, False), (10, 30, True), (10, 40, True)],
+        ),
+        ("a pull reports them", [at(10, 20, NOW), at(15, 20, NOW + STEP)], [(10, 20, False), (15, 20, False)]),
+        ("the member answers without a pull", [at(10, 20, NOW), at(10, 30, NOW)], [(10, 20, False), (10, 30, True)]),
+        (
+            "members describe no queues",
+            [at(10, 20, running=EMPTY), at(15, 25, running=EMPTY)],
+            [(10, 20, True), (15, 25, True)],
+        ),
+        (
+            "the revive log counts as read behind its newest finished checkpoint",
+            [revived(0, 0), revived(0, 1), revived(7, 9), revived(8, 9)],
+            [(0, 0, True), (1, 1, True), (8, 9, True), (9, 9, True)],
+        ),
+        (
+            "a revive log without a reader grows",
+            [revived(7, 9), revived(7, 19), revived(7, 29)],
+            [(8, 9, True), (8, 19, True), (8, 29, True)],
+        ),
+        ("retry topics, no commit", [at(-1, 20), at(-1, 30), at(0, 0, offsets=RETRY)], [None, None, None]),
+    ],
+)
+def test_offsets_are_reported_once_when_they_move(
+    reason: str, rounds: list[Reading], found: list[tuple[int, int, bool] | None]
+) -> None:
+    assert said(*rounds) == [[each] if each else [] for each in found], reason

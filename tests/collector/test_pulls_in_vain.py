@@ -52,7 +52,7 @@ def at(number: int, heard: Heard, *, is_push: bool = True, tags: str = "*", **fi
 
 
 def pullers(*readings: Reading) -> list[str | None]:
-    """Who pulled the queue, round by round; None for nobody."""
+    """Return the puller of the queue in each round; None: no pull."""
     memory, found = Memory(), []
     for number, whole in enumerate(readings):
         events, memory = compute_round(memory, whole, NOW + number * STEP)
@@ -61,56 +61,43 @@ def pullers(*readings: Reading) -> list[str | None]:
 
 
 ME = SOLO[0]
-
-
-def test_a_pull_that_brings_nothing_of_what_waits_is_none() -> None:
-    stands = Heard(own=10, cached=0, end=20)
-    moves = Heard(own=10, cached=5, end=30), Heard(own=15, cached=0, end=30), Heard(own=15, cached=0, end=30)
-    rounds = (stands, stands, stands, *moves)
-    assert pullers(*(at(number, heard) for number, heard in enumerate(rounds))) == [ME, None, None, ME, ME, None]
-
-
-def test_another_that_consumes_the_queue_does_not_make_a_suspended_one_a_puller() -> None:
-    rounds = [Heard(own=10, cached=0, end=20 + number, commit=12 + number) for number in range(4)]
-    assert pullers(*(at(number, heard) for number, heard in enumerate(rounds))) == [ME, None, None, None]
+STUCK = Heard(own=10, cached=0, end=20)
+REFUSING = replace(view(BROKER_A, SOLO), refused=frozenset([GROUP]))
 
 
 @pytest.mark.parametrize(
-    "heard",
+    ("reason", "rounds", "fields", "found"),
     [
-        pytest.param(Heard(own=10, cached=0, end=10), id="nothing waits"),
-        pytest.param(Heard(own=10, cached=3, end=20), id="a slow listener, or one that hangs"),
-        pytest.param(Heard(own=-1, cached=0, end=20, commit=-1), id="nobody committed yet: it may begin at the end"),
+        (
+            "a pull that brings nothing of what waits is none",
+            [STUCK, STUCK, STUCK, Heard(10, 5, 30), Heard(15, 0, 30), Heard(15, 0, 30)],
+            {},
+            [ME, None, None, ME, ME, None],
+        ),
+        (
+            "another member that consumes the queue does not make a suspended one a puller",
+            [Heard(10, 0, 20 + number, commit=12 + number) for number in range(4)],
+            {},
+            [ME, None, None, None],
+        ),
+        ("no message waits", [Heard(10, 0, 10)] * 3, {}, [ME] * 3),
+        ("a slow listener, or one that hangs", [Heard(10, 3, 20)] * 3, {}, [ME] * 3),
+        ("no member committed yet: it may begin at the end", [Heard(-1, 0, 20, commit=-1)] * 3, {}, [ME] * 3),
+        ("a new message may be on its way", [Heard(10, 0, 10), Heard(10, 0, 11), Heard(11, 0, 12)], {}, [ME] * 3),
+        ("a pull consumer commits when it likes", [STUCK] * 3, {"is_push": False}, [ME] * 3),
+        ("refused pulls are reported as refused", [STUCK] * 3, {"broker": REFUSING}, [ME] * 3),
+        ("each of two twins has its own cache", [STUCK] * 3, {"broker": view(BROKER_A, *TWINS)}, [TWIN] * 3),
     ],
 )
-def test_a_pull_that_has_nothing_to_bring_counts(heard: Heard) -> None:
-    assert pullers(*(at(number, heard) for number in range(3))) == [ME, ME, ME]
-
-
-def test_a_message_that_has_just_come_may_be_on_its_way() -> None:
-    rounds = Heard(own=10, cached=0, end=10), Heard(own=10, cached=0, end=11), Heard(own=11, cached=0, end=12)
-    assert pullers(*(at(number, heard) for number, heard in enumerate(rounds))) == [ME, ME, ME]
+def test_a_pull_counts_unless_waiting_messages_did_not_come(
+    reason: str, rounds: list[Heard], fields: dict[str, Any], found: list[str | None]
+) -> None:
+    assert pullers(*(at(number, heard, **fields) for number, heard in enumerate(rounds))) == found, reason
 
 
 def test_what_waited_waits_on_while_the_broker_does_not_tell_its_offsets() -> None:
     heard = Heard(own=10, cached=0, end=20)
     assert pullers(at(0, heard), at(1, heard, offsets={}), at(2, heard)) == [ME, None, None]
-
-
-def test_a_consumer_that_commits_when_it_likes_is_believed() -> None:
-    heard = Heard(own=10, cached=0, end=20)
-    assert pullers(*(at(number, heard, is_push=False) for number in range(3))) == [ME, ME, ME]
-
-
-def test_refused_pulls_are_told_as_refused() -> None:
-    broker = replace(view(BROKER_A, SOLO), refused=frozenset([GROUP]))
-    heard = Heard(own=10, cached=0, end=20)
-    assert pullers(*(at(number, heard, broker=broker) for number in range(3))) == [ME, ME, ME]
-
-
-def test_twins_are_believed_for_each_answers_with_its_own_cache() -> None:
-    heard = Heard(own=10, cached=0, end=20)
-    assert pullers(*(at(number, heard, broker=view(BROKER_A, *TWINS)) for number in range(3))) == [TWIN, TWIN, TWIN]
 
 
 def test_messages_that_a_client_drops_for_their_tags_are_no_fault_of_its_queue() -> None:

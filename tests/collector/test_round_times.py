@@ -14,7 +14,6 @@ from streaming.collector.round_memory import (
     MIN_ROUNDS,
     Machine,
     Memory,
-    Moment,
     Skew,
     Stamp,
     pick_reported,
@@ -233,12 +232,6 @@ def test_after_a_step_back_everything_is_reported_again_and_nothing_is_placed_by
     assert (back.broker_rounds, back.member_rounds, back.skews) == ({}, {}, {})
     events, _ = compute_round(back, at(NOW + SECOND, NOW + SECOND), NOW + STEP)
     assert (times(HEARTBEATS, events), times(PULLS, events)) == ([1], [1])
-
-
-def test_a_moment_places_a_time_between_two_readings() -> None:
-    now, before = Moment(NOW, NOW + 5), Moment(NOW - 100, NOW - 90)
-    assert [now.place(NOW + stamp, before) for stamp in (-HOUR, -50, 90)] == [NOW - 90, NOW - 50, NOW + 5]
-    assert now.place(NOW - HOUR, None) == NOW + 5 - FIRST_SEEN_MS
 
 
 def test_a_pull_at_a_broker_that_missed_the_round_has_the_address_it_listed_last() -> None:

@@ -15,7 +15,7 @@ import pytest
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.store.store import History
-from tests.conf.deployed import DEPLOY, DOCKERFILE, ROOT, dockerfile_environment
+from tests.conf.test_deploy import DEPLOY, DOCKERFILE, ROOT, dockerfile_environment
 from tests.conftest import settings_for
 from tests.support.twins_log import publish, twins_log
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming.metrics.names import METRICS, Metric
-from tests.conf.promql import names_in
-from tests.conf.test_prometheus import LABELS, PROMETHEUS_OWN, SERIES
+from tests.conf.test_prometheus import LABELS, PROMETHEUS_OWN, SERIES, names_in
 
 BOARD = Path(__file__).parents[2] / "conf" / "grafana.json"
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,12 +16,39 @@ from streaming.metrics.names import METRICS
 from streaming.metrics.tables import VERDICTS
 from streaming.relay.notice import Outcome
 from streaming.relay.receivers.posting import Verdict
-from tests.conf.promql import names_in
 from tests.support.offenders import assert_none
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.runbook import CAUSES
 from udfs.alerts.self_kinds import RELAY_KINDS
+
+_STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"\[[^\[\]]*\]|\boffset\s+\w+")
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^()]*)\)")
+_NAME = re.compile(r"[A-Za-z_:][\w:]*")
+_WORDS = {"and", "or", "unless", "bool", "by", "without", "on", "ignoring", "inf", "nan"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of one expression."""
+
+    metrics: frozenset[str]
+    labels: frozenset[str]
+
+
+def names_in(expression: str) -> Names:
+    """Function names are left out; so are strings, ranges and numbers."""
+    text = _STRING.sub('""', expression)
+    labels = {label for inside in _BRACES.findall(text) for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", inside)}
+    text = _RANGE.sub("", _BRACES.sub("", text))
+    labels |= {label for inside in _GROUPING.findall(text) for label in _NAME.findall(inside)}
+    text = _GROUPING.sub(" ", text)
+    called = set(re.findall(r"([A-Za-z_]\w*)\s*\(", text))
+    words = set(_NAME.findall(re.sub(r"\b\d[\w.]*", "", text)))
+    return Names(frozenset(words - called - _WORDS), frozenset(labels))
+
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = [CONF / "prometheus.rules.yml", CONF / "prometheus.product.rules.yml"]
@@ -38,11 +66,6 @@ ALERTS = [rule for rule in RULES if "alert" in rule]
 PROMETHEUS_OWN = {"up", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"}
 OF_SCRAPES = {"job", "instance", "le"}
 
-SERIES = {
-    name
-    for one in METRICS
-    for name in ([f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name])
-}
 LABELS = {label for one in METRICS for label in one.labels} | OF_SCRAPES
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 
@@ -62,6 +85,7 @@ OF_SERIES = {
     for one in METRICS
     for name in ([f"{one.name}_{end}" for end in ("bucket", "sum", "count")] if one.kind == "histogram" else [one.name])
 }
+SERIES = OF_SERIES.keys()
 
 
 def labels_of(metric: str) -> set[str]:

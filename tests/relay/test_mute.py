@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, example, given
 
-from conf.mutes import DAYS
-from conf.mutes import Mute as MuteSettings
+from conf.oncall import DAYS
+from conf.oncall import Mute as MuteSettings
 from streaming.relay.mutes import Mute, make_mutes
 from streaming.text.times import iso, to_ms
 from udfs.alerts.silence import pick_silence, pick_silence_throughout

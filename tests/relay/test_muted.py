@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from conf.mutes import Mute as MuteSettings
+from conf.oncall import Mute as MuteSettings
 from conf.settings import Settings
 from streaming.relay.mutes import Mute, make_mutes
 from streaming.text.times import HOUR, MINUTE, SECOND
