@@ -120,7 +120,7 @@ def _read(consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int,
             if record.offset < span.end:
                 size = len(record.value or b"")
                 value = record.value if size <= MAX_BYTES else b""
-                messages.append(Message(*place, record.offset, record.timestamp, value, size))
+                messages.append(Message(place.topic, place.partition, record.offset, record.timestamp, value, size))
                 room -= size
             while room < 0 and len(messages) > LEAST_MESSAGES:
                 room += messages.popleft().size
