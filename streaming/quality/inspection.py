@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -36,12 +36,11 @@ WINDOW_MS = 120_000
 A message ahead of the local clock is in the sample and displaces no other.
 """
 
-READ_SECONDS = 10.0
+READ_SECONDS = 60.0
+"""Limit on reading a sample, without which there is none."""
 
-PATIENCE_SECONDS = 60.0
-"""Limit on the newest messages of a partition, without which there is no sample."""
-
-FIRST_BLOCK = 16
+LEAST_MESSAGES = 16
+"""Newest messages of a partition that are in the sample whatever their size."""
 
 
 class Message(NamedTuple):
@@ -89,7 +88,7 @@ def read_sample(
 ) -> Sample:
     """Return the topic's newest messages before `ends` (partition to the offset after the last); None is the end.
 
-    Older messages that take over READ_SECONDS are left out. Raises KafkaError, also when the newest take too long.
+    Raises KafkaError, also when they take over READ_SECONDS.
     """
     spans = read_spans(consumer, [topic])
     share = max(1, bounds.messages // max(1, len(spans)))
@@ -102,64 +101,30 @@ def read_sample(
     deadline = time.monotonic() + READ_SECONDS
     messages: list[Message] = []
     for partition, span in sorted(wanted.items()):
-        place = TopicPartition(topic, partition)
-        messages += _read_backwards(consumer, place, span, bounds.bytes // len(wanted), window_ms, deadline)
-    first_ms = _first_ms(messages, window_ms)
+        messages += _read(consumer, TopicPartition(topic, partition), span, bounds.bytes // len(wanted), deadline)
+    now_ms = wall_ms()
+    reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
+    first_ms = max(reached, default=-math.inf) - window_ms
     return Sample(topic, tuple(message for message in messages if message.ingest_time_ms >= first_ms))
 
 
-def _first_ms(messages: Iterable[Message], window_ms: float) -> float:
-    """Return the start of the window; -inf if every message is ahead of the local clock."""
-    now_ms = wall_ms()
-    reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
-    return max(reached, default=-math.inf) - window_ms
-
-
-def _read_backwards(
-    consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int, window_ms: float, deadline: float
-) -> list[Message]:
-    """Return blocks from the newest message backwards, each twice as long as the one after it.
-
-    The first block is read in full. Reading stops at a block that is too old, or when room or time runs out.
-    """
-    found: list[Message] = []
-    end, length = span.end, FIRST_BLOCK
-    while end > span.beginning:
-        begin = max(span.beginning, end - length)
-        limits = (room, deadline) if found else (math.inf, time.monotonic() + PATIENCE_SECONDS)
-        block = _read_block(consumer, place, Span(begin, end), *limits)
-        if block is None:
-            if not found:
-                raise KafkaTimeoutError(f"{place.topic}-{place.partition}: no message within {PATIENCE_SECONDS:g} s")
-            break
-        found = block + found
-        room -= sum(message.size for message in block)
-        end, length = begin, 2 * length
-        first_ms = _first_ms(found, window_ms)
-        if room <= 0 or (block and all(message.ingest_time_ms < first_ms for message in block)):
-            break
-    return found
-
-
-def _read_block(
-    consumer: KafkaConsumer, place: TopicPartition, span: Span, room: float, deadline: float
-) -> list[Message] | None:
-    """Return the span's messages; None if there is not enough room or time."""
+def _read(consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int, deadline: float) -> deque[Message]:
+    """Return the span's newest messages: as many as have room, and at least LEAST_MESSAGES."""
     consumer.assign([place])
     consumer.seek(place, span.beginning)
-    messages: list[Message] = []
+    messages: deque[Message] = deque()
     while consumer.position(place) < span.end:
-        if time.monotonic() > deadline or room < 0:
-            return None
-        for records in consumer.poll(timeout_ms=200, max_records=1_000).values():
-            for record in records:
-                if record.offset < span.end:
-                    size = len(record.value or b"")
-                    value = record.value if size <= MAX_BYTES else b""
-                    ingest_time_ms = record.timestamp
-                    messages.append(Message(place.topic, place.partition, record.offset, ingest_time_ms, value, size))
-                    room -= size
-    return messages if room >= 0 else None
+        if time.monotonic() > deadline:
+            raise KafkaTimeoutError(f"{place.topic}-{place.partition}: no sample within {READ_SECONDS:g} s")
+        for record in consumer.poll(timeout_ms=200, max_records=1_000).get(place, ()):
+            if record.offset < span.end:
+                size = len(record.value or b"")
+                value = record.value if size <= MAX_BYTES else b""
+                messages.append(Message(place.topic, place.partition, record.offset, record.timestamp, value, size))
+                room -= size
+            while room < 0 and len(messages) > LEAST_MESSAGES:
+                room += messages.popleft().size
+    return messages
 
 
 Source = TypeVar("Source")

@@ -38,6 +38,8 @@ QUESTIONS = (
     ["explain", "--format", "json"],
     ["sql", "SELECT max(changed_at) AS newest FROM alerts"],
     ["sql"],
+    ["whatif", "--group", "billing", "--topic", "orders"],
+    ["maintain", "--dry-run"],
 )
 
 SLOW = {"pyspark", "delta", "pandas", "py4j", "great_expectations", "uvicorn", "kafka", "numpy"}

@@ -106,22 +106,10 @@ def test_a_pause_belongs_to_its_batch_and_the_oldest_are_forgotten() -> None:
     liveness = Liveness(exporter, "balance")
     for batch_id in range(MOST_PAUSES + 50):
         liveness.rested(batch_id, 4.2)
+    liveness.progressed(batch(50) | {"durationMs": {"latestOffset": 2, "triggerExecution": 3}})  # no messages
     for batch_id in (49, 50, 50):
         liveness.progressed(batch(batch_id))
     assert phase_seconds(exporter, "addBatch") == 4.4 + 0.2 + 4.4
-
-
-def test_a_batch_is_exported_without_its_pause() -> None:
-    exporter = Exporter()
-    liveness = Liveness(exporter, "balance")
-    liveness.started()
-    liveness.rested(7, 4.2)
-    liveness.progressed(batch(7) | {"durationMs": {"latestOffset": 2, "triggerExecution": 3}})  # no messages
-    liveness.progressed(batch(7))
-    liveness.progressed(batch(8))
-    for phase, seconds in (("addBatch", 0.2 + 4.4), ("triggerExecution", 0.3 + 4.5)):
-        assert phase_seconds(exporter, phase) == round(seconds, 6)
-    assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
 
 
 def test_written_rows_are_counted_by_table_and_quarantine_by_topic_and_reason_within_bounds() -> None:

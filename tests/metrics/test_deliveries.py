@@ -30,6 +30,7 @@ def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_p
     exporter, listener = deliveries()
     settings = settings_of("http://127.0.0.1:9/")  # a closed port
     relay = relay_of(settings, tmp_path, listener=listener)
+    listener.restarted()
     try:
         relay.owed.log._tables.append_alerts([alert_row("i", "FIRING", START_MS + 1)])
         relay.finish(SECONDS)
@@ -41,6 +42,7 @@ def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_p
     assert value(exporter, "balancewatch_delivery_decisions_total", outcome="PENDING") == 1
     assert value(exporter, "balancewatch_notifications_pending", receiver="hook") == 1
     assert value(exporter, "balancewatch_delivery_seconds_count", receiver="hook") is None
+    assert value(exporter, "balancewatch_relay_restarts_total") == 1
 
 
 def test_delivery_time_is_from_the_state_change_to_acceptance() -> None:
@@ -95,9 +97,3 @@ def test_a_removed_receiver_loses_its_series() -> None:
     listener.owes({"am": 3, "hook": 1})
     listener.owes({"am": 2})
     assert samples(exporter, "balancewatch_notifications_pending") == {(("receiver", "am"),): 2}
-
-
-def test_restarts_of_the_relay_are_counted() -> None:
-    exporter, listener = deliveries()
-    listener.restarted()
-    assert value(exporter, "balancewatch_relay_restarts_total") == 1

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from schemas.events import CLOCKS, PULLS
 from schemas.suites import SUITES
@@ -91,12 +90,6 @@ def test_no_page_names_another_server_or_runs_anything(pages: Path) -> None:
         assert "default-src 'none'" in text
 
 
-def test_before_the_first_validation_the_pages_have_the_expectations(write_docs: WriteDocs, tmp_path: Path) -> None:
-    index = write_docs(tmp_path / "a" / "b", [])
-    assert index.read_text().count("not validated yet") == len(SUITES)
-    assert not (tmp_path / "a" / "b" / "validations").exists()
-
-
 def test_earlier_pages_are_removed_and_other_files_are_not(write_docs: WriteDocs, tmp_path: Path) -> None:
     write_docs(tmp_path, [row(PULLS, expectation) for expectation in SUITES[PULLS].expectations])
     mine = tmp_path / "validations" / "mine.html"
@@ -104,22 +97,3 @@ def test_earlier_pages_are_removed_and_other_files_are_not(write_docs: WriteDocs
     write_docs(tmp_path, [])
     assert [*(tmp_path / "validations").rglob("*")] == [mine]
     assert {*(tmp_path / "expectations").rglob("*.html")} == {page_of(tmp_path, name) for name in SUITES}
-
-
-@pytest.mark.real
-def test_a_browser_shows_the_pages_without_a_request_to_a_server(pages: Path) -> None:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        requests: list[str] = []
-        faults: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.goto((pages / "index.html").as_uri())
-        page.get_by_role("link", name=PULLS, exact=True).click()
-        assert page.url == page_of(pages, PULLS).as_uri()
-        page.goto(result_of(pages, PULLS).as_uri())
-        assert page.get_by_text("57 unexpected values found").first.is_visible()
-        browser.close()
-    assert {url.partition(":")[0] for url in requests} == {"file"}
-    assert faults == []

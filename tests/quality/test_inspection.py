@@ -48,7 +48,7 @@ def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings) ->
 
 @pytest.mark.real
 def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Settings) -> None:
-    """Many, more bytes than there is room for, and a large one among them: the newest block is whole, older ones go."""
+    """Many, more bytes than there is room for, and a large one among them: as many of the newest as have room."""
     with Publisher(settings.kafka) as publisher:
         publisher.publish_raw(SEND_LATENCIES, b"k", b"x" * (10 << 20))
         for number in range(300):
@@ -60,7 +60,7 @@ def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Setti
     numbers = [int(value) for value in values if value.strip().isdigit()]
     assert numbers[-1] == 299
     assert numbers == list(range(numbers[0], 300))
-    assert 16 <= len(numbers) < 200
+    assert 16 <= len(numbers) <= (2 << 20) // 10_000
 
 
 @pytest.mark.parametrize(("past_ms", "is_expected"), [(0, False), (2 * BEHIND_MS, True)])

@@ -128,21 +128,6 @@ def test_a_look_writes_the_outcome_of_each_expectation(place: Place) -> None:
     assert (rows[0]["unexpected_share"], json.loads(rows[0]["offsets"])) == (0.4, {"0": [7, 7]})
 
 
-def test_the_process_that_validates_ends_after_each_look(place: Place) -> None:
-    inspector = place.begin()
-    for number in (1, 2):
-        place.read_up_to(SEND_LATENCIES, number)
-        inspector.look(START_MS + number * MINUTE)
-        assert place.fake.ended == number
-
-
-def test_stop_interrupts_a_validation(place: Place) -> None:
-    inspector = place.begin()
-    inspector.start()
-    inspector.stop()
-    assert place.fake.stopped == 1
-
-
 def test_a_topic_without_new_messages_is_not_validated_again(place: Place) -> None:
     inspector = place.begin()
     place.read_up_to(SEND_LATENCIES, 50)
@@ -152,6 +137,15 @@ def test_a_topic_without_new_messages_is_not_validated_again(place: Place) -> No
     place.read_up_to(SEND_LATENCIES, 51)
     inspector.look(START_MS + 2 * MINUTE)
     assert [ends for _, ends in place.fake.looks] == [{0: 50}, {0: 51}]
+    assert place.fake.ended == 3, "the process that validates ends after each look"
+
+
+@pytest.mark.parametrize("offset", [None, 50], ids=["without a batch", "read before a restart"])
+def test_without_a_batch_since_the_start_nothing_is_validated(place: Place, offset: int | None) -> None:
+    if offset is not None:
+        place.read_up_to(SEND_LATENCIES, offset)
+    place.begin().look(START_MS)
+    assert place.fake.looks == []
 
 
 def look_each_minute(place: Place, inspector: Inspector, minutes: Iterable[int]) -> None:
@@ -159,17 +153,6 @@ def look_each_minute(place: Place, inspector: Inspector, minutes: Iterable[int])
     for number in minutes:
         place.read_up_to(SEND_LATENCIES, number)
         inspector.look(START_MS + number * MINUTE)
-
-
-def test_a_query_without_a_batch_is_not_validated(place: Place) -> None:
-    place.begin().look(START_MS)
-    assert place.fake.looks == []
-
-
-def test_messages_read_before_a_restart_are_not_validated_again(place: Place) -> None:
-    place.read_up_to(SEND_LATENCIES, 50)
-    place.begin().look(START_MS)
-    assert place.fake.looks == []
 
 
 def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
@@ -340,6 +323,7 @@ def test_every_third_batch_leads_to_a_look_even_after_a_failed_one(place: Place)
         inspector.stop()
     assert not inspector.is_alive()
     assert place.fake.closed >= 2
+    assert place.fake.stopped == 1, "a validation is interrupted"
 
 
 def test_batches_that_end_during_a_look_are_one_look_later(tmp_path: Path) -> None:

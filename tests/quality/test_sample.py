@@ -88,11 +88,12 @@ def test_of_messages_that_are_all_ahead_as_many_as_there_is_room_for() -> None:
     assert sampled([NOW_MS + YEAR_MS] * 500, Bounds(100, 1 << 20)) == list(range(400, 500))
 
 
-def test_a_slow_kafka_gives_the_newest_messages_or_an_error_and_never_an_empty_sample(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_newest_messages_that_have_room_are_in_it_and_never_less_than_16() -> None:
+    assert sampled(steady(100), Bounds(10_000, 40)) == list(range(80, 100))
+    assert sampled(steady(100), Bounds(10_000, 2)) == list(range(84, 100))
+
+
+def test_a_slow_kafka_is_an_error_and_never_an_empty_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "READ_SECONDS", -1.0)
-    assert sampled(steady(100)) == list(range(84, 100))
-    monkeypatch.setattr(sample, "PATIENCE_SECONDS", -1.0)
-    with pytest.raises(KafkaTimeoutError, match=r"rocketmq\.pulls-0: no message within -1 s"):
+    with pytest.raises(KafkaTimeoutError, match=r"rocketmq\.pulls-0: no sample within -1 s"):
         sampled(steady(100))

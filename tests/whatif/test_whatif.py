@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -349,20 +347,3 @@ def test_no_tables_is_a_failure_that_names_the_setting(tmp_path: Path) -> None:
     result = invoke(*of(tmp_path / "nowhere"))
     assert result.exit_code == 1
     assert " found; has `balancewatch run` written here?" in result.stderr
-
-
-def test_no_jvm_is_started(warehouse: Path) -> None:
-    """Runs in a separate process, because another test may have loaded Spark in this one."""
-    arguments = ["whatif", *map(str, of(warehouse)), "--format", "json"]
-    script = f"""
-import os, sys
-from streaming.cli import app
-try:
-    app({arguments!r})
-finally:
-    sys.stdout.flush()
-    os._exit(3 if "pyspark" in sys.modules else 0)  # the threads of the libraries may abort the interpreter's teardown
-"""
-    root = Path(__file__).parents[2]
-    ended = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, check=False)
-    assert (ended.returncode, "before" in json.loads(ended.stdout)) == (0, True), ended.stderr
