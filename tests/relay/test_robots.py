@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from streaming.relay.receivers.chat import DingTalk, Feishu, dingtalk_signature, feishu_message, feishu_signature
+from streaming.relay.receivers.chat import DingTalk, Feishu, feishu_message, signature
 from tests.relay.fakes import Behaviour, Half, Reply, Reset
 from tests.relay.notices import NOW_MS, notice, notices
 from tests.relay.vendors import FakeDingTalk, FakeFeishu
@@ -42,11 +42,11 @@ def test_the_signatures_are_those_of_the_documented_sums() -> None:
     openssl dgst -sha256 -hmac this_is_secret -binary | base64
     and: printf '' | openssl dgst -sha256 -hmac $'1599360473\\ndemo' -binary | base64
     """
-    assert dingtalk_signature("this_is_secret", 1_577_262_236_757) == {
+    assert signature("this_is_secret", "1577262236757\nthis_is_secret", 1_577_262_236_757) == {
         "timestamp": "1577262236757",
         "sign": "OGxW/51aOkXEdzZxMhSYGyrbc6lbFtSQ83hTJyEhh/Y=",
     }
-    assert feishu_signature("demo", 1_599_360_473_999) == {
+    assert signature("1599360473\ndemo", "", 1_599_360_473) == {
         "timestamp": "1599360473",
         "sign": "l1N0gAcBjdwBvGm1xMjOF0XSyaLRpR7tuO5dHfhAYc8=",
     }
