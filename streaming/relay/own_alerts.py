@@ -117,8 +117,8 @@ class RelayAlerts:
 def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:
     """Return the alert for all other receivers. `trouble` is bad_key, unreachable or refuses."""
     what, advice = _TROUBLES[trouble]
-    text = f"Receiver {receiver} {what}.", f"{advice}."
-    return _critical(DELIVERY_FAILED, trouble, *text, {"receiver": receiver}, {"owed": owed})
+    alert = _critical(DELIVERY_FAILED, f"Receiver {receiver} {what}.", f"{advice}.", receiver=receiver)
+    return replace(alert, cause=trouble, evidence={"owed": owed})
 
 
 def alerts_limited(cluster: str, kind: str, number: int, limit: int, severity: str) -> SelfAlert:
@@ -132,7 +132,6 @@ def canary_lost() -> SelfAlert:
     """Return the alert for a canary that did not arrive: real alerts may not arrive either."""
     return _critical(
         CANARY_LOST,
-        CANARY_LOST,
         "The canary alert did not arrive: real alerts may be late, or lost between Kafka and the relay.",
         "Check `balancewatch run` (log, /readyz) and Kafka; `balancewatch canary` shows the latest canaries.",
     )
@@ -140,11 +139,9 @@ def canary_lost() -> SelfAlert:
 
 def run_failing(failure: str) -> SelfAlert:
     """Return the alert for a `run` that processes no events; secrets in the reason are masked."""
-    reason = one_line(mask(failure), 500).rstrip(".")
     return _critical(
         RUN_FAILING,
-        RUN_FAILING,
-        f"`balancewatch run` processes no events: {reason}.",
+        f"`balancewatch run` processes no events: {one_line(mask(failure), 500).rstrip('.')}.",
         "Correct the cause, and restart `run` if it has ended. Until then no new problem is detected, and open alerts "
         "stay open.",
     )
@@ -153,18 +150,9 @@ def run_failing(failure: str) -> SelfAlert:
 def watchdog(started_at_ms: int, attests: str) -> Notice:
     """Return the alert that always fires: if a receiver no longer gets it, a part of the delivery path is down."""
     text = f"This alert always fires: {attests}.", "Configure a dead man's switch that pages when this alert stops."
-    alert = replace(_critical(WATCHDOG, WATCHDOG, *text), severity="info")
+    alert = replace(_critical(WATCHDOG, *text), severity="info")
     return replace(read_notice(SelfAlerts().open(alert, started_at_ms)), reason=None)
 
 
-def _critical(
-    kind: str,
-    cause: str,
-    summary: str,
-    advice: str,
-    labels: Mapping[str, str] | None = None,
-    evidence: dict[str, Any] | None = None,
-) -> SelfAlert:
-    return SelfAlert(
-        kind, "critical", cause, {"cluster": OWN_CLUSTER, **(labels or {})}, summary, advice, evidence or {}
-    )
+def _critical(kind: str, summary: str, advice: str, **labels: str) -> SelfAlert:
+    return SelfAlert(kind, "critical", kind, {"cluster": OWN_CLUSTER, **labels}, summary, advice)

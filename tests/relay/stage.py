@@ -122,11 +122,9 @@ class TablesInMemory:
         records = [read_record(row) for row in self.log if row["incident_id"] not in over]
         return History(notices, records, completed, 0)
 
-    def append_alerts(self, rows: Sequence[Row]) -> None:
-        self.alerts += rows
-
-    def append_records(self, records: Sequence[Row]) -> None:
-        self.log += records
+    def append(self, table: Table, rows: Sequence[Row]) -> None:
+        written = self.alerts if table is ALERTS else self.log
+        written += rows
 
 
 def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Table:

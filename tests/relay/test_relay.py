@@ -218,7 +218,7 @@ def test_people_are_notified_even_when_the_log_cannot_be_written(
 
     scene.write(alert_row("m", "FIRING", START_MS))
     with scene.relay() as relay:
-        monkeypatch.setattr(relay.owed.log._tables, "append_records", fail)
+        monkeypatch.setattr(relay.owed.log._tables, "append", fail)
         relay.finish(SECONDS)
         monkeypatch.undo()
         assert notified(hook) == [("m", "firing")]

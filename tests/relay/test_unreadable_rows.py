@@ -82,7 +82,7 @@ def reports(scene: Scene, hook: FakeServer, table: Table) -> None:
     RelayTables(scene.warehouse).add_silence(
         Silence("good", {"cluster": ("quiet",)}, "ada", "why", 0, 9_000_000_000_000), START_MS
     )
-    RelayTables(scene.warehouse).add_acknowledgement(WORD)
+    RelayTables(scene.warehouse).append(ACKNOWLEDGEMENTS, [WORD])
     scene.write(alert_row("m", "FIRING", START_MS), alert_row("q", "FIRING", START_MS, cluster="quiet"))
     with capture_logs() as logs:
         scene.deliver()
