@@ -10,7 +10,7 @@ from typing import Any
 from streaming.logs.logs import mask
 from streaming.relay.notice import Notice, Now, one_line, read_notice
 from streaming.relay.outbox import Outbox
-from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts
+from streaming.self_monitoring.self_alerts import SelfAlert, SelfAlerts
 from udfs.alerts.firing_limit import ALERTS_LIMITED, describe_more
 from udfs.alerts.routing import WATCHDOG
 from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLUSTER, RELAY_KINDS, RUN_FAILING
@@ -48,7 +48,7 @@ class RelayAlerts:
         self.failure: str | None = None
         self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
         self._alerts = SelfAlerts()
-        self._unwanted_since_ms: dict[str, int] = {}
+        self._wanted_at_ms: dict[str, int] = {}
         self._updated_at_ms: dict[str, int] = {}
         self._canary_at_ms: int | None = None
         self._has_canary = False
@@ -66,19 +66,19 @@ class RelayAlerts:
     def rows(self, limited: Iterable[SelfAlert], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
         """Return the rows to write now. The text of an open alert changes at most once per resend interval."""
         wanted = {alert.alert_id: alert for alert in (*limited, *self._conditions(outboxes, now.pace_ms))}
-        over = [known for known in self._alerts if self._is_over(known, wanted, now.pace_ms)]
-        rows = [self._alerts.resolve(known, now.wall_ms) for known in over]
-        for known in over:
-            self._updated_at_ms.pop(known.alert.alert_id, None)
+        self._wanted_at_ms |= dict.fromkeys(wanted, now.pace_ms)
+        rows = []
+        for known in self._alerts:
+            if known.alert.alert_id not in wanted and self._is_over(known.alert, now.pace_ms):
+                rows.append(self._alerts.resolve(known, now.wall_ms))
+                self._updated_at_ms.pop(known.alert.alert_id, None)
         for key, alert in wanted.items():
-            known_alert = self._alerts.get(key)
-            if known_alert is None:
+            if (found := self._alerts.get(key)) is None:
                 rows.append(self._alerts.open(alert, now.wall_ms))
-            elif (known_alert.alert.summary, known_alert.alert.severity) != (alert.summary, alert.severity) and (
-                now.pace_ms
-                >= self._updated_at_ms.setdefault(key, now.pace_of(known_alert.changed_ms)) + self._resend_ms
+            elif (found.alert.summary, found.alert.severity) != (alert.summary, alert.severity) and (
+                now.pace_ms >= self._updated_at_ms.setdefault(key, now.pace_of(found.changed_ms)) + self._resend_ms
             ):
-                rows.append(self._alerts.update(known_alert, alert, now.wall_ms))
+                rows.append(self._alerts.update(found, alert, now.wall_ms))
             else:
                 continue
             self._updated_at_ms[key] = now.pace_ms
@@ -101,17 +101,12 @@ class RelayAlerts:
         if self.failure:
             yield run_failing(self.failure)
 
-    def _is_over(self, known: OpenAlert, wanted: Mapping[str, SelfAlert], now_ms: int) -> bool:
-        key, kind = known.alert.alert_id, known.alert.kind
-        if key in wanted:
-            self._unwanted_since_ms.pop(key, None)
-            return False
-        since_ms = self._unwanted_since_ms.setdefault(key, now_ms)
-        if kind == ALERTS_LIMITED and now_ms < since_ms + LIMITS.limited_linger_ms:
-            return False
-        self._unwanted_since_ms.pop(key)
+    def _is_over(self, alert: SelfAlert, now_ms: int) -> bool:
+        """Return whether an alert resolves whose condition does not hold."""
+        if alert.kind == ALERTS_LIMITED:
+            return now_ms >= self._wanted_at_ms.setdefault(alert.alert_id, now_ms) + LIMITS.limited_linger_ms
         is_known = {CANARY_LOST: self._lost_after_ms is not None, RUN_FAILING: self.failure is not None}
-        return is_known.get(kind, True)
+        return is_known.get(alert.kind, True)
 
 
 def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:

@@ -37,6 +37,7 @@ BAD_KEY = Answer("BAD_KEY", 401, "who are you?")
 
 Behaviour = Callable[[Send, int], Answer]
 Row = dict[str, Any]
+Step = Silence | int | str | tuple[str, Row]
 
 
 def alert_row(incident: str, state: str, at_ms: int, **columns: Any) -> Row:
@@ -201,6 +202,27 @@ class Stage:
         if self.is_alive:
             self._relay.look()
 
+    def put(self, incident: str, state: str = "FIRING", *, run: float, **columns: Any) -> None:
+        """Write a row of now, then let `run` seconds pass."""
+        self.write(alert_row(incident, state, self.now_ms, **columns))
+        self.run(run)
+
+    def play(self, steps: Iterable[Step]) -> None:
+        """Write `name STATE` rows of the moment, add silences, crash, restart, or let seconds pass."""
+        for step in steps:
+            match step:
+                case Silence():
+                    self.silence(step)
+                case "crash":
+                    self.crash()
+                case "restart":
+                    self.restart()
+                case int():
+                    self.run(step)
+                case _:
+                    row, columns = (step, {}) if isinstance(step, str) else step
+                    self.write(alert_row(*row.split(), self.now_ms, **columns))
+
     def silence(self, silence: Silence) -> None:
         others = [one for one in self.tables.silences if one.silence_id != silence.silence_id]
         self.tables.silences = [*others, silence]
@@ -236,8 +258,10 @@ class Stage:
         self._flying.clear()
         self._writes.clear()
 
-    def restart(self) -> None:
-        """A new relay, from the two tables."""
+    def restart(self, *, crashes: bool = False) -> None:
+        """A new relay, from the tables; `crashes` kills the old one now."""
+        if crashes:
+            self.crash()
         self.is_alive = True
         self._relay = self._new_relay()
 
