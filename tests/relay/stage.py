@@ -221,7 +221,8 @@ class Stage:
                     self.run(step)
                 case _:
                     row, columns = (step, {}) if isinstance(step, str) else step
-                    self.write(alert_row(*row.split(), self.now_ms, **columns))
+                    name, state = row.split()
+                    self.write(alert_row(name, state, self.now_ms, **columns))
 
     def silence(self, silence: Silence) -> None:
         others = [one for one in self.tables.silences if one.silence_id != silence.silence_id]

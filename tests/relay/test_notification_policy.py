@@ -50,7 +50,7 @@ def test_what_an_incident_explains_is_notified_only_when_that_is_over() -> None:
 INHIBITED = {"inhibited_by": "cause-1"}
 TWO_QUEUES = {"queues": ["broker-a:0", "broker-a:1"]}
 OF_CAUSE = {"inhibited_by": f"cause-{START_MS}"}
-RECOVERY = ["m FIRING", 30, "m RECOVERING", 60, "m RESOLVED", 60]
+RECOVERY: list[Step] = ["m FIRING", 30, "m RECOVERING", 60, "m RESOLVED", 60]
 
 TIMELINES: dict[str, tuple[list[Step], list[str]]] = {
     "inhibited once notified": (

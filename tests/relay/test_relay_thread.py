@@ -46,7 +46,7 @@ class Query(Scene):
 
 @pytest.fixture
 def query(settings: Settings) -> Query:
-    return Query(settings.paths.warehouse, settings.oncall)
+    return Query(Path(settings.paths.warehouse), settings.oncall)
 
 
 def settings_of(root: Path, url: str) -> Settings:
@@ -193,7 +193,7 @@ def test_a_mute_that_is_taken_out_of_a_file_mutes_no_longer(
     monkeypatch.setenv("BALANCEWATCH_CONFIG", str(site))
     monkeypatch.setattr(settings_reload, "LOOK_SECONDS", 0.1)
     settings = settings_of(tmp_path, hook.url)
-    Query(settings.paths.warehouse, settings.oncall).write(
+    Query(Path(settings.paths.warehouse), settings.oncall).write(
         alert_row("a", "FIRING", START_MS), alert_row("b", "FIRING", START_MS, cluster="test")
     )
     stop = threading.Event()
@@ -248,7 +248,7 @@ def test_tables_that_are_away_end_no_lease_and_what_comes_meanwhile_is_notified(
 ) -> None:
     """Open alerts are renewed from memory, though neither the log, the silences nor the alerts can be read."""
     settings = leased(tmp_path, hook.url)
-    query = Query(settings.paths.warehouse, settings.oncall)
+    query = Query(Path(settings.paths.warehouse), settings.oncall)
     relay = started(settings, query, has_batches=False)
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)

@@ -162,7 +162,7 @@ class FakeWebhook(FakeServer):
         if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
             return Reply(401, {"error": "unauthorized"})
         message = request.fields if isinstance(request.fields, dict) else {}
-        kinds = dict.fromkeys(("groupKey", "receiver", "externalURL", "notification_reason"), str)
+        kinds: dict[str, type] = dict.fromkeys(("groupKey", "receiver", "externalURL", "notification_reason"), str)
         kinds |= {"groupLabels": dict, "commonLabels": dict, "commonAnnotations": dict, "truncatedAlerts": int}
         is_whole = (
             message.get("version") == "4"
