@@ -10,7 +10,7 @@ import typer
 
 from conf.location import Location
 from conf.section import duration_ms
-from schemas.tables import ALERTS
+from schemas.tables import ACKNOWLEDGEMENTS, ALERTS
 from streaming.relay.canary import lost_after_ms, read_canaries
 from streaming.relay.mutes import make_mutes
 from streaming.relay.tables import RelayTables
@@ -102,11 +102,16 @@ def add(
     settings = load(paths={"warehouse": warehouse})
     if incident is not None:
         matchers = dict(incident_matchers(_newest_row(settings.paths.warehouse, incident))) | matchers
-    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, end_ms)
-    covered = _covered(settings.paths.warehouse, made)
+    try:
+        firing = read_current_alerts(settings.paths.warehouse, "FIRING")
+    except WarehouseError:
+        firing = []
+    columns = ("incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
+    covered = [{name: row[name] for name in columns} for row in firing if is_match(matchers, row)]
     if dry_run:
         print_rows(covered, format_, "The silence would cover no firing incident.")
         return
+    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, end_ms)
     RelayTables(settings.paths.warehouse).add_silence(made, now_ms)
     print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")
     if format_ == "table":
@@ -130,8 +135,11 @@ def list_(
     tables = RelayTables(settings.paths.warehouse, may_write=False)
     found = sorted(tables.read_silences() or [], key=lambda silence: silence.ends_at_ms)
     found += [window for mute in make_mutes(settings.mutes) if (window := mute.at(now_ms)) is not None]
-    rows = [_row(one, now_ms) for one in found if all_ or one.ends_at_ms > now_ms]
-    rows += [_unreadable_row(row, why) for row, why in tables.unreadable]
+    rows = [_row(silence, now_ms) for silence in found if all_ or silence.ends_at_ms > now_ms]
+    for row, why in tables.unreadable:
+        known = {name: str(row[name]) for name in ("silence_id", "created_by", "comment")}
+        match = f"nothing: {why}; matchers: {str(row['matchers'])[:MOST_CHARACTERS]}"
+        rows.append({**dict.fromkeys(_COLUMNS), **known, "state": "unreadable", "match": match})
     print_rows(rows, format_, "No silence is active.")
 
 
@@ -177,7 +185,7 @@ def ack(
     if found["state"] == "RESOLVED":
         fail(f"INCIDENT {incident_id} was resolved at {iso(found['changed_at'])}; only an open one can be acknowledged")
     row = {"incident_id": incident_id, "acknowledged_by": owner, "note": note, "acknowledged_at": wall_ms()}
-    RelayTables(settings.paths.warehouse).add_acknowledgement(row)
+    RelayTables(settings.paths.warehouse).append(ACKNOWLEDGEMENTS, [row])
     say(f"{incident_id} acknowledged by {owner}: {found['summary']}")
 
 
@@ -224,16 +232,6 @@ def canary(
     if age_ms is None or age_ms > lost_after_ms(settings):
         newest = "none has arrived" if age_ms is None else f"the newest arrived {age_ms // 60_000} min ago"
         fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
-
-
-def _covered(warehouse: Location, made: Silence) -> list[dict[str, Any]]:
-    """Return the firing incidents that the silence covers; none without an alerts table."""
-    try:
-        rows = read_current_alerts(warehouse, "FIRING")
-    except WarehouseError:
-        return []
-    columns = ("incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
-    return [{name: row[name] for name in columns} for row in rows if is_match(made.matchers, row)]
 
 
 def _newest_row(warehouse: Location, text: str) -> Mapping[str, Any]:
@@ -284,25 +282,11 @@ def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
     return end_ms
 
 
+_COLUMNS = ("silence_id", "state", "match", "created_by", "comment", "starts_at", "ends_at")
+
+
 def _row(one: Silence, now_ms: int) -> dict[str, Any]:
-    return {
-        "silence_id": one.silence_id,
-        "state": "active" if one.is_active(now_ms) else "ended" if one.ends_at_ms <= now_ms else "scheduled",
-        "match": describe_matchers(one.matchers),
-        "created_by": one.created_by,
-        "comment": one.comment,
-        "starts_at": iso(one.starts_at_ms, "seconds"),
-        "ends_at": iso(one.ends_at_ms, "seconds"),
-    }
-
-
-def _unreadable_row(row: Mapping[str, Any], why: str) -> dict[str, Any]:
-    return {
-        "silence_id": str(row["silence_id"]),
-        "state": "unreadable",
-        "match": f"nothing: {why}; matchers: {str(row['matchers'])[:MOST_CHARACTERS]}",
-        "created_by": str(row["created_by"]),
-        "comment": str(row["comment"]),
-        "starts_at": None,
-        "ends_at": None,
-    }
+    state = "active" if one.is_active(now_ms) else "ended" if one.ends_at_ms <= now_ms else "scheduled"
+    times = iso(one.starts_at_ms, "seconds"), iso(one.ends_at_ms, "seconds")
+    cells = (one.silence_id, state, describe_matchers(one.matchers), one.created_by, one.comment, *times)
+    return dict(zip(_COLUMNS, cells, strict=True))

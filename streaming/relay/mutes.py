@@ -16,9 +16,6 @@ from streaming.text.times import to_ms
 from udfs.alerts.pattern import Matchers, describe_matchers
 from udfs.alerts.silence import Silence
 
-OWNER = "[[mutes]]"
-"""The author of a mute: the settings."""
-
 _LAST_MS = 253_000_000_000_000
 """In the year 9987: the days around it are dates, too."""
 
@@ -47,7 +44,7 @@ class Mute:
         starts_at_ms, ends_at_ms = next(span for span in self._spans(now_ms) if span[1] > now_ms)
         end = datetime.fromtimestamp(ends_at_ms / 1000, self.zone)
         silence_id = f"mute {self.name!r} until {end.isoformat(timespec='minutes')}"
-        return Silence(silence_id, self.matchers, OWNER, self.describe(), starts_at_ms, ends_at_ms)
+        return Silence(silence_id, self.matchers, "[[mutes]]", self.describe(), starts_at_ms, ends_at_ms)
 
     def describe(self) -> str:
         """22:00 to 06:00 Asia/Shanghai, mon, tue"""
@@ -64,15 +61,13 @@ class Mute:
 
 @lru_cache(1_000)
 def _span(day: date, from_time: time, to_time: time, zone: ZoneInfo) -> tuple[int, int]:
-    """Return start and end of the window that begins on a day."""
-    end_day = day + _DAY if to_time < from_time else day
-    return min(_instants(day, from_time, zone)), max(_instants(end_day, to_time, zone))
+    """Return start and end of the window that begins on a day, ms.
 
-
-def _instants(day: date, clock: time, zone: ZoneInfo) -> tuple[int, int]:
-    """Return the two instants, in ms, that a time means which does not exist or exists twice; else one, twice."""
-    local = datetime.combine(day, clock, zone)
-    return to_ms(local), to_ms(local.replace(fold=1))
+    A time that does not exist or exists twice means two instants, those of both folds.
+    """
+    start = datetime.combine(day, from_time, zone)
+    end = datetime.combine(day + _DAY if to_time < from_time else day, to_time, zone)
+    return min(to_ms(start), to_ms(start.replace(fold=1))), max(to_ms(end), to_ms(end.replace(fold=1)))
 
 
 def make_mutes(settings: Iterable[MuteSettings]) -> list[Mute]:

@@ -36,6 +36,17 @@ class Delivery:
     attempts: int = 0
     rejected_attempts: int = 0
 
+    def urgency(self) -> tuple[int, int, int, int]:
+        """Fewest rejections first, then the worst, then the oldest."""
+        return self.rejected_attempts, rank_of(self.notice.severity), self.due_at_ms, self.notice.changed_at_ms
+
+    def why(self) -> str:
+        """Return why it is pending."""
+        if self.notice.status == "acknowledged":
+            return self.notice.reason or ""
+        calls = "call" if self.attempts == 1 else "calls"
+        return f"pending after {self.attempts} failed {calls}" if self.attempts else "pending"
+
 
 @dataclass(frozen=True)
 class Send:
@@ -59,11 +70,6 @@ class _Queue:
     delivered_at_ms: int = 0
     renewed_at_ms: int = 0
     not_before_ms: int = 0
-
-    def urgency(self) -> tuple[int, int, int, int]:
-        """Fewest rejections first, then the worst, then the oldest."""
-        first = self.owed[0]
-        return first.rejected_attempts, rank_of(first.notice.severity), first.due_at_ms, first.notice.changed_at_ms
 
 
 class Outbox:
@@ -180,7 +186,7 @@ class Outbox:
             self.flying = renewals
         elif ready and min(map(self._ready_at_ms, ready)) <= now.pace_ms:
             notices = []
-            for queue in sorted(ready, key=_Queue.urgency)[: self._at_most]:
+            for queue in sorted(ready, key=lambda queue: queue.owed[0].urgency())[: self._at_most]:
                 there, notice = queue.delivered, queue.owed[0].notice
                 notices.append(replace(notice, is_first=there is None or there.incident_id != notice.incident_id))
             self.flying = Send(self.name, tuple(notices))

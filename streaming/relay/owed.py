@@ -82,7 +82,7 @@ class Incident:
         self.last_firing = row
 
     def is_decided(self) -> bool:
-        """Return whether it has fired: it is notified, or the reason why not is recorded."""
+        """Return whether it is notified, or the reason why not is recorded."""
         return self.notified is not None or self.withheld is not None
 
     def is_known(self) -> bool:
@@ -256,7 +256,11 @@ class Owed:
             decided, self._again_at_ms = self.log.decided, math.inf
             waiting, self._waiting = self._waiting, {}
             self._limited.clear()
-            for incident, row in sorted(waiting.values(), key=_turn):
+            turns = [
+                (incident.fired_at_ms or 0, rank_of(row.severity), name, incident, row)
+                for name, (incident, row) in waiting.items()
+            ]
+            for *_, incident, row in sorted(turns, key=lambda turn: turn[:3]):
                 outcome = incident.withheld and incident.withheld["outcome"]
                 is_limited = outcome == "LIMITED" and not self._has_room(row)
                 if not are_silences_new and (is_limited or outcome == "SILENCED"):
@@ -431,9 +435,3 @@ class Owed:
             self.log.add(incident.withheld)
         if outcome != "NO_ROUTE":
             self._wait(incident, row)
-
-
-def _turn(waiting: tuple[Incident, Notice]) -> tuple[int, int, str]:
-    """Return the place among those that wait: the earliest first, the worst of one moment."""
-    incident, row = waiting
-    return incident.fired_at_ms or 0, rank_of(row.severity), row.incident_id

@@ -10,7 +10,7 @@ from typing import Any
 from streaming.logs.logs import mask
 from streaming.relay.notice import Notice, Now, one_line, read_notice
 from streaming.relay.outbox import Outbox
-from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts
+from streaming.self_monitoring.self_alerts import SelfAlert, SelfAlerts
 from udfs.alerts.firing_limit import ALERTS_LIMITED, describe_more
 from udfs.alerts.routing import WATCHDOG
 from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLUSTER, RELAY_KINDS, RUN_FAILING
@@ -48,7 +48,7 @@ class RelayAlerts:
         self.failure: str | None = None
         self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
         self._alerts = SelfAlerts()
-        self._unwanted_since_ms: dict[str, int] = {}
+        self._wanted_at_ms: dict[str, int] = {}
         self._updated_at_ms: dict[str, int] = {}
         self._canary_at_ms: int | None = None
         self._has_canary = False
@@ -66,19 +66,19 @@ class RelayAlerts:
     def rows(self, limited: Iterable[SelfAlert], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
         """Return the rows to write now. The text of an open alert changes at most once per resend interval."""
         wanted = {alert.alert_id: alert for alert in (*limited, *self._conditions(outboxes, now.pace_ms))}
-        over = [known for known in self._alerts if self._is_over(known, wanted, now.pace_ms)]
-        rows = [self._alerts.resolve(known, now.wall_ms) for known in over]
-        for known in over:
-            self._updated_at_ms.pop(known.alert.alert_id, None)
+        self._wanted_at_ms |= dict.fromkeys(wanted, now.pace_ms)
+        rows = []
+        for known in self._alerts:
+            if known.alert.alert_id not in wanted and self._is_over(known.alert, now.pace_ms):
+                rows.append(self._alerts.resolve(known, now.wall_ms))
+                self._updated_at_ms.pop(known.alert.alert_id, None)
         for key, alert in wanted.items():
-            known_alert = self._alerts.get(key)
-            if known_alert is None:
+            if (found := self._alerts.get(key)) is None:
                 rows.append(self._alerts.open(alert, now.wall_ms))
-            elif (known_alert.alert.summary, known_alert.alert.severity) != (alert.summary, alert.severity) and (
-                now.pace_ms
-                >= self._updated_at_ms.setdefault(key, now.pace_of(known_alert.changed_ms)) + self._resend_ms
+            elif (found.alert.summary, found.alert.severity) != (alert.summary, alert.severity) and (
+                now.pace_ms >= self._updated_at_ms.setdefault(key, now.pace_of(found.changed_ms)) + self._resend_ms
             ):
-                rows.append(self._alerts.update(known_alert, alert, now.wall_ms))
+                rows.append(self._alerts.update(found, alert, now.wall_ms))
             else:
                 continue
             self._updated_at_ms[key] = now.pace_ms
@@ -101,24 +101,19 @@ class RelayAlerts:
         if self.failure:
             yield run_failing(self.failure)
 
-    def _is_over(self, known: OpenAlert, wanted: Mapping[str, SelfAlert], now_ms: int) -> bool:
-        key, kind = known.alert.alert_id, known.alert.kind
-        if key in wanted:
-            self._unwanted_since_ms.pop(key, None)
-            return False
-        since_ms = self._unwanted_since_ms.setdefault(key, now_ms)
-        if kind == ALERTS_LIMITED and now_ms < since_ms + LIMITS.limited_linger_ms:
-            return False
-        self._unwanted_since_ms.pop(key)
+    def _is_over(self, alert: SelfAlert, now_ms: int) -> bool:
+        """Return whether an alert resolves whose condition does not hold."""
+        if alert.kind == ALERTS_LIMITED:
+            return now_ms >= self._wanted_at_ms.setdefault(alert.alert_id, now_ms) + LIMITS.limited_linger_ms
         is_known = {CANARY_LOST: self._lost_after_ms is not None, RUN_FAILING: self.failure is not None}
-        return is_known.get(kind, True)
+        return is_known.get(alert.kind, True)
 
 
 def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:
     """Return the alert for all other receivers. `trouble` is bad_key, unreachable or refuses."""
     what, advice = _TROUBLES[trouble]
-    text = f"Receiver {receiver} {what}.", f"{advice}."
-    return _critical(DELIVERY_FAILED, trouble, *text, {"receiver": receiver}, {"owed": owed})
+    alert = _critical(DELIVERY_FAILED, f"Receiver {receiver} {what}.", f"{advice}.", receiver=receiver)
+    return replace(alert, cause=trouble, evidence={"owed": owed})
 
 
 def alerts_limited(cluster: str, kind: str, number: int, limit: int, severity: str) -> SelfAlert:
@@ -132,7 +127,6 @@ def canary_lost() -> SelfAlert:
     """Return the alert for a canary that did not arrive: real alerts may not arrive either."""
     return _critical(
         CANARY_LOST,
-        CANARY_LOST,
         "The canary alert did not arrive: real alerts may be late, or lost between Kafka and the relay.",
         "Check `balancewatch run` (log, /readyz) and Kafka; `balancewatch canary` shows the latest canaries.",
     )
@@ -140,11 +134,9 @@ def canary_lost() -> SelfAlert:
 
 def run_failing(failure: str) -> SelfAlert:
     """Return the alert for a `run` that processes no events; secrets in the reason are masked."""
-    reason = one_line(mask(failure), 500).rstrip(".")
     return _critical(
         RUN_FAILING,
-        RUN_FAILING,
-        f"`balancewatch run` processes no events: {reason}.",
+        f"`balancewatch run` processes no events: {one_line(mask(failure), 500).rstrip('.')}.",
         "Correct the cause, and restart `run` if it has ended. Until then no new problem is detected, and open alerts "
         "stay open.",
     )
@@ -153,18 +145,9 @@ def run_failing(failure: str) -> SelfAlert:
 def watchdog(started_at_ms: int, attests: str) -> Notice:
     """Return the alert that always fires: if a receiver no longer gets it, a part of the delivery path is down."""
     text = f"This alert always fires: {attests}.", "Configure a dead man's switch that pages when this alert stops."
-    alert = replace(_critical(WATCHDOG, WATCHDOG, *text), severity="info")
+    alert = replace(_critical(WATCHDOG, *text), severity="info")
     return replace(read_notice(SelfAlerts().open(alert, started_at_ms)), reason=None)
 
 
-def _critical(
-    kind: str,
-    cause: str,
-    summary: str,
-    advice: str,
-    labels: Mapping[str, str] | None = None,
-    evidence: dict[str, Any] | None = None,
-) -> SelfAlert:
-    return SelfAlert(
-        kind, "critical", cause, {"cluster": OWN_CLUSTER, **(labels or {})}, summary, advice, evidence or {}
-    )
+def _critical(kind: str, summary: str, advice: str, **labels: str) -> SelfAlert:
+    return SelfAlert(kind, "critical", kind, {"cluster": OWN_CLUSTER, **labels}, summary, advice)

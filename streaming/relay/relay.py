@@ -26,7 +26,7 @@ from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay.canary import CanaryReceiver, lost_after_ms
 from streaming.relay.mutes import make_mutes
-from streaming.relay.notice import Now, start_clock
+from streaming.relay.notice import EVERYBODY, Notice, Now, start_clock
 from streaming.relay.outbox import Outbox, Send
 from streaming.relay.owed import Owed
 from streaming.relay.own_alerts import Progress, watchdog
@@ -35,7 +35,7 @@ from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.posting import Answer, Receiver
 from streaming.relay.tables import TABLE_ERRORS, AlertLogError, DeliveryLog, RelayTables
 from streaming.text.times import wall_ms
-from streaming.warehouse.readable_rows import Row
+from streaming.warehouse.readable_rows import Row, open_written
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Quiet
 
@@ -52,6 +52,8 @@ HEALTHY_SECONDS, PAUSE_MOST_SECONDS = 60.0, 60.0
 """After a failure the pause is doubled, up to the most, unless the relay has worked for some time."""
 
 IDLE_SECONDS = 0.05
+
+WITHHELD = {"SILENCED": "silenced by ", "INHIBITED": "inhibited by "}
 
 
 class RelayListener:
@@ -376,6 +378,35 @@ class Relay(threading.Thread):
         if answer.verdict != "DELIVERED":
             said = {"verdict": answer.verdict, "code": answer.code, "reason": answer.reason}
             log.warning("notification not delivered", receiver=name, **said)
+
+
+def plan_rows(settings: Settings) -> list[dict[str, Any]]:
+    """Return what the relay would send now, in order, and what it withholds: a row per notification and receiver.
+
+    Writes nothing. Raises NotWrittenError, TableAccessError, SettingsError.
+    """
+    open_written(settings.paths.warehouse, ALERTS)
+    relay = Relay(settings)  # it is not started
+    relay.load(RelayTables(settings.paths.warehouse, may_write=False))
+    planned: list[tuple[str, Notice, str, str]] = []
+    for name, box in relay.owed.outboxes.items():
+        planned += [(name, delivery.notice, delivery.route, delivery.why()) for delivery in box.owed()]
+        planned += [(name, notice, "", "repeated: the receiver would resolve it otherwise") for notice in box.renewed()]
+    for incident in relay.owed.incidents.values():
+        if (withheld := incident.withheld) and incident.newest and incident.is_news(incident.newest):
+            why = f"not notified: {WITHHELD.get(withheld['outcome'], '')}{withheld['reason']}"
+            planned.append((EVERYBODY, incident.newest, "", why))
+    return [
+        {
+            "receiver": receiver,
+            "status": "resolved" if notice.status == "resolved" else "firing",
+            **{name: getattr(notice, name) for name in ("kind", "severity", "incident_id")},
+            "route": route,
+            "why": why,
+            "summary": notice.summary,
+        }
+        for receiver, notice, route, why in planned
+    ]
 
 
 def attempt(act: Callable[[], Any], failed: str = "") -> Any:

@@ -85,10 +85,11 @@ class RelayTables:
     def __init__(self, warehouse: Location, *, may_write: bool = True) -> None:
         self.unreadable: list[tuple[Row, str]] = []
         self._may_write = may_write
-        logs = (
-            _Log(warehouse, contract, may_write) for contract in (ALERTS, ALERT_DELIVERIES, SILENCES, ACKNOWLEDGEMENTS)
-        )
-        self._alerts, self._deliveries, self._silences, self._acknowledgements = logs
+        self._logs = {
+            contract: _Log(warehouse, contract, may_write)
+            for contract in (ALERTS, ALERT_DELIVERIES, SILENCES, ACKNOWLEDGEMENTS)
+        }
+        self._alerts, self._deliveries, self._silences, self._acknowledgements = self._logs.values()
 
     def read_history(self, receivers: Collection[str], renewed_since_ms: int, now_ms: int) -> History:
         """Read all that a new relay must know. Only incidents that are not completed become objects.
@@ -114,13 +115,9 @@ class RelayTables:
             records = read_rows(ALERT_DELIVERIES.name, found.sort_by("batch_id"), read_record)
         return History(notices, records, completed[-MOST_COMPLETED:], until_ms)
 
-    def append_alerts(self, rows: Sequence[Row]) -> None:
-        """Write alerts about the relay to the alerts table."""
-        self._alerts.append(rows)
-
-    def append_records(self, records: Sequence[Row]) -> None:
-        """Write to the delivery log."""
-        self._deliveries.append(records)
+    def append(self, table: Table, rows: Sequence[Row]) -> None:
+        """Append to one of the four, in one commit. Raises RuntimeError if they may not be written."""
+        self._logs[table].append(rows)
 
     def read_new_alerts(self) -> list[Notice]:
         """Return the rows that were appended to the alerts table since the last call, or since `read_history`.
@@ -171,9 +168,6 @@ class RelayTables:
         }
         self._silences.append([row])
 
-    def add_acknowledgement(self, row: Row) -> None:
-        self._acknowledgements.append([row])
-
     def _history_until(self, alerts: pa.Table, now_ms: int) -> int:
         """Return the time of the newest row that the very first relay found."""
         if (known := self._deliveries.transaction_version(APP_ID)) is not None:
@@ -217,12 +211,10 @@ class DeliveryLog:
 
     def append(self) -> None:
         """Write the alerts, which the log's rows refer to, then those; what is written is taken off."""
-        if alerts := [*self.alerts]:
-            self._tables.append_alerts(alerts)
-            del self.alerts[: len(alerts)]
-        if records := [*self._records]:
-            self._tables.append_records(records)
-            del self._records[: len(records)]
+        for table, pending in ((ALERTS, self.alerts), (ALERT_DELIVERIES, self._records)):
+            if rows := [*pending]:
+                self._tables.append(table, rows)
+                del pending[: len(rows)]
 
     def end(self, error: Exception | None, pace_ms: int) -> None:
         """Note the end of `append`, and what it raised."""
@@ -351,7 +343,7 @@ class _Log:
         return rows
 
     def append(self, rows: Sequence[Row], transaction: Transaction | None = None) -> None:
-        """Append in one commit; its version orders the rows. Raises RuntimeError if the table may not be written."""
+        """Append in one commit; its version orders the rows."""
         if not self._may_write:
             raise RuntimeError(f"{self._contract.name} is read-only here")
         if self._appender is None:
@@ -360,5 +352,4 @@ class _Log:
         self._appender.append(arrow_table(map(dict, rows), self._contract, self._appender.version + 1), transaction)
 
     def transaction_version(self, app_id: str) -> int | None:
-        known = None if self._table is None else self._table.transaction_version(app_id)
-        return None if known is None else int(known)
+        return None if self._table is None else self._table.transaction_version(app_id)

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from streaming.metrics.instruments import instruments_of
-from streaming.relay.dry_run import plan_rows
-from streaming.relay.relay import Relay
+from streaming.relay.relay import Relay, plan_rows
 from streaming.service.settings_reload import SettingsReload
 from streaming.system.stopping import stop_on_signals
 from streaming.system.systemd_watchdog import systemd_watchdog

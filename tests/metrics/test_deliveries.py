@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.tables import ALERT_DELIVERIES, ALERTS
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.instruments import Deliveries
 from streaming.relay.notice import Outcome, record_of
@@ -32,7 +33,7 @@ def test_a_running_relay_reports_calls_decisions_and_pending_notifications(tmp_p
     relay = relay_of(settings, tmp_path, listener=listener)
     listener.restarted()
     try:
-        relay.owed.log._tables.append_alerts([alert_row("i", "FIRING", START_MS + 1)])
+        relay.owed.log._tables.append(ALERTS, [alert_row("i", "FIRING", START_MS + 1)])
         relay.finish(SECONDS)
         relay._counted_at_ms = 0
         relay.step(0)
@@ -76,7 +77,7 @@ def test_the_canary_has_its_own_metrics() -> None:
 def test_the_age_continues_from_the_newest_canary_of_an_earlier_run(tmp_path: Path) -> None:
     exporter, listener = deliveries()
     arrived = record("DELIVERED", 4, receiver="canary", route="canary")
-    RelayTables(tmp_path).append_records([arrived])
+    RelayTables(tmp_path).append(ALERT_DELIVERIES, [arrived])
     listener.load(tmp_path)
     age = value(exporter, "balancewatch_canary_age_seconds")
     assert age is not None

@@ -2,7 +2,7 @@
 
     with FakePagerDuty() as vendor:
         vendor.script(Reply(500), Reset(), Hang())   # for the next three requests; after them it judges itself
-        receiver = PagerDuty("pager", ROUTING_KEY, url=vendor.url)
+        receiver = PagerDuty("pager", vendor.url, secret=ROUTING_KEY)
         ...
         assert vendor.counts("dedup_key") == {"a-1": 4}
 

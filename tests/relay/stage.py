@@ -37,6 +37,7 @@ BAD_KEY = Answer("BAD_KEY", 401, "who are you?")
 
 Behaviour = Callable[[Send, int], Answer]
 Row = dict[str, Any]
+Step = Silence | int | str | tuple[str, Row]
 
 
 def alert_row(incident: str, state: str, at_ms: int, **columns: Any) -> Row:
@@ -122,11 +123,9 @@ class TablesInMemory:
         records = [read_record(row) for row in self.log if row["incident_id"] not in over]
         return History(notices, records, completed, 0)
 
-    def append_alerts(self, rows: Sequence[Row]) -> None:
-        self.alerts += rows
-
-    def append_records(self, records: Sequence[Row]) -> None:
-        self.log += records
+    def append(self, table: Table, rows: Sequence[Row]) -> None:
+        written = self.alerts if table is ALERTS else self.log
+        written += rows
 
 
 def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Table:
@@ -203,6 +202,28 @@ class Stage:
         if self.is_alive:
             self._relay.look()
 
+    def put(self, incident: str, state: str = "FIRING", *, run: float, **columns: Any) -> None:
+        """Write a row of now, then let `run` seconds pass."""
+        self.write(alert_row(incident, state, self.now_ms, **columns))
+        self.run(run)
+
+    def play(self, steps: Iterable[Step]) -> None:
+        """Write `name STATE` rows of the moment, add silences, crash, restart, or let seconds pass."""
+        for step in steps:
+            match step:
+                case Silence():
+                    self.silence(step)
+                case "crash":
+                    self.crash()
+                case "restart":
+                    self.restart()
+                case int():
+                    self.run(step)
+                case _:
+                    row, columns = (step, {}) if isinstance(step, str) else step
+                    name, state = row.split()
+                    self.write(alert_row(name, state, self.now_ms, **columns))
+
     def silence(self, silence: Silence) -> None:
         others = [one for one in self.tables.silences if one.silence_id != silence.silence_id]
         self.tables.silences = [*others, silence]
@@ -238,8 +259,10 @@ class Stage:
         self._flying.clear()
         self._writes.clear()
 
-    def restart(self) -> None:
-        """A new relay, from the two tables."""
+    def restart(self, *, crashes: bool = False) -> None:
+        """A new relay, from the tables; `crashes` kills the old one now."""
+        if crashes:
+            self.crash()
         self.is_alive = True
         self._relay = self._new_relay()
 

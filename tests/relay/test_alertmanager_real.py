@@ -86,19 +86,6 @@ def test_an_alert_is_active_with_our_labels_and_resolving_ends_it(replica: Repli
     webhook.wait_until(lambda all_: notified(all_, firing.incident_id) == ["firing", "resolved"], "one that it is over")
 
 
-def test_what_is_sent_twice_is_listed_once_and_keeps_its_start(replica: Replica) -> None:
-    firing = notice(102, started_at_ms=now_ms() - 30_000)
-    with receiver(replica) as sender:
-        for _ in range(2):
-            assert sender.send([firing, firing], now_ms()).verdict == "DELIVERED"
-        (first,) = replica.wait_for_alerts(firing.incident_id)
-        assert (
-            sender.send([notice(102, started_at_ms=firing.started_at_ms, queues=())], now_ms()).verdict == "DELIVERED"
-        )
-        (again,) = replica.wait_for_alerts(firing.incident_id)
-    assert (again["fingerprint"], again["startsAt"]) == (first["fingerprint"], first["startsAt"])
-
-
 def test_a_lease_ends_by_itself_and_a_renewed_one_does_not(replica: Replica, webhook: FakeServer) -> None:
     """Two alerts on a lease of ten seconds, of which one is renewed until the other has ended."""
     kept, lost = notice(103, started_at_ms=now_ms() - 30_000), notice(104, started_at_ms=now_ms() - 30_000)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from conf.oncall import CANARY
 from schemas.decode import decode
 from streaming.cli import app
-from streaming.relay.canary import CanaryReceiver, end_event, read_canaries, twin_events
+from streaming.relay.canary import CanaryReceiver, end_event, twin_events
 from streaming.relay.notice import Now, read_notice, record_of
 from streaming.relay.own_alerts import RelayAlerts
 from streaming.warehouse.writer import append_rows
@@ -69,8 +69,7 @@ def test_only_its_own_receiver_is_notified(has_receiver: bool) -> None:
     pager, nest = Scripted(), Scripted()
     stage = Stage({"pager": pager, **({CANARY: nest} if has_receiver else {})}, routes=[Route("all", ("pager",))])
     stage.write(*sung(1))
-    stage.write(alert_row("real", "FIRING", stage.now_ms))
-    stage.run(5)
+    stage.put("real", run=5)
     assert pager.notified() == ["real firing"]
     assert len(nest.notified()) == (2 if has_receiver else 0)
 
@@ -91,12 +90,8 @@ def steps(book: RelayAlerts, *at_ms: int) -> list[tuple[int, str]]:
     for now_ms in at_ms:
         for row in book.rows([], {}, Now(now_ms, now_ms)):
             found.append((now_ms, row["state"]))
-            from_row(book, row)
+            book.note(read_notice(row))
     return found
-
-
-def from_row(book: RelayAlerts, row: dict[str, Any]) -> None:
-    book.note(read_notice(row))
 
 
 def test_one_that_does_not_arrive_is_an_alert_until_the_next_does() -> None:
@@ -104,20 +99,17 @@ def test_one_that_does_not_arrive_is_an_alert_until_the_next_does() -> None:
     assert steps(book, 0, 659_999, 660_000, 700_000) == [(660_000, "FIRING")]
     book.note_canary(800_000)
     assert steps(book, 800_001, 1_459_999, 1_460_000) == [(800_001, "RESOLVED"), (1_460_000, "FIRING")]
+    assert steps(RelayAlerts(MINUTE_MS), 0, 10**12) == [], "where none is expected"
 
 
 def test_one_that_was_lost_before_a_restart_is_lost_until_one_arrives() -> None:
     before, after = RelayAlerts(MINUTE_MS, lost_after_ms=10), RelayAlerts(MINUTE_MS, lost_after_ms=10_000)
     before.rows([], {}, Now(0, 0))
     (row,) = before.rows([], {}, Now(10, 10))
-    from_row(after, row)
+    after.note(read_notice(row))
     assert steps(after, 20, 30) == []
     after.note_canary(40)
     assert steps(after, 50) == [(50, "RESOLVED")]
-
-
-def test_none_is_missed_where_none_is_expected() -> None:
-    assert steps(RelayAlerts(MINUTE_MS), 0, 10**12) == []
 
 
 def arrived(warehouse: Path, *seconds: float) -> None:
@@ -130,6 +122,8 @@ def arrived(warehouse: Path, *seconds: float) -> None:
         delivered_ms = injected_ms + round(took * 1000)
         records.append(record_of(sung, "DELIVERED", delivered_ms, receiver=CANARY, route=CANARY))
         records.append(record_of(notice(changed_at_ms=injected_ms), "DELIVERED", now_ms, receiver="am"))
+    own = notice(kind="delivery_failed")
+    records.append(record_of(own, "DELIVERED", now_ms, receiver=CANARY, route="delivery_failed"))
     append_rows(RowWriter(warehouse), {"alert_deliveries": records}, "app", 0)
 
 
@@ -173,14 +167,5 @@ def test_no_silence_covers_it() -> None:
 def test_that_another_receiver_fails_is_not_notified_to_it() -> None:
     pager, nest, chat = Scripted(behaviour=lambda _send, _now_ms: BAD_KEY), Scripted(), Scripted()
     stage = Stage({"pager": pager, CANARY: nest, "chat": chat}, routes=[Route("all", ("pager",))])
-    stage.write(alert_row("real", "FIRING", stage.now_ms))
-    stage.run(5)
+    stage.put("real", run=5)
     assert (len(nest.notified()), len(chat.notified())) == (0, 1)
-
-
-def test_the_command_counts_nothing_else_that_the_receiver_was_notified(tmp_path: Path) -> None:
-    arrived(tmp_path, 2.0)
-    now_ms = time.time_ns() // 1_000_000
-    row: Any = record_of(notice(kind="delivery_failed"), "DELIVERED", now_ms, receiver=CANARY, route="delivery_failed")
-    append_rows(RowWriter(tmp_path), {"alert_deliveries": [row]}, "app", 1)
-    assert [row["incident_id"] for row in read_canaries(tmp_path, 9)] == ["i0"]

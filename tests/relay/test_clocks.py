@@ -8,10 +8,7 @@ import pytest
 from streaming.relay.notice import Now, start_clock
 from streaming.relay.receivers.posting import Traits
 from streaming.relay.tables import RelayTables
-from streaming.text.times import wall_ms
-from tests.relay.fakes import FakeServer
 from tests.relay.stage import BUSY, DELIVERED, DOWN, START_MS, Row, Scripted, Stage, alert_row
-from tests.relay.test_relay import Scene, notified, settings_of
 from udfs.alerts.silence import Silence
 
 HOUR_MS = 3_600_000
@@ -42,8 +39,7 @@ def test_what_a_table_says_is_yet_to_come_was_now() -> None:
 def test_the_next_page_goes_out_at_once(traits: Traits, step_ms: int) -> None:
     receiver = Scripted(traits)
     stage = Stage({"one": receiver})
-    stage.write(alert_row("before", "FIRING", stage.now_ms))
-    stage.run(30)
+    stage.put("before", run=30)
     stage.set_by_ms = step_ms
     written_ms = stage.now_ms
     stage.write(alert_row("after", "FIRING", written_ms))
@@ -56,8 +52,7 @@ def test_the_next_page_goes_out_at_once(traits: Traits, step_ms: int) -> None:
 def test_a_receiver_that_comes_back_is_notified_as_soon_as_ever(answer: object, step_ms: int) -> None:
     receiver = Scripted(behaviour=lambda _, now_ms: answer if now_ms < START_MS + 60_000 else DELIVERED)  # type: ignore[arg-type,return-value]
     stage = Stage({"one": receiver})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(40)
+    stage.put("m", run=40)
     stage.set_by_ms = step_ms
     stage.run(200)
     assert delay_ms(receiver, "m", START_MS) <= 130_000
@@ -68,12 +63,10 @@ def test_a_receiver_that_comes_back_is_notified_as_soon_as_ever(answer: object, 
 def test_leases_are_renewed_each_minute(step_ms: int, is_restarted: bool) -> None:
     leased = Scripted(Traits(at_most=100, is_leased=True))
     stage = Stage({"am[0]": leased})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(90)
+    stage.put("m", run=90)
     stage.set_by_ms = step_ms
     if is_restarted:
-        stage.crash()
-        stage.restart()
+        stage.restart(crashes=True)
     stage.run(HOUR_MS / 1000)
     times = [at_ms for at_ms, send, _ in leased.calls if any(one.alert_id == "m" for one in send.notices)]
     assert max(after - before for before, after in itertools.pairwise(times)) <= 65_000
@@ -87,8 +80,7 @@ def test_an_end_is_notified_again_for_as_long_as_ever_after_a_restart(step_ms: i
     stage.write(alert_row("m", "FIRING", stage.now_ms), alert_row("m", "RESOLVED", stage.now_ms + 1))
     stage.run(30)
     stage.set_by_ms = step_ms
-    stage.crash()
-    stage.restart()
+    stage.restart(crashes=True)
     stage.run(2 * HOUR_MS / 1000)
     assert max((at_ms for at_ms, _, _ in leased.calls), default=0) <= START_MS + 1_000_000
 
@@ -98,12 +90,10 @@ def test_a_receiver_in_trouble_is_one_alert_that_ends(step_ms: int) -> None:
     dead = Scripted(behaviour=lambda _, now_ms: DOWN if now_ms < START_MS + 2_000_000 else DELIVERED)
     chat = Scripted()
     stage = Stage({"dead": dead, "chat": chat})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(900)
+    stage.put("m", run=900)
     stage.set_by_ms = step_ms
     for number in range(5):
-        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
-        stage.run(100)
+        stage.put(f"m{number}", run=100)
     stage.run(2_000)
     own: list[Row] = [row for row in stage.alerts if row["kind"] == "delivery_failed"]
     assert [row["state"] for row in own] == ["FIRING", "RESOLVED"]
@@ -118,25 +108,10 @@ def test_what_a_silence_keeps_quiet_after_the_clock_was_set_back_is_notified_at_
     stage.set_by_ms = HOUR_MS
     stage.run(30)
     stage.set_by_ms = 0
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(30)
+    stage.put("m", run=30)
     assert receiver.notified() == []
     stage.run(700)
     assert receiver.notified() == ["m firing"]
-
-
-@each_step
-def test_a_relay_on_real_tables_reports_the_next_page_within_seconds(
-    tmp_path: Path, hook: FakeServer, step_ms: int
-) -> None:
-    scene, set_by = Scene(tmp_path, settings_of(hook.url)), [0]
-    with scene.relay(lambda: wall_ms() + set_by[0]) as relay:
-        scene.write(alert_row("before", "FIRING", START_MS))
-        assert relay.finish(20.0) == 0
-        set_by[0] = step_ms
-        scene.write(alert_row("after", "FIRING", START_MS))
-        assert relay.finish(20.0) == 0
-    assert notified(hook) == [("before", "firing"), ("after", "firing")]
 
 
 def test_a_silence_that_is_ended_after_the_clock_was_set_back_is_over(tmp_path: Path) -> None:

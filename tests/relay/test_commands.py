@@ -250,14 +250,6 @@ def test_what_cannot_work_ends_in_a_sentence(
     assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("missing", ["--owner", "--reason"])
-def test_a_silence_without_owner_or_reason_is_wrong_usage(warehouse: Path, missing: str) -> None:
-    given = {"--owner": "ada", "--reason": "release", "--match": "cluster=*", "--for": "2h"}
-    del given[missing]
-    result = run("silence", "add", *(word for pair in given.items() for word in pair), code=2)
-    assert missing in result.stderr
-
-
 @pytest.mark.parametrize("command", [["relay", "--dry-run"], ["relay", "--once"], ["relay"], ["run"]], ids=" ".join)
 def test_a_missing_secret_stops_the_start(
     warehouse: Path, pager: FakePagerDuty, monkeypatch: pytest.MonkeyPatch, command: list[str]

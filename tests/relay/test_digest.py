@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from streaming.relay.notice import NO_LINKS, Notice
 from streaming.relay.receivers.chat import (
-    MARKDOWN,
     PLAIN,
     Style,
     digest,
@@ -54,18 +53,6 @@ def test_what_is_on_and_what_is_over_are_told_apart() -> None:
 
 def test_a_change_is_notified_as_one() -> None:
     assert "starved_queue, changed" in text_of([notice(is_first=False)])
-
-
-def test_names_cannot_become_tags_or_links() -> None:
-    odd = notice(summary="client [here](http://evil) <at id=all></at> ![](x)")
-    text = text_of([odd], MARKDOWN)
-    assert "](" not in text
-    assert "<" not in text
-
-
-def test_lines_stay_lines_whatever_a_name_holds() -> None:
-    text = text_of([notice(summary="a\n\n# b\r\u2028c\x00d", advice="")])
-    assert text.splitlines()[1:] == ["a # b c d"]
 
 
 @pytest.mark.parametrize("build", [dingtalk_message, feishu_message], ids=["dingtalk", "feishu"])

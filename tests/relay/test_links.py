@@ -46,14 +46,6 @@ def sent(vendor_type: str, monkeypatch: pytest.MonkeyPatch, **oncall: str) -> st
         return vendor.received[0].body.decode()
 
 
-@pytest.mark.parametrize("vendor_type", VENDORS)
-def test_every_vendor_is_given_the_incidents_page_where_the_board_is_known(
-    vendor_type: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert LINK in sent(vendor_type, monkeypatch, board_url=f"{BOARD}/")
-    assert "/incident?id=" not in sent(vendor_type, monkeypatch)
-
-
 def test_an_id_of_any_characters_stays_one_value_of_the_query() -> None:
     odd = notice(incident_id="a&b=c#d)é")
     assert Links("http://b").incident(odd) == "http://b/incident?id=a%26b%3Dc%23d%29%C3%A9"
@@ -64,19 +56,19 @@ def test_the_watchdog_is_no_incident_and_leads_to_the_first_page() -> None:
 
 
 @pytest.mark.parametrize("vendor_type", VENDORS)
-def test_every_vendor_is_given_the_runbook_of_the_kind_wherever_it_is(
+def test_every_vendor_gets_the_page_of_the_incident_and_the_runbook_of_its_kind(
     vendor_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The board's own address, that which people have for it, or pages of their own."""
+    pages = {"runbook_base_url": "https://wiki/{kind}.html"}
     for oncall, url in (
         ({}, f"http://127.0.0.1:8050{RUNBOOK}"),
-        ({"board_url": BOARD}, f"{BOARD}{RUNBOOK}"),
-        (
-            {"board_url": BOARD, "runbook_base_url": "https://wiki/{kind}.html"},
-            f"https://wiki/{NOTICE.kind}.html#{NOTICE.cause}",
-        ),
+        ({"board_url": f"{BOARD}/"}, f"{BOARD}{RUNBOOK}"),
+        ({"board_url": BOARD, **pages}, f"https://wiki/{NOTICE.kind}.html#{NOTICE.cause}"),
     ):
-        assert url in sent(vendor_type, monkeypatch, **oncall)
+        body = sent(vendor_type, monkeypatch, **oncall)
+        assert url in body
+        assert ("/incident?id=" in body) is (LINK in body) is bool(oncall)
 
 
 def test_a_cause_that_its_page_tells_apart_is_where_the_link_leads_and_another_is_not() -> None:

@@ -83,13 +83,6 @@ def test_a_change_of_the_clocks_loses_no_window(
         assert span(one, f"{month}-{start}:00Z") == (f"{month}-{start}Z", f"{month}-{end}Z")
 
 
-def test_a_window_of_hours_that_a_clock_repeats_is_open_throughout() -> None:
-    """From 02:15 CEST until 02:45 CET: 90 minutes, though 02:50 CEST lies between the two."""
-    one = mute("02:15", "02:45", "Europe/Berlin", days=["sun"])
-    assert pick_silence_throughout([one], BATCH, at_ms("2026-10-25T00:15Z"), at_ms("2026-10-25T01:45Z"))
-    assert not is_muted(one, "2026-10-25T01:45Z")
-
-
 def wall_clock_says(one: Mute, now_ms: int) -> bool:
     """The definition, without instants: the time lies within the window of this day, or of the day before."""
     now = datetime.fromtimestamp(now_ms / 1000, one.zone)

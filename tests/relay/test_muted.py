@@ -11,7 +11,7 @@ from conf.oncall import Mute as MuteSettings
 from conf.settings import Settings
 from streaming.relay.mutes import Mute, make_mutes
 from streaming.text.times import HOUR, MINUTE, SECOND
-from tests.relay.stage import START_MS, Scripted, Stage, alert_row
+from tests.relay.stage import START_MS, Scripted, Stage
 from tests.support.markdown import Block, blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -48,8 +48,7 @@ def reasons(stage: Stage) -> list[tuple[str, str, str]]:
 def test_a_muted_alert_is_recorded_and_notified_once_when_its_window_ends(crashes: bool) -> None:
     stage, pager = muted_stage(0, 30)
     _, end_s = window_of(stage)
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(end_s - 5)
+    stage.put("m", run=end_s - 5)
     assert pager.calls == []
     assert reasons(stage) == [("SILENCED", "firing", "mute 'm' until 2026-09-21T22:43+08:00")]
     if crashes:
@@ -63,22 +62,9 @@ def test_a_muted_alert_is_recorded_and_notified_once_when_its_window_ends(crashe
     assert end_ms <= notified_at_ms <= end_ms + (60 if crashes else 3) * SECOND
 
 
-def test_a_mute_that_is_taken_out_of_the_settings_keeps_nothing_quiet_any_more() -> None:
-    """The relay begins anew from the tables where the settings have changed (Relay.renew)."""
-    stage, pager = muted_stage(0, 30)
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(60)
-    stage.crash()
-    stage.mutes = ()
-    stage.restart()
-    stage.run(60)
-    assert pager.notified() == ["m firing"]
-
-
 def test_a_clock_that_is_set_back_into_the_window_or_out_of_it_is_followed() -> None:
     stage, pager = muted_stage(0, 30)
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(60)
+    stage.put("m", run=60)
     stage.set_by_ms = -HOUR
     stage.run(60)
     assert pager.notified() == ["m firing"]
@@ -103,8 +89,7 @@ def test_a_printed_mute_keeps_a_group_quiet_that_goes_offline_in_its_window_and_
     stage.now_ms = window.starts_at_ms
     stage.run(30 * MINUTE / SECOND)
     offline = {"kind": "group_offline", "cluster": "prod-1", "consumer_group": group}
-    stage.write(alert_row("m", "FIRING", stage.now_ms, **offline))
-    stage.run(HOUR / SECOND)
+    stage.put("m", run=HOUR / SECOND, **offline)
     stage.now_ms = window.ends_at_ms - 5 * MINUTE
     stage.run((5 * MINUTE - 5 * SECOND) / SECOND)
     notified = [(notice.kind, notice.status, notice.consumer_group) for _, notice in pager.took()]

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.relay.receivers.posting import Traits
-from tests.relay.stage import START_MS, Row, Scripted, Stage, alert_row, silence, stage_of
+from tests.relay.stage import START_MS, Row, Scripted, Stage, Step, alert_row, silence, stage_of
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Silence
 
@@ -11,8 +11,7 @@ from udfs.alerts.silence import Silence
 def test_only_firing_and_the_end_of_what_fired_is_notified() -> None:
     stage, pager = stage_of()
     for state in ("PENDING", "UNKNOWN", "PENDING", "FIRING", "RECOVERING", "FIRING", "RECOVERING", "RESOLVED"):
-        stage.write(alert_row("m", state, stage.now_ms))
-        stage.run(1)
+        stage.put("m", state, run=1)
     stage.write(alert_row("n", "PENDING", stage.now_ms), alert_row("n", "RESOLVED", stage.now_ms + 1))
     stage.run(10)
     assert pager.notified() == ["m firing", "m resolved"]
@@ -30,8 +29,7 @@ def test_a_change_of_queues_cause_or_severity_is_notified_and_nothing_else() -> 
         {"queues": ["broker-a:0", "broker-a:1"], "cause": "pull_stopped", "severity": "warning", "evidence": "{}"},
     ]
     for change in changes:
-        stage.write(alert_row("m", "FIRING", stage.now_ms, **change))
-        stage.run(40)
+        stage.put("m", run=40, **change)
     assert [(len(one.queues), one.cause, one.severity) for _, one in pager.took()] == [
         (1, "frozen_client", "critical"),
         (2, "frozen_client", "critical"),
@@ -42,44 +40,78 @@ def test_a_change_of_queues_cause_or_severity_is_notified_and_nothing_else() -> 
 
 def test_what_an_incident_explains_is_notified_only_when_that_is_over() -> None:
     stage, pager = stage_of()
-    stage.write(alert_row("m", "FIRING", stage.now_ms, inhibited_by="cause-1"))
-    stage.run(60)
+    stage.put("m", run=60, inhibited_by="cause-1")
     assert pager.calls == []
     assert [(row["outcome"], row["reason"], row["receiver"]) for row in stage.log] == [("INHIBITED", "cause-1", "*")]
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(60)
+    stage.put("m", run=60)
     assert pager.notified() == ["m firing"]
 
 
 INHIBITED = {"inhibited_by": "cause-1"}
 TWO_QUEUES = {"queues": ["broker-a:0", "broker-a:1"]}
+OF_CAUSE = {"inhibited_by": f"cause-{START_MS}"}
+RECOVERY: list[Step] = ["m FIRING", 30, "m RECOVERING", 60, "m RESOLVED", 60]
+
+TIMELINES: dict[str, tuple[list[Step], list[str]]] = {
+    "inhibited once notified": (
+        ["m FIRING", 5, ("m FIRING", INHIBITED | {"queues": []}), 5, ("m RESOLVED", INHIBITED), 3_600],
+        ["m firing", "m resolved"],
+    ),
+    "inhibited until its end": ([("m FIRING", INHIBITED), 5, "m RESOLVED", 3_600], []),
+    "queues as notified": (["m FIRING", 5, ("m FIRING", TWO_QUEUES), 5, "m FIRING", 3_600], ["m firing"]),
+    "ends before its queues settle": (
+        ["m FIRING", 5, ("m FIRING", TWO_QUEUES), 5, "m RESOLVED", 3_600],
+        ["m firing", "m resolved"],
+    ),
+    "came and went in a silence while no relay ran": (
+        [
+            *("crash", silence(0, 60), 10, "quiet FIRING", "loud FIRING", 40, "quiet RESOLVED", 20, "loud RESOLVED"),
+            *(3_600, "restart", 60),
+        ],
+        ["loud firing", "loud resolved"],
+    ),
+    "outlived its silence while no relay ran": (
+        [silence(0, 60), "m FIRING", 5, "crash", 295, "m RESOLVED", 3_600, "restart", 60],
+        ["m firing", "m resolved"],
+    ),
+    "only recovers when its silence ends": ([silence(-1, 60), *RECOVERY], []),
+    "only recovers when its silence ends, and no relay runs": (
+        [silence(-1, 60), "crash", *RECOVERY, "restart", 60],
+        [],
+    ),
+    "silence ended early": ([silence(0, 3_600), "m FIRING", 10, silence(0, 10), 3], ["m firing"]),
+    "silence of what its globs match": (
+        [
+            *(silence(0, 600, consumer_group="bill*", severity="critical"), "m FIRING"),
+            *(("n FIRING", {"consumer_group": "orders"}), ("o FIRING", {"severity": "warning"}), 10),
+        ],
+        ["n firing", "o firing"],
+    ),
+    "effect of a silenced cause": (
+        [
+            silence(-1, 600, kind="dup*"),
+            ("cause FIRING", {"kind": "duplicate_client_id"}),
+            ("effect FIRING", OF_CAUSE),
+            30,
+        ],
+        [],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("rows", "notified"),
-    [
-        ([("FIRING", {}), ("FIRING", INHIBITED | {"queues": []}), ("RESOLVED", INHIBITED)], ["firing", "resolved"]),
-        ([("FIRING", INHIBITED), ("RESOLVED", {})], []),
-        ([("FIRING", {}), ("FIRING", TWO_QUEUES), ("FIRING", {})], ["firing"]),
-        ([("FIRING", {}), ("FIRING", TWO_QUEUES), ("RESOLVED", {})], ["firing", "resolved"]),
-    ],
-    ids=["inhibited once notified", "inhibited until its end", "queues as notified", "ends before its queues settle"],
-)
-def test_the_rows_of_an_incident_decide_what_is_notified(rows: list[tuple[str, Row]], notified: list[str]) -> None:
+@pytest.mark.parametrize("case", TIMELINES)
+def test_a_timeline_decides_what_is_notified(case: str) -> None:
+    steps, notified = TIMELINES[case]
     stage, pager = stage_of()
-    for state, columns in rows:
-        stage.write(alert_row("m", state, stage.now_ms, **columns))
-        stage.run(5)
-    stage.run(3_600)
-    assert [notice.status for _, notice in pager.took()] == notified
+    stage.play(steps)
+    assert pager.notified() == notified
 
 
 @pytest.mark.parametrize("crashes", [False, True])
 def test_a_silenced_alert_that_still_fires_when_the_silence_ends_is_notified_then(crashes: bool) -> None:
     stage, pager = stage_of()
     stage.silence(silence(0, 600))
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(590)
+    stage.put("m", run=590)
     assert pager.calls == []
     assert [(row["outcome"], row["reason"]) for row in stage.log] == [("SILENCED", "s1")]
     if crashes:
@@ -100,12 +132,10 @@ def test_a_silenced_alert_that_ends_in_the_silence_is_never_notified_and_the_log
     stage, pager = stage_of(mutes=mutes)
     if not mutes:
         stage.silence(silence(0, 600))
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(10)
+    stage.put("m", run=10)
     if crashes:
         stage.crash()
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(700)
+    stage.put("m", "RESOLVED", run=700)
     if crashes:
         stage.restart()
     stage.run(700)
@@ -114,31 +144,6 @@ def test_a_silenced_alert_that_ends_in_the_silence_is_never_notified_and_the_log
         ("SILENCED", "firing", "s1"),
         ("SILENCED", "resolved", "s1"),
     ]
-
-
-def test_an_alert_that_came_and_went_in_a_silence_while_no_relay_ran_is_never_notified() -> None:
-    stage, pager = stage_of()
-    stage.crash()
-    stage.silence(silence(0, 60))
-    stage.write(alert_row("quiet", "FIRING", START_MS + 10_000), alert_row("quiet", "RESOLVED", START_MS + 50_000))
-    stage.write(alert_row("loud", "FIRING", START_MS + 10_000), alert_row("loud", "RESOLVED", START_MS + 70_000))
-    stage.run(3600)
-    stage.restart()
-    stage.run(60)
-    assert pager.notified() == ["loud firing", "loud resolved"]
-
-
-def test_an_alert_that_outlived_its_silence_while_no_relay_ran_is_notified_with_its_end() -> None:
-    stage, pager = stage_of()
-    stage.silence(silence(0, 60))
-    stage.write(alert_row("m", "FIRING", START_MS))
-    stage.run(5)
-    stage.crash()
-    stage.write(alert_row("m", "RESOLVED", START_MS + 300_000))
-    stage.run(3600)
-    stage.restart()
-    stage.run(60)
-    assert pager.notified() == ["m firing", "m resolved"]
 
 
 @pytest.mark.parametrize("mutes", [(), (silence(5, 600),)], ids=["silenced", "muted"])
@@ -151,33 +156,10 @@ def test_a_silence_of_what_was_notified_keeps_changes_quiet_and_not_the_end(mute
     for name in "mn":
         stage.write(alert_row(name, "FIRING", stage.now_ms, cause="pull_stopped"))
     stage.run(5)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(5)
+    stage.put("m", "RESOLVED", run=5)
     assert pager.notified() == ["m firing", "n firing", "m resolved"]
     stage.run(600)
     assert pager.notified()[3:] == ["n firing"]
-
-
-def test_a_silence_that_is_ended_early_reports_at_once_what_it_covered() -> None:
-    stage, pager = stage_of()
-    stage.silence(silence(0, 3600))
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(10)
-    stage.silence(silence(0, 10))
-    stage.run(3)
-    assert pager.notified() == ["m firing"]
-
-
-def test_a_silence_covers_what_its_globs_match_and_nothing_else() -> None:
-    stage, pager = stage_of()
-    stage.silence(silence(0, 600, consumer_group="bill*", severity="critical"))
-    stage.write(
-        alert_row("m", "FIRING", stage.now_ms),
-        alert_row("n", "FIRING", stage.now_ms, consumer_group="orders"),
-        alert_row("o", "FIRING", stage.now_ms, severity="warning"),
-    )
-    stage.run(10)
-    assert pager.notified() == ["n firing", "o firing"]
 
 
 def test_ten_thousand_alerts_of_one_kind_are_a_hundred_and_one_that_says_how_many_more() -> None:
@@ -197,10 +179,8 @@ def test_what_is_over_makes_room_for_the_first_of_those_held_back(crashes: bool)
     stage.write(*(alert_row(name, "FIRING", START_MS + number) for number, name in enumerate("abcd")))
     stage.run(10)
     if crashes:
-        stage.crash()
-        stage.restart()
-    stage.write(alert_row("b", "RESOLVED", stage.now_ms))
-    stage.run(120)
+        stage.restart(crashes=True)
+    stage.put("b", "RESOLVED", run=120)
     own = {notice.alert_id for _, notice in pager.took() if notice.kind == "alerts_limited"}
     assert len(own) == 1
     name = own.pop()
@@ -209,8 +189,7 @@ def test_what_is_over_makes_room_for_the_first_of_those_held_back(crashes: bool)
     assert sorted(others[2:]) == ["b resolved", "c firing"]
     counts = [notice.summary.split()[0] for _, notice in pager.took() if notice.alert_id == name]
     assert counts == ["2", "1"]
-    stage.write(alert_row("d", "RESOLVED", stage.now_ms))
-    stage.run(120)
+    stage.put("d", "RESOLVED", run=120)
     assert pager.notified()[6:] == [f"{name} resolved"]
     assert len(pager.notified()) == 7
     assert [row["outcome"] for row in stage.log if row["incident_id"].startswith("d-")] == ["LIMITED", "LIMITED"]
@@ -221,8 +200,7 @@ def test_of_one_moment_the_worst_gets_the_room() -> None:
     for name, severity in (("a", "critical"), ("b", "warning"), ("c", "critical")):
         stage.write(alert_row(name, "FIRING", START_MS, severity=severity))
     stage.run(10)
-    stage.write(alert_row("a", "RESOLVED", stage.now_ms))
-    stage.run(10)
+    stage.put("a", "RESOLVED", run=10)
     assert sorted(one for one in pager.notified() if one[1] == " ") == ["a firing", "a resolved", "c firing"]
 
 
@@ -252,12 +230,9 @@ def test_a_severity_that_rises_brings_in_the_receivers_of_its_route_and_keeps_th
     receivers = {"chat": Scripted(), "pager": Scripted()}
     routes = [Route("bad", ("pager",), {"severity": ("critical",)}), Route("rest", ("chat",))]
     stage = Stage(receivers, routes=routes)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, severity="warning"))
-    stage.run(5)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, severity="critical"))
-    stage.run(5)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms, severity="critical"))
-    stage.run(5)
+    stage.put("m", run=5, severity="warning")
+    stage.put("m", run=5, severity="critical")
+    stage.put("m", "RESOLVED", run=5, severity="critical")
     assert receivers["chat"].notified() == ["m firing", "m firing", "m resolved"]
     assert receivers["pager"].notified() == ["m firing", "m resolved"]
     assert [notice.is_first for _, notice in receivers["pager"].took()] == [True, False]
@@ -266,42 +241,25 @@ def test_a_severity_that_rises_brings_in_the_receivers_of_its_route_and_keeps_th
 def test_routes_that_change_at_a_restart_bring_in_new_receivers_and_the_old_hear_the_end() -> None:
     receivers = {"old": Scripted(), "new": Scripted()}
     stage = Stage(receivers, routes=[Route("all", ("old",))])
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
+    stage.put("m", run=5)
     stage.crash()
     stage.routes = [Route("all", ("new",))]
     stage.restart()
     stage.run(5)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(5)
+    stage.put("m", "RESOLVED", run=5)
     assert receivers["old"].notified() == ["m firing", "m resolved"]
-    assert receivers["new"].notified() == ["m firing", "m resolved"]
-
-
-def test_a_receiver_that_is_not_configured_any_more_is_owed_nothing() -> None:
-    receivers = {"old": Scripted(), "new": Scripted()}
-    stage = Stage(receivers)
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
-    stage.crash()
-    del stage.receivers["old"]
-    stage.restart()
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(5)
     assert receivers["new"].notified() == ["m firing", "m resolved"]
 
 
 def test_an_acknowledgement_reaches_once_each_receiver_that_can_note_it_even_across_a_crash() -> None:
     pager, chat = Scripted(Traits(can_acknowledge=True)), Scripted()
     stage = Stage({"pager": pager, "chat": chat})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
+    stage.put("m", run=5)
     incident = f"m-{START_MS}"
     stage.acknowledge("m")
     stage.acknowledge("nobody")
     stage.run(5)
-    stage.crash()
-    stage.restart()
+    stage.restart(crashes=True)
     stage.run(60)
     words = [send.notices[0] for _, send, _ in pager.calls if send.notices[0].status == "acknowledged"]
     assert [(word.incident_id, word.reason) for word in words] == [(incident, "acknowledged by ada")]

@@ -32,8 +32,7 @@ def down_until(seconds: float, answer: Answer = DOWN) -> Scripted:
 def test_a_dead_receiver_is_tried_ever_less_often_up_to_the_most_and_never_not() -> None:
     dead = Scripted(behaviour=lambda _send, _now_ms: DOWN, latency_ms=1)
     stage = Stage({"dead": dead}, oncall={"backoff_min_seconds": 1, "backoff_max_seconds": 60})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(3600)
+    stage.put("m", run=3600)
     times = times_of(dead)
     pauses = [after - before for before, after in itertools.pairwise(times)]
     assert pauses[0] <= 1.1
@@ -47,10 +46,8 @@ def test_a_retry_after_is_kept_to_whatever_is_due() -> None:
         behaviour=lambda _send, now_ms: Answer("RETRY", 429, "", 90.0) if now_ms < START_MS + 1_000 else DELIVERED
     )
     stage = Stage({"limited": limited})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(30)
-    stage.write(alert_row("n", "FIRING", stage.now_ms))
-    stage.run(120)
+    stage.put("m", run=30)
+    stage.put("n", run=120)
     assert limited.notified() == ["m firing", "n firing"]
     assert len(limited.calls) == 3
     assert times_of(limited)[1] >= 90
@@ -77,12 +74,10 @@ def test_what_one_receiver_chokes_on_does_not_hold_up_the_rest() -> None:
 def test_what_is_refused_is_given_up_and_recorded_and_the_next_transition_is_tried() -> None:
     fussy = Scripted(behaviour=lambda send, _now_ms: REFUSED if send.notices[0].status == "firing" else DELIVERED)
     stage = Stage({"fussy": fussy})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(600)
+    stage.put("m", run=600)
     assert len(fussy.calls) == 1
     assert [(row["code"], row["reason"]) for row in stage.outcomes("REFUSED")] == [(400, "no")]
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(600)
+    stage.put("m", "RESOLVED", run=600)
     assert fussy.notified() == ["m resolved"]
 
 
@@ -129,8 +124,7 @@ def test_a_refused_key_closes_the_receiver_and_all_the_others_hear_of_it_once_an
     locked = down_until(1_000, BAD_KEY)
     others = {"chat": Scripted(), "pager": Scripted()}
     stage = Stage({"locked": locked, **others})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(900)
+    stage.put("m", run=900)
     assert [round(at) for at in times_of(locked)] == [0, 300, 600]
     for one in others.values():
         assert [notice.kind for _, notice in one.took()] == ["starved_queue", "delivery_failed"]
@@ -148,8 +142,7 @@ def test_an_alert_of_the_relay_itself_that_is_silenced_ends_once() -> None:
     locked, chat = down_until(1_000, BAD_KEY), Scripted()
     stage = Stage({"locked": locked, "chat": chat})
     stage.silence(silence(0, 7_200, kind="delivery*"))
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(3_600)
+    stage.put("m", run=3_600)
     assert chat.notified() == ["m firing"]
     assert [row["state"] for row in stage.alerts if row["kind"] == "delivery_failed"] == ["FIRING", "RESOLVED"]
 
@@ -160,8 +153,7 @@ def test_a_closed_receiver_stays_one_alert_across_restarts() -> None:
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     for _ in range(4):
         stage.run(500)
-        stage.crash()
-        stage.restart()
+        stage.restart(crashes=True)
     assert [notice.kind for _, notice in chat.took()] == ["starved_queue", "delivery_failed"]
     stage.run(5_000)
     assert [notice.status for _, notice in chat.took()] == ["firing", "firing", "resolved"]
@@ -170,8 +162,7 @@ def test_a_closed_receiver_stays_one_alert_across_restarts() -> None:
 def test_a_receiver_that_is_dead_for_ten_minutes_is_notified_to_the_others() -> None:
     dead, chat = Scripted(behaviour=lambda _send, _now_ms: DOWN), Scripted()
     stage = Stage({"dead": dead, "chat": chat})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(590)
+    stage.put("m", run=590)
     assert len(chat.notified()) == 1
     stage.run(80)
     assert [(notice.kind, notice.cause) for _, notice in chat.took()][1:] == [("delivery_failed", "unreachable")]
@@ -211,8 +202,7 @@ def test_what_is_over_is_notified_again_for_fifteen_minutes_and_then_forgotten()
 def test_a_relay_that_starts_again_renews_what_is_open_at_once() -> None:
     manager = Scripted(Traits(at_most=100, is_leased=True))
     stage = Stage({"am[0]": manager})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
+    stage.put("m", run=5)
     stage.crash()
     stage.run(3600)
     stage.restart()
@@ -226,8 +216,7 @@ def test_a_chat_gets_a_storm_in_few_messages() -> None:
     chat = Scripted(Traits(at_most=30, min_interval_ms=3_500))
     stage = Stage({"chat": chat})
     for number in range(60):
-        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
-        stage.run(0.05)
+        stage.put(f"m{number}", run=0.05)
     stage.run(60)
     assert len(chat.notified()) == 60
     assert [len(send.notices) for _, send, _ in chat.calls] == [30, 30]
@@ -238,8 +227,7 @@ def test_the_worst_go_first() -> None:
     slow = Scripted(latency_ms=1_000)
     stage = Stage({"slow": slow})
     stage.write(*(alert_row(name, "FIRING", stage.now_ms, severity="warning") for name in "abc"))
-    stage.write(alert_row("z", "FIRING", stage.now_ms, severity="critical"))
-    stage.run(10)
+    stage.put("z", run=10, severity="critical")
     assert slow.notified()[0] == "z firing"
 
 
@@ -275,12 +263,10 @@ def test_refusals_with_a_delivery_between_are_about_the_notices_and_one_delivery
     ill, well = Scripted(behaviour=lambda _send, _now_ms: next(answers)), Scripted()
     stage = Stage({"ill": ill, "well": well})
     for number in range(9):
-        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms))
-        stage.run(30)
+        stage.put(f"m{number}", run=30)
         is_notified = any(notice.kind == "delivery_failed" for _, notice in well.took())
         assert is_notified is (number == 8)
-    stage.write(alert_row("m9", "FIRING", stage.now_ms))
-    stage.run(30)
+    stage.put("m9", run=30)
     assert [notice.status for _, notice in well.took() if notice.kind == "delivery_failed"] == ["firing", "resolved"]
 
 
@@ -308,8 +294,7 @@ def test_the_end_of_the_old_incident_goes_before_the_beginning_of_the_new(is_lea
     stage.run(20)
     stage.write(incident(2, "FIRING", stage.now_ms), incident(1, "RESOLVED", stage.now_ms))
     stage.run(100)
-    stage.crash()
-    stage.restart()
+    stage.restart(crashes=True)
     stage.run(600)
     assert accepted(receiver) == [("m-1", "firing"), ("m-1", "resolved"), ("m-2", "firing")]
 
@@ -323,8 +308,7 @@ def test_an_end_that_comes_after_the_new_beginning_is_given_up_where_it_would_en
     stage.run(5)
     stage.write(incident(1, "RESOLVED", stage.now_ms))
     stage.run(5)
-    stage.crash()
-    stage.restart()
+    stage.restart(crashes=True)
     stage.run(3_000)
     assert accepted(manager) == [("m-1", "firing"), ("m-2", "firing")]
     assert accepted(pager)[-1] == ("m-1", "resolved")

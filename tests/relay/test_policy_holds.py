@@ -14,10 +14,8 @@ CRITICAL = Route("bad", ("pager",), {"severity": ("critical",)})
 def test_what_no_route_takes_is_in_the_log_and_is_not_notified_to_who_comes_after_its_end() -> None:
     stage = Stage({"pager": Scripted()}, routes=[CRITICAL])
     stage.write(alert_row("m", "FIRING", stage.now_ms, severity="warning"))
-    stage.write(alert_row("open", "FIRING", stage.now_ms, severity="warning"))
-    stage.run(30)
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms, severity="warning"))
-    stage.run(30)
+    stage.put("open", run=30, severity="warning")
+    stage.put("m", "RESOLVED", run=30, severity="warning")
     rows = [(row["status"], row["receiver"], row["reason"]) for row in stage.outcomes("NO_ROUTE")]
     assert rows == [(status, "*", "no route matches") for status in ("firing", "firing", "resolved")]
     stage.crash()
@@ -31,10 +29,8 @@ def test_what_no_route_takes_is_in_the_log_and_is_not_notified_to_who_comes_afte
 
 def test_what_no_route_takes_leaves_the_limit_to_others_and_is_notified_when_it_is_bad_enough() -> None:
     stage, pager = stage_of(routes=[CRITICAL], limit=1)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, severity="warning"))
-    stage.run(5)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, severity="critical"))
-    stage.run(5)
+    stage.put("m", run=5, severity="warning")
+    stage.put("m", run=5, severity="critical")
     assert pager.notified() == ["m firing"]
 
 
@@ -53,44 +49,16 @@ def test_the_effect_of_a_cause_that_nobody_hears_of_is_notified(is_first: bool, 
         stage.write(row)
         stage.run(5)
     if crashes:
-        stage.crash()
-        stage.restart()
+        stage.restart(crashes=True)
         stage.run(5)
     assert pager.notified() == ["effect firing"]
     assert [row["incident_id"] for row in stage.outcomes("INHIBITED") if row["incident_id"][0] == "m"]
 
 
-def test_the_effect_of_a_silenced_cause_stays_quiet() -> None:
-    stage, pager = stage_of()
-    stage.silence(silence(-1, 600, kind="dup*"))
-    stage.write(alert_row("cause", "FIRING", stage.now_ms, kind="duplicate_client_id"))
-    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=CAUSE))
-    stage.run(30)
-    assert pager.notified() == []
-
-
-@pytest.mark.parametrize("is_alive", [True, False], ids=["watching", "down"])
-def test_a_silence_that_ends_while_an_alert_only_recovers_covered_it(is_alive: bool) -> None:
-    stage, pager = stage_of()
-    stage.silence(silence(-1, 60))
-    if not is_alive:
-        stage.crash()
-    for at_s, state in ((0, "FIRING"), (30, "RECOVERING"), (90, "RESOLVED")):
-        stage.run(START_MS / 1000 + at_s - stage.now_ms / 1000)
-        stage.write(alert_row("m", state, stage.now_ms))
-    stage.run(60)
-    if not is_alive:
-        stage.restart()
-        stage.run(60)
-    assert pager.notified() == []
-    assert [row["status"] for row in stage.outcomes("SILENCED")][-1] == "resolved"
-
-
 def test_a_receiver_that_is_taken_out_and_put_back_is_notified_the_end() -> None:
     pager, chat = Scripted(), Scripted()
     stage = Stage({"pager": pager, "chat": chat}, routes=[Route("all", ("pager", "chat"))])
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
+    stage.put("m", run=5)
     for names in (("chat",), ("pager", "chat")):
         stage.crash()
         stage.receivers = {name: {"pager": pager, "chat": chat}[name] for name in names}
@@ -107,13 +75,11 @@ def test_an_acknowledgement_of_what_is_not_notified_yet_is_applied_when_it_is(cr
     pager = Scripted(Traits(can_acknowledge=True))
     stage = Stage({"pager": pager})
     stage.silence(silence(-1, 60))
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
+    stage.put("m", run=5)
     stage.acknowledge("m")
     stage.run(5)
     if crashes:
-        stage.crash()
-        stage.restart()
+        stage.restart(crashes=True)
     stage.run(60)
     assert [send.notices[0].status for _, send, _ in pager.calls] == ["firing", "acknowledged"]
 
@@ -123,14 +89,12 @@ def test_one_held_back_that_flaps_ends_the_count_of_the_rest_only_after_a_minute
     stage.write(*(alert_row(name, "FIRING", START_MS + number) for number, name in enumerate("abc")))
     for _ in range(4):
         stage.run(20)
-        stage.write(alert_row("c", "RECOVERING", stage.now_ms))
-        stage.run(20)
+        stage.put("c", "RECOVERING", run=20)
         stage.write(alert_row("c", "FIRING", stage.now_ms))
     stage.run(20)
     own = [notice.status for _, notice in pager.took() if notice.kind == "alerts_limited"]
     assert own == ["firing"]
-    stage.write(alert_row("c", "RESOLVED", stage.now_ms))
-    stage.run(50)
+    stage.put("c", "RESOLVED", run=50)
     assert len(pager.notified()) == 3
     stage.run(20)
     assert pager.took()[-1][1].status == "resolved"
@@ -140,14 +104,12 @@ def test_one_held_back_that_flaps_ends_the_count_of_the_rest_only_after_a_minute
 def test_a_relay_that_dies_while_the_log_is_slow_leaves_no_incident_open_at_a_receiver(dies_after_s: int) -> None:
     """Without its record the next relay would withhold the incident, and so its end."""
     stage, pager = stage_of(write_ms=3_000)
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(dies_after_s)
+    stage.put("m", run=dies_after_s)
     assert len(pager.calls) == (dies_after_s > 3)
     stage.crash()
     stage.silence(silence(-1, 3_600))
     stage.restart()
-    stage.write(alert_row("m", "RESOLVED", stage.now_ms))
-    stage.run(60)
+    stage.put("m", "RESOLVED", run=60)
     notified = dict.fromkeys(pager.notified())
     assert [*notified] == (["m firing", "m resolved"] if dies_after_s > 3 else [])
 
@@ -167,8 +129,7 @@ def test_an_answer_to_a_call_from_before_a_reload_is_not_taken_for_that_of_the_n
     """The tables do not have the answer, so the notification is sent again, and recorded once."""
     pager = Scripted(latency_ms=9_000)
     stage = Stage({"pager": pager})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(1)
+    stage.put("m", run=1)
     stage.reload()
     stage.run(60)
     assert pager.notified() == ["m firing", "m firing"]

@@ -20,18 +20,11 @@ from streaming.relay.receivers.posting import (
 )
 from tests.relay.fakes import Behaviour, Drip, FakeServer, Half, Hang, Reply, Reset
 from tests.relay.notices import NOW_MS
-from tests.support.rocketmq_server import wait_for
 
 
 @pytest.fixture
-def vendor() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
-
-
-@pytest.fixture
-def poster(vendor: FakeServer) -> Iterator[HttpReceiver]:
-    made = HttpReceiver("ops", vendor.url)
+def poster(hook: FakeServer) -> Iterator[HttpReceiver]:
+    made = HttpReceiver("ops", hook.url)
     yield made
     made.close()
 
@@ -47,27 +40,12 @@ MEANINGS = {
 @pytest.mark.parametrize(
     ("code", "verdict"), [(code, verdict) for verdict, codes in MEANINGS.items() for code in codes]
 )
-def test_each_status_has_one_meaning(vendor: FakeServer, poster: HttpReceiver, code: int, verdict: str) -> None:
-    vendor.script(Reply(code, headers={"Location": "/elsewhere"}))
+def test_each_status_has_one_meaning(hook: FakeServer, poster: HttpReceiver, code: int, verdict: str) -> None:
+    hook.script(Reply(code, headers={"Location": "/elsewhere"}))
     answer = poster.post(b"{}", NOW_MS)
     assert (answer.verdict, answer.code) == (verdict, code)
-    assert len(vendor.received) == 1, "nothing is sent twice, and no redirect is followed"
-
-
-def test_a_redirect_says_what_to_change(vendor: FakeServer, poster: HttpReceiver) -> None:
-    vendor.script(Reply(302, headers={"Location": "/elsewhere"}))
-    assert "redirect, which is not followed; configure its target" in poster.post(b"{}", NOW_MS).reason
-
-
-@pytest.mark.parametrize("behaviour", [Hang(), Reset(), Drip()], ids=lambda one: type(one).__name__)
-def test_an_answer_without_a_whole_head_is_tried_again(vendor: FakeServer, behaviour: Behaviour) -> None:
-    """It may have been taken or not; the key lets the receiver drop the repetition. The next one is not hurt by it."""
-    vendor.script(behaviour)
-    with closing(HttpReceiver("ops", vendor.url, timeout_seconds=0.2)) as poster:
-        answer = poster.post(b"{}", NOW_MS)
-        assert (answer.verdict, answer.code) == ("RETRY", None)
-        # On a busy machine an answer may come later than that, too.
-        wait_for("the next is delivered", lambda: poster.post(b"{}", NOW_MS).verdict == "DELIVERED")
+    assert len(hook.received) == 1, "nothing is sent twice, and no redirect is followed"
+    assert ("redirect, which is not followed; configure its target" in answer.reason) is (300 <= code < 400)
 
 
 @pytest.mark.parametrize("needs_body", [False, True])
@@ -83,12 +61,12 @@ def test_an_answer_without_a_whole_head_is_tried_again(vendor: FakeServer, behav
     ids=repr,
 )
 def test_once_the_head_is_there_the_status_is_the_answer(
-    vendor: FakeServer, behaviour: Behaviour, verdict: str, code: int, needs_body: bool
+    hook: FakeServer, behaviour: Behaviour, verdict: str, code: int, needs_body: bool
 ) -> None:
     """The body may drip or break off: an accepted notice must not be sent again."""
-    vendor.script(behaviour)
+    hook.script(behaviour)
     began = time.monotonic()
-    with closing(HttpReceiver("ops", vendor.url, timeout_seconds=1.0)) as poster:
+    with closing(HttpReceiver("ops", hook.url, timeout_seconds=1.0)) as poster:
         answer = poster.post(b"{}", NOW_MS, needs_body=needs_body)
         assert (answer.verdict, answer.code) == (verdict, code)
         assert time.monotonic() - began < 10
@@ -101,10 +79,12 @@ def test_once_the_head_is_there_the_status_is_the_answer(
     [(Hang(), "no data for 1 s"), (Drip(pause_seconds=0.1), "not finished within 2 s")],
     ids=["silence", "a drip, though each byte comes in time"],
 )
-def test_a_wait_ends_and_says_after_how_long(vendor: FakeServer, behaviour: Behaviour, reason: str) -> None:
-    vendor.script(behaviour)
-    with closing(HttpReceiver("ops", vendor.url, timeout_seconds=1.0)) as poster:
-        assert poster.post(b"{}", NOW_MS).reason.endswith(reason)
+def test_a_wait_ends_and_says_after_how_long(hook: FakeServer, behaviour: Behaviour, reason: str) -> None:
+    hook.script(behaviour)
+    with closing(HttpReceiver("ops", hook.url, timeout_seconds=1.0)) as poster:
+        answer = poster.post(b"{}", NOW_MS)
+    assert (answer.verdict, answer.code) == ("RETRY", None)
+    assert answer.reason.endswith(reason)
 
 
 def test_nobody_listening_is_tried_again() -> None:
@@ -115,15 +95,15 @@ def test_nobody_listening_is_tried_again() -> None:
     assert "connection failed" in answer.reason
 
 
-def test_a_long_answer_is_read_up_to_a_limit(vendor: FakeServer, poster: HttpReceiver) -> None:
-    vendor.script(Reply(500, b"x" * 3_000_000))
+def test_a_long_answer_is_read_up_to_a_limit(hook: FakeServer, poster: HttpReceiver) -> None:
+    hook.script(Reply(500, b"x" * 3_000_000))
     answer = poster.post(b"{}", NOW_MS)
     assert (answer.verdict, len(answer.body)) == ("RETRY", READ_BYTES)
     assert len(answer.reason) < 400
 
 
-def test_retry_after_is_read_as_seconds_and_as_a_date(vendor: FakeServer, poster: HttpReceiver) -> None:
-    vendor.script(
+def test_retry_after_is_read_as_seconds_and_as_a_date(hook: FakeServer, poster: HttpReceiver) -> None:
+    hook.script(
         Reply(429, headers={"Retry-After": "17"}),
         Reply(503, headers={"Retry-After": "Sat, 21 Nov 2026 10:54:20 GMT"}),
         Reply(429, headers={"Retry-After": "soon"}),
@@ -139,18 +119,18 @@ def test_no_retry_after_makes_a_wait_longer_than_a_day(value: str) -> None:
 
 
 def test_no_reason_and_no_log_holds_a_secret(
-    vendor: FakeServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    hook: FakeServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The answer echoes all it was sent, which is what a careless server does."""
     secrets = ["us3r-name", "pa55-word", "qu3ry/token", "path-t0ken-0123456789", "h3ader-token", "g1ven-key"]
-    address = vendor.root.replace("//", "//us3r-name:pa55-word@") + "/path-t0ken-0123456789?access_token=qu3ry%2Ftoken"
+    address = hook.root.replace("//", "//us3r-name:pa55-word@") + "/path-t0ken-0123456789?access_token=qu3ry%2Ftoken"
     poster = HttpReceiver("ops", address, token="h3ader-token", secret="g1ven-key", timeout_seconds=0.5)  # noqa: S106  # of no server
     echo = Reply(500, " ".join([*secrets, "qu3ry%2Ftoken", "x" * 250 + "g1ven-key"]).encode())
-    vendor.script(Reply(403), echo, Hang(), Reset(), Half())
+    hook.script(Reply(403), echo, Hang(), Reset(), Half())
     with caplog.at_level(logging.DEBUG):
         reasons = [poster.post(b"{}", NOW_MS).reason for _ in range(5)]
     poster.close()
-    assert vendor.received[0].query == {"access_token": "qu3ry/token"}
+    assert hook.received[0].query == {"access_token": "qu3ry/token"}
     notified = "\n".join([*reasons, caplog.text, *capfd.readouterr()])
     assert "127.0.0.1" in notified
     assert [secret for secret in [*secrets, "qu3ry%2Ftoken", "g1ven"] if secret in notified] == []
@@ -177,20 +157,20 @@ def test_a_token_that_no_header_can_carry_is_said_at_the_start_and_not_shown(tok
     assert token not in str(notified.value)
 
 
-def test_a_token_may_end_with_the_line_break_of_its_file(vendor: FakeServer) -> None:
+def test_a_token_may_end_with_the_line_break_of_its_file(hook: FakeServer) -> None:
     for token in ("t0ken\n", "", None):
-        with closing(HttpReceiver("ops", vendor.url, token=token)) as poster:
+        with closing(HttpReceiver("ops", hook.url, token=token)) as poster:
             poster.post(b"{}", NOW_MS)
-    assert [one.headers.get("authorization") for one in vendor.received] == ["Bearer t0ken", None, None]
+    assert [one.headers.get("authorization") for one in hook.received] == ["Bearer t0ken", None, None]
 
 
-def test_connections_are_kept_and_a_closed_poster_can_post_again(vendor: FakeServer, poster: HttpReceiver) -> None:
+def test_connections_are_kept_and_a_closed_poster_can_post_again(hook: FakeServer, poster: HttpReceiver) -> None:
     for _ in range(2):
         assert poster.post(b'{"a": 1}', NOW_MS).verdict == "DELIVERED"
     poster.close()
     poster.close()
     assert poster.post(b'{"a": 1}', NOW_MS).verdict == "DELIVERED"
-    assert [one.fields for one in vendor.received] == [{"a": 1}] * 3
+    assert [one.fields for one in hook.received] == [{"a": 1}] * 3
 
 
 @given(

@@ -28,7 +28,7 @@ PAIRS: dict[str, tuple[type[FakeServer], Callable[[str, float], Receiver]]] = {
     ),
     "pagerduty": (
         FakePagerDuty,
-        lambda url, seconds: PagerDuty("pager", ROUTING_KEY, url=url, timeout_seconds=seconds),
+        lambda url, seconds: PagerDuty("pager", url, secret=ROUTING_KEY, timeout_seconds=seconds),
     ),
     "webhook": (FakeWebhook, lambda url, seconds: Webhook("hook", url, timeout_seconds=seconds)),
     "dingtalk": (FakeDingTalk, lambda url, seconds: DingTalk("ding", url, timeout_seconds=seconds)),

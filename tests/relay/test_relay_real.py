@@ -18,18 +18,12 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def webhook() -> Iterator[FakeServer]:
-    with FakeServer() as server:
-        yield server
-
-
-@pytest.fixture
-def replicas(tmp_path: Path, webhook: FakeServer) -> Iterator[list[Alertmanager]]:
+def replicas(tmp_path: Path, hook: FakeServer) -> Iterator[list[Alertmanager]]:
     """Two that know nothing of each other."""
     started: list[Alertmanager] = []
     try:
         for name in "ab":
-            started.append(Alertmanager(tmp_path / name, webhook.url))
+            started.append(Alertmanager(tmp_path / name, hook.url))
         yield started
     finally:
         for replica in started:
@@ -46,7 +40,7 @@ def row(name: str, state: str, at_ms: int) -> Row:
 
 
 def test_a_replica_that_lost_everything_learns_what_is_open_and_only_that(
-    tmp_path: Path, webhook: FakeServer, replicas: list[Alertmanager]
+    tmp_path: Path, hook: FakeServer, replicas: list[Alertmanager]
 ) -> None:
     oncall = Settings.load(
         oncall={
@@ -81,7 +75,7 @@ def test_a_replica_that_lost_everything_learns_what_is_open_and_only_that(
         replicas[0].stop()
         write(row("n", "RESOLVED", START_MS + 5_000), row("o", "FIRING", START_MS + 5_000))
         replicas[1].wait_for_alerts(incident("m"), incident("o"))
-        empty = Alertmanager(tmp_path / "empty", webhook.url, port=urlsplit(replicas[0].url).port)
+        empty = Alertmanager(tmp_path / "empty", hook.url, port=urlsplit(replicas[0].url).port)
         replicas.append(empty)
         empty.wait_for_alerts(incident("m"), incident("o"))
     finally:

@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from conf.settings import Settings
 from schemas.tables import ACKNOWLEDGEMENTS, SILENCES, Table
-from streaming.metrics.instruments import Instruments
 from streaming.queries.written_batch import WrittenBatch
 from streaming.relay import tables
 from streaming.relay.relay import Relay
@@ -22,6 +21,7 @@ from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import START_MS, Row, alert_row
+from tests.relay.test_relay import Scene, keys_of
 from tests.relay.waiting import until
 from udfs.alerts.silence import Silence
 
@@ -33,35 +33,25 @@ def settings(tmp_path: Path, hook: FakeServer) -> Settings:
     return settings_of(tmp_path, hook.url)
 
 
-class Query:
+class Query(Scene):
     """Writes batches to the table, and hands each to its listener, if it has one."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._writer = DeltalakeWriter(settings.paths.warehouse)
-        self._batch_id = -1
-        self.listener: Relay | None = None
+    listener: Relay | None = None
 
-    def write(self, *rows: Row, again: bool = False, is_handed_over: bool = True) -> None:
-        self._batch_id += not again
-        by_table = {"alerts": list(rows)}
-        append_rows(self._writer, by_table, "app", self._batch_id)
+    def write(self, *rows: Row, is_handed_over: bool = True) -> None:
+        super().write(*rows)
         if is_handed_over and self.listener is not None:
-            self.listener.on_batch(WrittenBatch("balance", self._batch_id, by_table))
+            self.listener.on_batch(WrittenBatch("balance", self.batches, {"alerts": list(rows)}))
 
 
 @pytest.fixture
 def query(settings: Settings) -> Query:
-    return Query(settings)
+    return Query(Path(settings.paths.warehouse), settings.oncall)
 
 
 def settings_of(root: Path, url: str) -> Settings:
-    oncall: dict[str, Any] = {
-        "receivers": [{"name": "hook", "type": "webhook", "url": url}],
-        "routes": [{"name": "all", "receivers": ["hook"]}],
-        "poll_seconds": 0.05,
-    }
     paths = {"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"}
-    return Settings.load(paths=paths, oncall=oncall, metrics={"enabled": False})
+    return Settings.load(paths=paths, oncall=keys_of(url), metrics={"enabled": False})
 
 
 def notified(hook: FakeServer) -> list[str]:
@@ -100,22 +90,6 @@ def test_each_alert_is_notified_once_across_stops(
     assert notified(hook)[5:] == ["c resolved"]
     assert not (settings.paths.checkpoints / "relay").exists()
     until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("relay")])
-
-
-def test_what_a_crash_left_between_table_and_relay_is_notified_once(
-    settings: Settings, hook: FakeServer, query: Query
-) -> None:
-    """The batch runs again beside the next relay, which has its rows from the table already."""
-    batch = alert_row("a", "FIRING", START_MS)
-    query.write(batch)
-    relay = started(settings, query)
-    query.write(batch, again=True)
-    assert hook.wait_for(1)
-    query.write(batch, again=True)
-    query.write(alert_row("b", "FIRING", START_MS))
-    assert hook.wait_for(2)
-    relay.stop()
-    assert notified(hook) == ["a firing", "b firing"]
 
 
 def test_alerts_of_no_batch_are_notified_too_and_what_nobody_handed_over_before_the_end(
@@ -208,33 +182,20 @@ def test_a_relay_whose_log_was_cleaned_away_begins_anew_from_the_tables(
     assert sorted(notified(hook)) == ["a firing", "b firing", "c firing"]
 
 
-def test_the_process_of_its_own_reports_and_ends_without_spark(
-    settings: Settings, hook: FakeServer, query: Query, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", lambda *_, **__: pytest.fail("a JVM is started"))
-    query.write(alert_row("a", "FIRING", START_MS))
-    stop = threading.Event()
-    process = threading.Thread(target=relay_command._run, args=(settings, None, stop))
-    process.start()
-    assert hook.wait_for(1)
-    query.write(alert_row("b", "FIRING", START_MS))
-    assert hook.wait_for(2)
-    stop.set()
-    process.join(60)
-    assert notified(hook) == ["a firing", "b firing"]
-
-
 def test_a_mute_that_is_taken_out_of_a_file_mutes_no_longer(
     tmp_path: Path, hook: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The relay of its own takes the file while it runs."""
+    """The separate process reloads the file while it runs, and starts no JVM."""
+    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", lambda *_, **__: pytest.fail("a JVM is started"))
     now, site = datetime.now(UTC), tmp_path / "site.toml"
     start, end = (f'"{now + timedelta(hours=hours):%H:%M}"' for hours in (-1, 1))
     site.write_text(f'[[mutes]]\nmatch = {{ cluster = "prod" }}\nfrom = {start}\nto = {end}\n')
     monkeypatch.setenv("BALANCEWATCH_CONFIG", str(site))
     monkeypatch.setattr(settings_reload, "LOOK_SECONDS", 0.1)
     settings = settings_of(tmp_path, hook.url)
-    Query(settings).write(alert_row("a", "FIRING", START_MS), alert_row("b", "FIRING", START_MS, cluster="test"))
+    Query(Path(settings.paths.warehouse), settings.oncall).write(
+        alert_row("a", "FIRING", START_MS), alert_row("b", "FIRING", START_MS, cluster="test")
+    )
     stop = threading.Event()
     process = threading.Thread(target=relay_command._run, args=(settings, None, stop))
     process.start()
@@ -287,7 +248,7 @@ def test_tables_that_are_away_end_no_lease_and_what_comes_meanwhile_is_notified(
 ) -> None:
     """Open alerts are renewed from memory, though neither the log, the silences nor the alerts can be read."""
     settings = leased(tmp_path, hook.url)
-    query = Query(settings)
+    query = Query(Path(settings.paths.warehouse), settings.oncall)
     relay = started(settings, query, has_batches=False)
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)
@@ -364,14 +325,3 @@ def test_a_read_that_failed_is_repeated_without_another_batch(
     assert hook.wait_for(1)
     relay.stop()
     assert notified(hook) == ["a firing"]
-
-
-def test_a_relay_of_its_own_is_ready_once_it_has_read_the_table(settings: Settings) -> None:
-    quiet = settings.model_copy(update={"metrics": settings.metrics.model_copy(update={"port": 0, "health_port": 0})})
-    with Instruments(quiet, "relay") as instruments:
-        instruments.begin(None, notifies=True)
-        instruments.liveness.started()
-        reasons = ["the query relay has not finished its first batch"]
-        assert list(instruments.liveness.reasons_not_ready(60)) == reasons
-        instruments.liveness.idled()
-        assert list(instruments.liveness.reasons_not_ready(60)) == []

@@ -6,7 +6,6 @@ import pytest
 
 from streaming.relay.notice import read_notice
 from tests.relay.stage import START_MS, alert_row
-from udfs.alerts.pattern import LABELS
 
 
 def test_labels_are_the_identity_where_it_is_written_and_the_columns_of_an_older_row() -> None:
@@ -36,7 +35,3 @@ def test_steps_of_one_moment_are_in_the_order_of_a_life() -> None:
         "RECOVERING",
         "RESOLVED",
     ]
-
-
-def test_every_label_that_may_be_matched_on_is_a_fact_of_the_notice() -> None:
-    assert tuple(read_notice(alert_row("m", "FIRING", START_MS)).match_labels()) == LABELS

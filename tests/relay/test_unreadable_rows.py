@@ -44,6 +44,17 @@ WORD: dict[str, Any] = {
 PENDING = dict(record_of(read_notice(alert_row("m", "PENDING", START_MS)), "PENDING", START_MS, receiver="hook"))
 ALERT = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
 
+each_table = pytest.mark.parametrize(
+    ("table", "row", "time"),
+    [
+        (SILENCES, SILENCE, "ends_at"),
+        (ACKNOWLEDGEMENTS, WORD, "acknowledged_at"),
+        (ALERT_DELIVERIES, PENDING, "delivered_at"),
+        (ALERTS, ALERT, "changed_at"),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+
 BAD_MATCHERS = ["not json", "[]", "{}", '{"cluster": 5}', '{"cluster": "prod"}', '{"cluster": [5]}', '{"who": ["*"]}']
 
 
@@ -82,7 +93,7 @@ def reports(scene: Scene, hook: FakeServer, table: Table) -> None:
     RelayTables(scene.warehouse).add_silence(
         Silence("good", {"cluster": ("quiet",)}, "ada", "why", 0, 9_000_000_000_000), START_MS
     )
-    RelayTables(scene.warehouse).add_acknowledgement(WORD)
+    RelayTables(scene.warehouse).append(ACKNOWLEDGEMENTS, [WORD])
     scene.write(alert_row("m", "FIRING", START_MS), alert_row("q", "FIRING", START_MS, cluster="quiet"))
     with capture_logs() as logs:
         scene.deliver()
@@ -107,29 +118,16 @@ def test_a_silence_of_another_form_keeps_nothing_quiet_and_is_listed(
     assert matchers in next(row["match"] for row in rows if row["silence_id"] == "bad")
 
 
-@pytest.mark.parametrize(
-    ("table", "row"),
-    [(SILENCES, SILENCE), (ACKNOWLEDGEMENTS, WORD), (ALERT_DELIVERIES, PENDING), (ALERTS, ALERT)],
-    ids=lambda one: getattr(one, "name", ""),
-)
+@each_table
 @pytest.mark.parametrize("kept", [("delivery_key",), ("delivery_key", "incident_id", "silence_id")], ids=len)
 def test_a_row_of_nothing_but_nulls(
-    scene: Scene, hook: FakeServer, table: Table, row: dict[str, Any], kept: tuple[str, ...]
+    scene: Scene, hook: FakeServer, table: Table, row: dict[str, Any], time: str, kept: tuple[str, ...]
 ) -> None:
     blank(scene.warehouse, table, row, *(name for name in table.names if name not in kept))
     reports(scene, hook, table)
 
 
-@pytest.mark.parametrize(
-    ("table", "row", "time"),
-    [
-        (SILENCES, SILENCE, "ends_at"),
-        (ACKNOWLEDGEMENTS, WORD, "acknowledged_at"),
-        (ALERT_DELIVERIES, PENDING, "delivered_at"),
-        (ALERTS, ALERT, "changed_at"),
-    ],
-    ids=lambda one: getattr(one, "name", ""),
-)
+@each_table
 def test_a_time_that_python_has_no_value_for(
     scene: Scene, hook: FakeServer, table: Table, row: dict[str, Any], time: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,11 +137,14 @@ def test_a_time_that_python_has_no_value_for(
     reports(scene, hook, table)
 
 
-@pytest.mark.parametrize("table", [SILENCES, ACKNOWLEDGEMENTS, ALERT_DELIVERIES], ids=lambda one: one.name)
-def test_a_file_that_is_no_parquet_any_more(scene: Scene, hook: FakeServer, table: Table) -> None:
-    rows = {SILENCES.name: SILENCE, ACKNOWLEDGEMENTS.name: WORD, ALERT_DELIVERIES.name: PENDING}
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [(SILENCES, SILENCE), (ACKNOWLEDGEMENTS, WORD), (ALERT_DELIVERIES, PENDING)],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_a_file_that_is_no_parquet_any_more(scene: Scene, hook: FakeServer, table: Table, row: dict[str, Any]) -> None:
     before = set(open_table(scene.warehouse, table).file_uris())
-    add(scene.warehouse, table, rows[table.name])
+    add(scene.warehouse, table, row)
     (file,) = set(DeltaTable(table_path(scene.warehouse, table.name)).file_uris()) - before
     Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
     reports(scene, hook, table)

@@ -16,8 +16,7 @@ def test_a_list_that_changes_at_each_tick_is_notified_a_few_times_and_ends_as_it
 ) -> None:
     stage, pager = stage_of()
     for size in sizes:
-        stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(size)))
-        stage.run(tick_seconds)
+        stage.put("m", run=tick_seconds, queues=queues(size))
     notified = len(pager.took())
     assert notified <= 2 + 30 * tick_seconds / 120
     stage.run(3_600)
@@ -27,8 +26,7 @@ def test_a_list_that_changes_at_each_tick_is_notified_a_few_times_and_ends_as_it
 
 def test_a_list_that_changes_and_stands_still_is_notified_after_half_a_minute() -> None:
     stage, pager = stage_of()
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(60)
+    stage.put("m", run=60)
     changed_ms = stage.now_ms
     stage.write(alert_row("m", "FIRING", changed_ms, queues=queues(3)))
     stage.run(60)
@@ -39,12 +37,9 @@ def test_a_list_that_changes_and_stands_still_is_notified_after_half_a_minute() 
 @pytest.mark.parametrize("change", [{"cause": "pull_stopped"}, {"severity": "error"}], ids=str)
 def test_another_cause_or_severity_is_notified_at_once_with_the_queues_of_now(change: dict[str, str]) -> None:
     stage, pager = stage_of()
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    stage.run(5)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(2)))
-    stage.run(5)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(3), **change))
-    stage.run(5)
+    stage.put("m", run=5)
+    stage.put("m", run=5, queues=queues(2))
+    stage.put("m", run=5, queues=queues(3), **change)
     assert [len(one.queues) for _, one in pager.took()] == [1, 3]
     stage.run(600)
     assert len(pager.took()) == 2
@@ -54,10 +49,8 @@ def test_what_only_waits_is_notified_by_a_relay_that_ends() -> None:
     stage, pager = stage_of()
     stage.write(alert_row("m", "FIRING", stage.now_ms))
     stage.write(alert_row("cause", "UNKNOWN", stage.now_ms))
-    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
-    stage.run(5)
-    stage.write(alert_row("m", "FIRING", stage.now_ms, queues=queues(2)))
-    stage.run(5)
+    stage.put("effect", run=5, inhibited_by=f"cause-{START_MS}")
+    stage.put("m", run=5, queues=queues(2))
     assert pager.notified() == ["m firing"]
     stage.owed.advance(stage.now, is_ending=True)
     stage.run(5)
@@ -65,31 +58,21 @@ def test_what_only_waits_is_notified_by_a_relay_that_ends() -> None:
 
 
 @pytest.mark.parametrize("state", ["UNKNOWN", "PENDING"])
-def test_an_effect_of_what_does_not_fire_is_notified_after_two_minutes(state: str) -> None:
+@pytest.mark.parametrize(
+    ("later", "notified"),
+    [(None, [[], ["effect firing"]]), ("RESOLVED", [["effect firing"]] * 2), ("FIRING", [["cause firing"]] * 2)],
+    ids=["never fires", "ends without having fired", "fires in time"],
+)
+def test_an_effect_waits_two_minutes_for_its_cause_to_fire(
+    state: str, later: str | None, notified: list[list[str]]
+) -> None:
+    """One page if the cause fires; the effect is notified if the cause ends, or has not fired by then."""
     stage, pager = stage_of()
     stage.write(alert_row("cause", state, stage.now_ms))
-    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
-    stage.run(110)
+    stage.put("effect", run=60, inhibited_by=f"cause-{START_MS}")
     assert pager.notified() == []
-    stage.run(20)
-    assert pager.notified() == ["effect firing"]
-
-
-def test_an_effect_of_what_ends_without_having_fired_is_notified_then() -> None:
-    stage, pager = stage_of()
-    stage.write(alert_row("cause", "UNKNOWN", stage.now_ms))
-    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
-    stage.run(20)
-    stage.write(alert_row("cause", "RESOLVED", stage.now_ms))
-    stage.run(5)
-    assert pager.notified() == ["effect firing"]
-
-
-def test_a_cause_that_fires_in_time_is_one_page() -> None:
-    stage, pager = stage_of()
-    stage.write(alert_row("cause", "PENDING", stage.now_ms))
-    stage.write(alert_row("effect", "FIRING", stage.now_ms, inhibited_by=f"cause-{START_MS}"))
-    stage.run(60)
-    stage.write(alert_row("cause", "FIRING", stage.now_ms))
-    stage.run(600)
-    assert pager.notified() == ["cause firing"]
+    if later is not None:
+        stage.write(alert_row("cause", later, stage.now_ms))
+    for seconds, expected in zip((50, 500), notified, strict=True):
+        stage.run(seconds)
+        assert pager.notified() == expected

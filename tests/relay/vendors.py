@@ -161,20 +161,16 @@ class FakeWebhook(FakeServer):
     def judge(self, request: Received) -> Reply:
         if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
             return Reply(401, {"error": "unauthorized"})
-        message = request.fields
-        strings = ("groupKey", "receiver", "externalURL", "notification_reason")
-        maps = ("groupLabels", "commonLabels", "commonAnnotations")
+        message = request.fields if isinstance(request.fields, dict) else {}
+        kinds: dict[str, type] = dict.fromkeys(("groupKey", "receiver", "externalURL", "notification_reason"), str)
+        kinds |= {"groupLabels": dict, "commonLabels": dict, "commonAnnotations": dict, "truncatedAlerts": int}
         is_whole = (
-            isinstance(message, dict)
-            and message.get("version") == "4"
+            message.get("version") == "4"
             and message.get("status") in {"firing", "resolved"}
-            and all(isinstance(message.get(name), str) for name in strings)
-            and all(isinstance(message.get(name), dict) for name in maps)
-            and isinstance(message.get("truncatedAlerts"), int)
+            and all(isinstance(message.get(name), kind) for name, kind in kinds.items())
             and message.get("alerts")
-            and all(_is_alert(alert) for alert in message["alerts"])
         )
-        if not is_whole:
+        if not is_whole or not all(map(_is_alert, message["alerts"])):
             return Reply(400, {"error": "not a version 4 webhook"})
         key = request.headers.get("idempotency-key")
         if key and key not in self.keys_taken:

@@ -1,6 +1,5 @@
 """Receivers and routes as `[oncall]` configures them; one file per vendor."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from conf.oncall import OnCall, read_secret
@@ -11,9 +10,17 @@ from streaming.relay.receivers.alertmanager import Alertmanager
 from streaming.relay.receivers.chat import DingTalk, Feishu
 from streaming.relay.receivers.log import LogReceiver
 from streaming.relay.receivers.pagerduty import EVENTS_URL, PagerDuty
-from streaming.relay.receivers.posting import AddressError, Receiver
+from streaming.relay.receivers.posting import AddressError, HttpReceiver, Receiver
 from streaming.relay.receivers.webhook import Webhook
 from udfs.alerts.routing import Route
+
+VENDORS: dict[str, type[HttpReceiver]] = {
+    "alertmanager": Alertmanager,
+    "pagerduty": PagerDuty,
+    "webhook": Webhook,
+    "dingtalk": DingTalk,
+    "feishu": Feishu,
+}
 
 LEASES = 4
 """A lease lasts this many resend intervals, as in Prometheus: one late renewal must not end an alert."""
@@ -24,7 +31,7 @@ def make_receivers(settings: OnCall, runbooks_url: str = "") -> dict[str, Receiv
 
     `runbooks_url` comes from all settings, which know the board's address. Raises SettingsError with the key.
     """
-    links = Links(settings.board_url, runbooks_url)
+    links, kept = Links(settings.board_url, runbooks_url), {"lease_seconds": LEASES * settings.resend_seconds}
     receivers: dict[str, Receiver] = {}
     for number, given in enumerate(settings.receivers):
         key = f"oncall.receivers[{number}]"
@@ -33,8 +40,18 @@ def make_receivers(settings: OnCall, runbooks_url: str = "") -> dict[str, Receiv
             for name in ("url_env", "routing_key_env", "token_env", "secret_env")
             if (variable := getattr(given, name))
         }
+        options: dict[str, Any] = {
+            "links": links,
+            "timeout_seconds": given.timeout_seconds or settings.timeout_seconds,
+            "token": secrets.get("token_env"),
+            "secret": secrets.get("routing_key_env", secrets.get("secret_env")),
+            **(kept if given.type == "alertmanager" else {}),
+        }
+        urls = given.urls or (given.url or secrets.get("url_env", EVENTS_URL),)
         try:
-            receivers |= {made.name: made for made in _make(given, secrets, settings, links)}
+            for name, url in zip(names_of(given), urls, strict=True):
+                vendor = VENDORS.get(given.type)
+                receivers[name] = vendor(name, url, **options) if vendor is not None else LogReceiver(name, links)
         except AddressError as error:
             raise SettingsError(f"{key} ({given.name}): {error}") from None
     return receivers
@@ -59,20 +76,3 @@ def make_routes(settings: OnCall) -> list[Route]:
         )
         for route in settings.routes
     ]
-
-
-def _make(given: ReceiverSettings, secrets: Mapping[str, str], settings: OnCall, links: Links) -> list[Receiver]:
-    options: dict[str, Any] = {"links": links, "timeout_seconds": given.timeout_seconds or settings.timeout_seconds}
-    urls = given.urls or (given.url or secrets.get("url_env", EVENTS_URL),)
-    chats: dict[str, type[DingTalk | Feishu]] = {"dingtalk": DingTalk, "feishu": Feishu}
-    match given.type:
-        case "log":
-            return [LogReceiver(given.name, links)]
-        case "pagerduty":
-            return [PagerDuty(given.name, secrets["routing_key_env"], url=urls[0], **options)]
-        case "alertmanager":
-            options |= {"token": secrets.get("token_env"), "lease_seconds": LEASES * settings.resend_seconds}
-            return [Alertmanager(name, url, **options) for name, url in zip(names_of(given), urls, strict=True)]
-        case "webhook":
-            return [Webhook(given.name, urls[0], token=secrets.get("token_env"), **options)]
-    return [chats[given.type](given.name, urls[0], secret=secrets.get("secret_env"), **options)]

@@ -109,7 +109,8 @@ class DingTalk(Robot):
     }
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        params = dingtalk_signature(self._secret, now_ms) if self._secret else None
+        key = self._secret
+        params = signature(key, f"{now_ms}\n{key}", now_ms) if key else None
         body = json_bytes(dingtalk_message(notices, now_ms, self._links))
         return self.judge(self.post(body, now_ms, params=params, needs_body=True))
 
@@ -131,9 +132,9 @@ class Feishu(Robot):
     }
 
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
-        body = feishu_message(notices, now_ms, self._links)
+        body, second = feishu_message(notices, now_ms, self._links), now_ms // 1000
         if self._secret:
-            body = {**feishu_signature(self._secret, now_ms), **body}
+            body |= signature(f"{second}\n{self._secret}", "", second)
         return self.judge(self.post(json_bytes(body), now_ms, needs_body=True))
 
 
@@ -164,18 +165,9 @@ def feishu_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LIN
     return digest(notices, now_ms, PLAIN, links, envelope, BODY_BYTES - SIGNATURE_BYTES)
 
 
-def dingtalk_signature(secret: str, now_ms: int) -> dict[str, str]:
-    """Return the signature's query parameters: HMAC-SHA256 of "timestamp\\nsecret", valid for an hour."""
-    return _signature(secret.encode(), f"{now_ms}\n{secret}".encode(), now_ms)
-
-
-def feishu_signature(secret: str, now_ms: int) -> dict[str, str]:
-    """Return the signature's fields: HMAC-SHA256 of an empty text with the key "timestamp\\nsecret", in seconds."""
-    return _signature(f"{now_ms // 1000}\n{secret}".encode(), b"", now_ms // 1000)
-
-
-def _signature(key: bytes, text: bytes, timestamp: int) -> dict[str, str]:
-    signed = hmac.new(key, text, hashlib.sha256).digest()
+def signature(key: str, text: str, timestamp: int) -> dict[str, str]:
+    """Return the signature, HMAC-SHA256, with its time, as both robots name them. It is valid for an hour."""
+    signed = hmac.new(key.encode(), text.encode(), hashlib.sha256).digest()
     return {"timestamp": str(timestamp), "sign": base64.b64encode(signed).decode("ascii")}
 
 

@@ -33,18 +33,13 @@ _NAMES_KEY = re.compile(r"routing[ _-]?key", re.IGNORECASE)
 
 
 class PagerDuty(HttpReceiver):
-    """One service of PagerDuty."""
+    """One service of PagerDuty; `secret` is its routing key."""
 
     traits = Traits(can_acknowledge=True)
 
-    def __init__(self, name: str, routing_key: str, *, url: str = EVENTS_URL, **options: Any) -> None:
-        """`options` are those of HttpReceiver. Raises AddressError."""
-        super().__init__(name, url, secret=routing_key, **options)
-        self._routing_key = routing_key
-
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         """Trigger, acknowledge or resolve the incident of one notice."""
-        answer = self.post(event(notices[0], self._routing_key, self._links), now_ms)
+        answer = self.post(event(notices[0], self._secret or "", self._links), now_ms)
         if answer.code == 429:
             seconds = max(answer.retry_after_seconds or 0.0, THROTTLED_SECONDS)
             return dataclasses.replace(answer, retry_after_seconds=seconds)
@@ -90,11 +85,8 @@ def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
         "custom_details": details,
     }
     body["payload"] = {name: value for name, value in payload.items() if value is not None}
-    encoded = json_bytes(body)
-    if len(encoded) > BODY_BYTES:
+    if len(json_bytes(body)) > BODY_BYTES:
         details["evidence"] = "omitted: the event exceeded 512 KB; see the alerts table"
-        encoded = json_bytes(body)
-    if len(encoded) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
+    if len(json_bytes(body)) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
         details["queues"] = [*notice.queues[:QUEUES_LEFT], f"and {len(notice.queues) - QUEUES_LEFT} more"]
-        encoded = json_bytes(body)
-    return encoded
+    return json_bytes(body)
