@@ -12,6 +12,7 @@ Rules for every page:
 """
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -25,6 +26,7 @@ from streaming.board.url import href
 from streaming.store.store import History
 from streaming.text.times import ago, clock, iso, span
 from streaming.text.visible_text import visible
+from udfs.alerts.prose import join_words, name_queues, some
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
 Value = TypeVar("Value")
@@ -122,6 +124,11 @@ _ENVIRONMENT.filters |= {
     "began": words.began_words,
     "since": words.verdict_since_words,
     "worst_first": words.worst_first,
+    "command": shlex.join,
+    "queues": name_queues,
+    "some": some,
+    "words": join_words,
+    "version": words.version_words,
 }
 _ENVIRONMENT.globals |= {
     "link": href,

@@ -234,9 +234,9 @@ def test_counted_lanes_name_and_hatch_the_time_without_data(tmp_path: Path) -> N
     old = View(History(write(tmp_path / "old", {"alerts": rows})), {"since": "6h"}, NOW_MS, 120_000, NOW_MS - 3 * HOUR)
     page = PAGE.read(old)
     (lasts,) = minutes(counts_chart(page), "no data")
-    assert page.until_ms == NOW_MS
-    assert page.from_ms == NOW_MS - (5 * HOUR + MINUTE) * 41 // 40, "from the first incident, and a margin"
-    bin_ms = (page.until_ms - page.from_ms) / BINS
+    assert page["until_ms"] == NOW_MS
+    assert page["from_ms"] == NOW_MS - (5 * HOUR + MINUTE) * 41 // 40, "from the first incident, and a margin"
+    bin_ms = (page["until_ms"] - page["from_ms"]) / BINS
     assert 3 * HOUR - 2 * bin_ms <= lasts * MINUTE <= 3 * HOUR + MINUTE
 
 

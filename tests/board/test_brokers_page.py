@@ -1,5 +1,6 @@
 """The brokers page: when k of n producers avoided a broker, who does now, and the incidents on the same axis."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,7 @@ from streaming.board.pages.brokers import (
     LANE_PX,
     PAGE,
     Broker,
-    BrokersPage,
-    Interval,
     brokers_chart,
-    join_intervals,
     read_brokers,
 )
 from streaming.board.url import AskedError
@@ -83,11 +81,6 @@ def test_breaks_thinner_than_a_pixel_are_left_out_and_counted(tmp_path: Path) ->
     assert (one.times, one.avoiding, one.end_ms - one.start_ms) == (2, 2, 60_000)
 
 
-def test_joining_keeps_the_whole_span_and_the_sum_of_times() -> None:
-    newest_first = [Interval(100, 110, 1, 3, 1), Interval(80, 95, 2, 3, 4), Interval(10, 20, 1, 3, 1)]
-    assert join_intervals(newest_first, 5) == (Interval(80, 110, 2, 3, 5), Interval(10, 20, 1, 3, 1))
-
-
 def test_a_broker_without_sends_is_known_by_its_queues_and_quiet(tmp_path: Path) -> None:
     known = brokers(write(tmp_path, {"assignments": [assignment(0, "OK")], "broker_health": []}))
     assert known["broker-a"].is_quiet
@@ -141,9 +134,9 @@ def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
         shown(PAGE, tmp_path, cluster="x")
 
 
-def bars(page: BrokersPage) -> dict[str, list[tuple[int, int]]]:
+def bars(page: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
     """By key: (lane, minutes it is long)."""
-    chart = brokers_chart(page, [broker for broker in page.brokers if broker.intervals or broker.incidents])
+    chart = brokers_chart(page, [broker for broker in page["brokers"] if broker.intervals or broker.incidents])
     names = [key.name for key in chart.keys]
     lanes = {name: [int(bar.y // LANE_PX) for bar in chart.bars if bar.name == name] for name in names}
     return {name: list(zip(lanes[name], minutes(chart, name), strict=True)) for name in names}

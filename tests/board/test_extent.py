@@ -45,8 +45,8 @@ def test_alerts_that_are_over_end_the_timeline_and_an_open_one_goes_on_to_now(tm
 def test_many_alerts_are_counted_in_the_time_that_they_take(tmp_path: Path) -> None:
     rows = [alert(f"one-{number}", "RESOLVED", 30 * MINUTE) for number in range(60)]
     page = alerts.read(view_of(write(tmp_path, {"alerts": rows}), since="24h"))
-    assert (page.from_ms, page.until_ms) == (NOW_MS - 31 * MINUTE - 30_000, NOW_MS - 30 * MINUTE + 30_000)
-    (bins,) = page.bins
+    assert (page["from_ms"], page["until_ms"]) == (NOW_MS - 31 * MINUTE - 30_000, NOW_MS - 30 * MINUTE + 30_000)
+    (bins,) = page["bins"]
     assert sum(1 for count in bins.counts if count) > 40, "and not in one of the day's"
 
 
@@ -63,7 +63,7 @@ def test_the_time_of_brokers_ends_with_what_is_over(tmp_path: Path) -> None:
 def test_a_history_begins_with_the_first_that_is_known(tmp_path: Path) -> None:
     warehouse = write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=NOW_MS - 6 * MINUTE)]})
     page = history.read(view_of(warehouse, group="billing", since="1h", at="2m"))
-    assert (page.times["from_ms"], page.at_ms) == (NOW_MS - 6 * MINUTE - 30_000, NOW_MS - 2 * MINUTE)
+    assert (page["times"]["from_ms"], page["at_ms"]) == (NOW_MS - 6 * MINUTE - 30_000, NOW_MS - 2 * MINUTE)
 
 
 def test_an_incident_of_many_hours_is_drawn_from_its_first_sign_to_its_end(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from streaming.board.pages.history import (
     MOST_CHANGES,
     MOST_LANES,
     PAGE,
-    Place,
     Times,
     bands_chart,
     read_times,
@@ -55,8 +54,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def times(warehouse: Path, since_ms: int = HOUR, at_ms: int = NOW_MS, topic: str = "", queue: str = "") -> Times:
-    place = Place("prod", "billing", topic, queue, NOW_MS - since_ms, NOW_MS, at_ms)
-    return read_times(History(warehouse), place)
+    place = {"cluster": "prod", "consumer_group": "billing", "topic": topic, "queue": queue, "known_until_ms": NOW_MS}
+    return read_times(History(warehouse), {**place, "from_ms": NOW_MS - since_ms, "until_ms": NOW_MS, "at_ms": at_ms})
 
 
 def ago(minutes: int) -> int:
