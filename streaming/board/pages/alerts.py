@@ -56,11 +56,8 @@ Incident = Mapping[str, Any]
 """One incident now; `ended_ms` is None while it is open, `fired_ms` if it never fired."""
 
 
-@dataclass(frozen=True)
-class Step:
-    at_ms: int
-    state: str
-    is_inhibited: bool
+Step = Mapping[str, Any]
+"""A change: `at_ms`, `state` and `is_inhibited`."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,8 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
     )
     found: dict[str, tuple[Step, ...]] = {}
     for row in rows:
-        step = Step(row["at_ms"], row["state"], row["is_inhibited"])
-        found[row["incident_id"]] = (*found.get(row["incident_id"], ()), step)
+        name = row.pop("incident_id")
+        found[name] = (*found.get(name, ()), row)
     return found
 
 
@@ -285,7 +282,7 @@ def lanes_chart(page: Mapping[str, Any]) -> Chart:
     bars = []
     for lane, incident in enumerate(incidents):
         name = f"{incident['kind']}, {incident['subject']} ({incident['cluster']})\n{incident['state']}"
-        for look, start_ms, end_ms in _known_pieces(
+        for look, start_ms, end_ms in pieces_of(
             incident, page["steps"].get(incident["incident_id"], ()), page["known"]
         ):
             if end_ms >= page["from_ms"]:
@@ -344,38 +341,32 @@ def counts_chart(page: Mapping[str, Any]) -> Chart:
     return Chart("timeline-counts", label, ROW_PX * len(page["bins"]), axis, bars, keys=keys, labels=labels)
 
 
-def _known_pieces(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
-    """Return the pieces, cut where the incident's cluster stopped sending data."""
-    pieces = pieces_of(incident, steps, known.until_ms)
-    known_ms = known.of_incident(incident["cluster"], incident["kind"], incident["started_ms"])
-    if incident["ended_ms"] is not None or known_ms >= known.until_ms:
-        return pieces
-    cut = [(look, start, min(end, known_ms)) for look, start, end in pieces if start < known_ms]
-    return [*cut, (SILENT, known_ms, known.until_ms)]
-
-
-def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) -> list[tuple[Key, int, int]]:
+def pieces_of(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
     """Return a lane's pieces: each state from its row to the next, the last up to the end or the end of the data.
 
-    Before the first row, the incident was pending until it fired.
+    Before the first row, the incident was pending until it fired. An open one has no data once its cluster is silent.
     """
-    first_ms = steps[0].at_ms if steps else known_until_ms
+    ended_ms = incident["ended_ms"]
+    first_ms = steps[0]["at_ms"] if steps else known.until_ms
     fired_ms = first_ms if incident["fired_ms"] is None else min(incident["fired_ms"], first_ms)
-    reported = [Step(incident["started_ms"], "PENDING", False), Step(fired_ms, "FIRING", False), *steps]
-    end_ms = incident["ended_ms"] if incident["ended_ms"] is not None else max(known_until_ms, reported[-1].at_ms + 1)
-    ends = [*(step.at_ms for step in reported[1:]), end_ms]
+    rows = [(incident["started_ms"], "PENDING", False), (fired_ms, "FIRING", False)]
+    rows += [(step["at_ms"], step["state"], step["is_inhibited"]) for step in steps]
+    end_ms = max(known.until_ms, rows[-1][0] + 1) if ended_ms is None else ended_ms
+    known_ms = known.of_incident(incident["cluster"], incident["kind"], incident["started_ms"])
+    is_silent = ended_ms is None and known_ms < known.until_ms
     pieces: list[tuple[Key, int, int]] = []
-    for step, end in zip(reported, ends, strict=True):
-        look = INHIBITED if step.is_inhibited else BY_STATE.get(step.state, SILENT)
-        if look is FIRING and incident["ended_ms"] is not None:
+    for (at_ms, state, is_inhibited), next_ms in zip(rows, [*(row[0] for row in rows[1:]), end_ms], strict=True):
+        look = INHIBITED if is_inhibited else BY_STATE.get(state, SILENT)
+        if look is FIRING and ended_ms is not None:
             look = RESOLVED
-        if step.state == "RESOLVED" or end <= step.at_ms:
+        until_ms = min(next_ms, known_ms) if is_silent else next_ms
+        if state == "RESOLVED" or until_ms <= at_ms:
             continue
-        if pieces and pieces[-1][0] is look and pieces[-1][2] == step.at_ms:
-            pieces[-1] = (look, pieces[-1][1], end)
+        if pieces and pieces[-1][0] is look and pieces[-1][2] == at_ms:
+            pieces[-1] = (look, pieces[-1][1], until_ms)
         else:
-            pieces.append((look, step.at_ms, end))
-    return pieces
+            pieces.append((look, at_ms, until_ms))
+    return [*pieces, (SILENT, known_ms, known.until_ms)] if is_silent else pieces
 
 
 PAGE = Page(
