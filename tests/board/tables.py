@@ -38,19 +38,19 @@ def alert(incident_id: str, state: str = "FIRING", ago_ms: int = 5 * MINUTE, **c
         "fired_at": None if state in ("PENDING", "UNKNOWN") else changed_at,
         "changed_at": changed_at,
     }
-    return warehouse_stage.alert(incident_id, state, 0, **row | columns)
+    return warehouse_stage.alert(incident_id, state, 0) | row | columns
 
 
 def assignment(queue_id: int, verdict: str, **columns: Any) -> dict[str, Any]:
     row = {"cluster": "prod", "planned_owner": "c@1", "observed_owners": ["c@1"]}
     row |= {"since": NOW_MS - MINUTE, "changed_at": NOW_MS - MINUTE}
-    return warehouse_stage.assignment(queue_id, verdict, 0, **row | columns)
+    return warehouse_stage.assignment(queue_id, verdict, 0) | row | columns
 
 
 def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
     row = {"cluster": "prod", "client_addr": client_addr, "client_version": "V4_9_8"}
     row |= {"last_heartbeat": NOW_MS, "changed_at": NOW_MS - 9 * MINUTE}
-    return warehouse_stage.member(client_id, "JOINED", 0, **row | columns)
+    return warehouse_stage.member(client_id, "JOINED", 0) | row | columns
 
 
 def health(ago_ms: int, avoiding: int, producers: int = 3, **columns: Any) -> dict[str, Any]:

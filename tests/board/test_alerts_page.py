@@ -131,8 +131,6 @@ def test_bins_count_open_incidents_as_their_rows_said_then(tmp_path: Path) -> No
     pages, explained = read_bins(history, Asked(start, NOW_MS))
     assert [pages.counts[number] for number in (9, 10, 15, 20, 21, 30, 31)] == [0, 1, 2, 2, 1, 1, 0]
     assert set(explained.counts) == {1}
-    span = BINS * MINUTE
-    start = NOW_MS - span
     rows = [
         alert("a", started_at=start + 10 * MINUTE, changed_at=start + 10 * MINUTE),
         alert("b", started_at=start + 15 * MINUTE, changed_at=start + 15 * MINUTE),
@@ -142,6 +140,7 @@ def test_bins_count_open_incidents_as_their_rows_said_then(tmp_path: Path) -> No
         alert("b", "RESOLVED", started_at=start + 15 * MINUTE, changed_at=start + 40 * MINUTE, inhibited_by="a"),
     ]
     history = History(write(tmp_path / "1", {"alerts": rows}))
+    pages, explained = read_bins(history, Asked(start, NOW_MS))
     assert [pages.counts[number] for number in (9, 10, 15, 20, 29, 31, 95)] == [0, 1, 2, 2, 2, 1, 1]
     assert [explained.counts[number] for number in (29, 30, 40, 41)] == [0, 1, 1, 0]
     assert not any((*pages.unknown, *explained.unknown))

@@ -182,6 +182,7 @@ def test_table_bars_slider_and_buttons_lead_to_the_changes(warehouse: Path) -> N
     assert list(rows_by_queue(page)) == ["broker-a:0", "broker-a:1"]
     assert "Queues and clients at 10:30:00" in text_of(page)
     page = shown(PAGE, warehouse, group="billing", since="1h", at="2h")
+    field = by_id(page, "history-at")
     assert (field["min"], field["max"]) == (str(ago(150)), str(ago(90)))
     assert "2 queues: 2 OK" in text_of(page)
     page = shown(PAGE, warehouse, group="billing", since="1h", topic="orders", queue="broker-a:1")

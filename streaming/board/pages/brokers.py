@@ -189,13 +189,11 @@ def read_brokers(
     now = {(row.pop("cluster"), row.pop("broker_name")): row for row in rows}
     brokers = []
     for place in sorted(now.keys() | by_broker.keys()):
-        found, known_ms = by_broker.get(place, {}), known.of(place[0])
+        found: dict[str, Any] = {"avoiding": 0, "producers": 0, "until_ms": None}
+        found |= now.get(place, {}) | by_broker.get(place, {})
+        known_ms = known.of(place[0])
         cut = [replace(one, end_ms=min(one.end_ms, known_ms)) for one in found.pop("intervals", ())]
-        ended = tuple(one for one in cut if one.start_ms < known_ms)
-        state = now.get(place, {"avoiding": 0, "producers": 0, "until_ms": None})
-        brokers.append(
-            Broker(**dict(zip(("cluster", "broker_name"), place, strict=True)) | state, intervals=ended, **found)
-        )
+        brokers.append(Broker(*place, **found, intervals=tuple(one for one in cut if one.start_ms < known_ms)))
     brokers.sort(key=lambda broker: broker.urgency)
     return brokers, len(intervals) > MOST_INTERVALS
 
