@@ -369,8 +369,8 @@ def _queues(row: Row) -> tuple[str, ...]:
 
 def _step(row: Row) -> Row:
     return {
-        **{name: row[name] for name in ("state", "reason", "severity", "cause", "inhibited_by", "summary")},
         "at_ms": to_ms(row["changed_at"]),
+        **{name: row[name] for name in ("state", "reason", "severity", "cause", "inhibited_by", "summary")},
         "why": REASONS.get(row["reason"] or "", row["reason"] or ""),
         "queues": _queues(row),
     }

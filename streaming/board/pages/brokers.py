@@ -193,7 +193,8 @@ def read_brokers(
         found |= now.get(place, {}) | by_broker.get(place, {})
         known_ms = known.of(place[0])
         cut = [replace(one, end_ms=min(one.end_ms, known_ms)) for one in found.pop("intervals", ())]
-        brokers.append(Broker(*place, **found, intervals=tuple(one for one in cut if one.start_ms < known_ms)))
+        found["intervals"] = tuple(one for one in cut if one.start_ms < known_ms)
+        brokers.append(Broker(*place, **found))
     brokers.sort(key=lambda broker: broker.urgency)
     return brokers, len(intervals) > MOST_INTERVALS
 
