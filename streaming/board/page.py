@@ -2,7 +2,7 @@
 
 Rules for every page:
 
-- `read` queries the tables and the URL and returns all values of the page, as a dict or a dataclass. It runs after
+- `read` queries the tables and the URL and returns all values of the page. It runs after
   every change of the tables and once a minute, for every viewer, possibly in several threads at once.
 - The template shows the value as `page`. `draw` may derive more from the value, such as a chart; it uses no table, URL
   or clock. The first element is `parts.heading`.
@@ -12,10 +12,11 @@ Rules for every page:
 """
 
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -25,9 +26,8 @@ from streaming.board.url import href
 from streaming.store.store import History
 from streaming.text.times import ago, clock, iso, span
 from streaming.text.visible_text import visible
+from udfs.alerts.prose import join_words, name_queues, some
 from udfs.groups.verdict_reason import VERDICT_REASONS
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class View:
 
 
 @dataclass(frozen=True)
-class Page(Generic[Value]):
+class Page:
     """One page; its template is `name`.html. `nav` is its label in the navigation; None hides it there."""
 
     name: str
     path: str
     title: str
-    read: Callable[[View], Value]
-    draw: Callable[[Value], Mapping[str, Any]] = lambda _: {}
+    read: Callable[[View], Mapping[str, Any]]
+    draw: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
     nav: str | None = None
     parameters: frozenset[str] = field(default_factory=frozenset)
     """Allowed query parameters; any other is an error."""
@@ -119,13 +119,17 @@ _ENVIRONMENT.filters |= {
     "counts": words.describe_counts,
     "number": "{:,}".format,
     "percent": "{:.0%}".format,
-    "began": words.began_words,
-    "since": words.verdict_since_words,
     "worst_first": words.worst_first,
+    "command": shlex.join,
+    "queues": name_queues,
+    "some": some,
+    "words": join_words,
+    "version": words.version_words,
 }
 _ENVIRONMENT.globals |= {
     "link": href,
     "STATES": words.STATE_SHAPES,
     "VERDICTS": words.VERDICTS,
+    "WRONG": words.WRONG,
     "REASONS": VERDICT_REASONS,
 }

@@ -69,11 +69,3 @@ def version_words(language: str | None, client_version: str | None) -> str:
     """Return `Java 4.9.8` for JAVA and V4_9_8."""
     release = (client_version or "").removeprefix("V").replace("_", ".")
     return " ".join(word for word in ((language or "").capitalize(), release) if word) or "unknown"
-
-
-def began_words(kind: str) -> str:
-    return "not consumed since" if kind == "starved_queue" else "began"
-
-
-def verdict_since_words(verdict: str) -> str:
-    return "certain since" if verdict in WRONG else "since"

@@ -10,7 +10,7 @@ ms. Lists are oldest first and have at most MOST_SHOWN items: of longer ones the
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
@@ -148,7 +148,7 @@ def member_changes(history: History, story: IncidentStory) -> list[Row]:
         f"SELECT * FROM {history.between(MEMBERSHIPS, story.from_ms, story.to_ms)} "
         "WHERE cluster = $cluster AND consumer_group = $group",
         "changed_at, batch_id, broker_name, client_addr",
-        {"cluster": story.cluster, "group": story.consumer_group},
+        story,
     )
     changes: list[Row] = []
     newest: dict[tuple[str, str], Row] = {}
@@ -186,12 +186,7 @@ def queue_moves(history: History, story: IncidentStory) -> list[Row]:
         "WINDOW w AS (PARTITION BY topic, broker_name, queue_id ORDER BY changed_at, batch_id)) "
         "WHERE changed_at >= $since",
         "changed_at, batch_id, topic, broker_name, queue_id",
-        {
-            "cluster": story.cluster,
-            "group": story.consumer_group,
-            "topic": story.topic or None,
-            "since": to_time(story.from_ms),
-        },
+        story,
     )
 
 
@@ -229,17 +224,24 @@ def health_changes(history: History, story: IncidentStory) -> list[Row]:
         f"SELECT * FROM {history.between(BROKER_HEALTH, story.from_ms, story.to_ms)} "
         "WHERE cluster = $cluster AND list_contains($brokers, broker_name)",
         "changed_at, batch_id, broker_name",
-        {"cluster": story.cluster, "brokers": story.broker_name.split(",")},
+        story,
     )
 
 
-def _both_ends(history: History, columns: str, sql: str, order: str, params: Row) -> list[Row]:
+def _both_ends(history: History, columns: str, sql: str, order: str, story: IncidentStory) -> list[Row]:
     """Return the ordered rows; of more than MOST_ROWS the first half and the last."""
     half = MOST_ROWS // 2
+    params = {
+        "cluster": story.cluster,
+        "group": story.consumer_group,
+        "topic": story.topic or None,
+        "since": to_time(story.from_ms),
+        "brokers": (story.broker_name or "").split(","),
+    }
     return history.rows(
         f"SELECT {columns} FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "
         f"count(*) OVER () AS number FROM ({sql})) WHERE nth <= {half} OR nth > number - {half} ORDER BY nth",
-        params,
+        {name: value for name, value in params.items() if f"${name}" in sql},
     )
 
 
@@ -346,17 +348,12 @@ def _head(rows: list[Row]) -> IncidentStory:
         evidence = json.loads(newest["evidence"] or "{}")
     except (ValueError, RecursionError):
         evidence = None
-    names = (
-        "incident_id", "alert_id", "kind", "severity", "state", "cause", "cluster", "consumer_group", "topic",
-        "broker_name", "client_id", "summary", "completeness",
-    )  # fmt: skip
+    own = {one.name: newest[one.name] for one in fields(IncidentStory) if one.name in newest}
+    own |= {"flaps": newest["flaps"] or 0, "is_flapping": bool(newest["is_flapping"])}
+    own |= {"advice": open_row["advice"], "queues": _queues(open_row)}
+    own["evidence"] = evidence if isinstance(evidence, dict) else {"evidence": newest["evidence"]}
     return IncidentStory(
-        **{name: newest[name] for name in names},
-        queues=_queues(open_row),
-        advice=open_row["advice"],
-        evidence=evidence if isinstance(evidence, dict) else {"evidence": newest["evidence"]},
-        flaps=newest["flaps"] or 0,
-        is_flapping=bool(newest["is_flapping"]),
+        **own,
         started_ms=started_ms,
         fired_ms=to_ms(newest["fired_at"]) if newest["fired_at"] else None,
         changed_ms=changed_ms,
@@ -373,14 +370,9 @@ def _queues(row: Row) -> tuple[str, ...]:
 def _step(row: Row) -> Row:
     return {
         "at_ms": to_ms(row["changed_at"]),
-        "state": row["state"],
-        "reason": row["reason"],
+        **{name: row[name] for name in ("state", "reason", "severity", "cause", "inhibited_by", "summary")},
         "why": REASONS.get(row["reason"] or "", row["reason"] or ""),
-        "severity": row["severity"],
-        "cause": row["cause"],
         "queues": _queues(row),
-        "inhibited_by": row["inhibited_by"],
-        "summary": row["summary"],
     }
 
 
@@ -440,7 +432,15 @@ def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, li
         "inhibits": [_effect_line(row, moment) for row in story.inhibits],
         "members": [*map(_member_line, story.members)],
         "queue_changes": _queue_lines(story.queue_changes),
-        "health": [_health_line(row, moment) for row in story.health],
+        "health": [
+            Line(
+                row["at_ms"],
+                row["broker_name"],
+                f"avoided by {row['unavailable_producers']} of {row['producers']} producers"
+                + ("" if row["until_ms"] is None else f", until {moment(row['until_ms'])}"),
+            )
+            for row in story.health
+        ],
         "deliveries": [*map(_delivery_line, story.deliveries)],
         "silences": [
             Line(
@@ -510,15 +510,6 @@ def _what_moved(row: Row) -> str:
 
 def _who(*clients: str | None) -> str:
     return join_words([client for client in clients if client] or ["none"])
-
-
-def _health_line(row: Row, moment: Callable[[int], str]) -> Line:
-    until = f", until {moment(row['until_ms'])}" if row["until_ms"] is not None else ""
-    return Line(
-        row["at_ms"],
-        row["broker_name"],
-        f"avoided by {row['unavailable_producers']} of {row['producers']} producers{until}",
-    )
 
 
 def _delivery_line(row: Row) -> Line:

@@ -27,8 +27,8 @@ def _table(layout: Layout) -> Callable[[Records], None]:
 
 
 CLUSTER = Named(Cluster, equals("cluster"))
-GROUP = Named(Group, equals("consumer_group"))
-TOPIC = Named(Topic, equals("topic"))
+PLACE = {"cluster": CLUSTER, "group": Named(Group, equals("consumer_group")), "topic": Named(Topic, equals("topic"))}
+BROKER = Named(Broker, equals("broker_name"))
 
 KINDS = (*KIND_FACTS, *SELF_FACTS)
 
@@ -61,9 +61,7 @@ alerts = command_of(
                 equals("kind"),
                 KINDS,
             ),
-            "cluster": CLUSTER,
-            "group": GROUP,
-            "topic": TOPIC,
+            **PLACE,
             "broker": Named(Broker, any_of(BROKERS_OF_ALERT)),
         },
         show=lambda rows: show_alerts([present_alert(row) for row in rows]),
@@ -91,7 +89,7 @@ faults = command_of(
                 ("AVAILABLE", "UNAVAILABLE"),
             ),
             "cluster": CLUSTER,
-            "broker": Named(Broker, equals("broker_name")),
+            "broker": BROKER,
             "client": Named(_option("Only the producer with this ClientId, or a glob."), equals("client_id")),
         },
         show=_table(
@@ -129,10 +127,8 @@ assignments = command_of(
         """,
         names={
             "state": _state(f"Only these verdicts, with commas: {', '.join(VERDICTS)}.", "verdict", VERDICTS),
-            "cluster": CLUSTER,
-            "group": GROUP,
-            "topic": TOPIC,
-            "broker": Named(Broker, equals("broker_name")),
+            **PLACE,
+            "broker": BROKER,
         },
         show=_table(
             {
@@ -176,12 +172,11 @@ members = command_of(
                 of_current=MEMBERS,
                 of_at=MEMBERS,
             ),
-            "cluster": CLUSTER,
-            "group": GROUP,
+            **PLACE,
             "topic": Named(
                 _option("Only members that subscribe to this topic, or a glob."), any_of("coalesce(topics, [])")
             ),
-            "broker": Named(Broker, equals("broker_name")),
+            "broker": BROKER,
             "client": Named(_option("Only this ClientId, or a glob."), equals("client_id")),
         },
         show=_table(
@@ -218,9 +213,7 @@ deliveries = command_of(
             "state": _state(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
             "incident": Named(_option("Only this incident, or a glob."), equals("incident_id")),
             "receiver": Named(_option("Only this receiver, or a glob."), equals("receiver")),
-            "cluster": CLUSTER,
-            "group": GROUP,
-            "topic": TOPIC,
+            **PLACE,
             "broker": Named(Broker, any_of("string_split(coalesce(broker_name, ''), ',')")),
         },
         wrap=(

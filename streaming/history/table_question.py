@@ -3,7 +3,7 @@
 A question selects all rows of a span, or the newest row of each key. Notes about the rows go to stderr.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any
@@ -81,25 +81,7 @@ class Question:
 
 def select(history: History, question: Question, options: QueryOptions) -> Found:
     """Return rows oldest first, ties by batch and key; with a limit the newest ones. Raises WarehouseError."""
-    sql, params = sql_of(history, question, options)
-    order = (question.table.time, "batch_id", *question.table.key)
-    return read_newest(history, sql, params, order, options.limit)
-
-
-def read_newest(history: History, sql: str, params: dict[str, Any], order: Sequence[str], limit: int | None) -> Found:
-    """Return the rows in the order of these columns; with a limit the last ones. Raises WarehouseError."""
-    columns = [f'"{name}"' for name in order]
-    if limit is None:
-        return Found(history.stream(f"{sql} ORDER BY {', '.join(columns)}", params), is_cut=False)
-    newest = f"{sql} ORDER BY {', '.join(f'{name} DESC NULLS FIRST' for name in columns)} LIMIT {limit + 1}"
-    rows = history.query(f"SELECT * FROM ({newest}) ORDER BY {', '.join(columns)}", params)
-    is_cut = rows.num_rows > limit
-    return Found(rows.slice(int(is_cut)).to_reader(), is_cut)
-
-
-def sql_of(history: History, question: Question, options: QueryOptions) -> tuple[str, dict[str, Any]]:
-    """Return unordered SQL of the requested rows, and its parameters."""
-    table = question.table
+    table, limit = question.table, options.limit
     if options.at_ms is not None:
         rows = history.newest(table, options.at_ms)
     elif options.is_current:
@@ -110,7 +92,14 @@ def sql_of(history: History, question: Question, options: QueryOptions) -> tuple
     if options.is_current:
         where = " AND ".join([where, *conditions_of(table, options.since_ms, options.until_ms)])
     beside = {one.name: history.newest(one, options.at_ms) for one in question.beside}
-    return f"SELECT * FROM ({question.wrap.format(rows=rows, **beside)}) WHERE {where}", params
+    sql = f"SELECT * FROM ({question.wrap.format(rows=rows, **beside)}) WHERE {where}"
+    columns = [f'"{name}"' for name in (table.time, "batch_id", *table.key)]
+    if limit is None:
+        return Found(history.stream(f"{sql} ORDER BY {', '.join(columns)}", params), is_cut=False)
+    newest = f"{sql} ORDER BY {', '.join(f'{name} DESC NULLS FIRST' for name in columns)} LIMIT {limit + 1}"
+    found = history.query(f"SELECT * FROM ({newest}) ORDER BY {', '.join(columns)}", params)
+    is_cut = found.num_rows > limit
+    return Found(found.slice(int(is_cut)).to_reader(), is_cut)
 
 
 def where_named(options: QueryOptions, conditions: Mapping[str, Condition]) -> tuple[str, dict[str, Any]]:

@@ -22,10 +22,14 @@ def first_rows(reader: pa.RecordBatchReader, limit: int | None) -> Found:
     """Return the first `limit` rows, read at once; without a limit all rows, streamed."""
     if limit is None:
         return Found(reader, is_cut=False)
-    batches = list(_until(reader, limit + 1))
-    is_cut = sum(batch.num_rows for batch in batches) > limit
+    batches, missing = [], limit + 1
+    for batch in reader:
+        batches.append(batch)
+        missing -= batch.num_rows
+        if missing <= 0:
+            break
     table = pa.Table.from_batches(batches, reader.schema).slice(0, limit)
-    return Found(table.to_reader(), is_cut)
+    return Found(table.to_reader(), is_cut=missing <= 0)
 
 
 def records_of(rows: pa.Table | pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -83,11 +87,3 @@ _NO_END = 2**63 - 1
 """DuckDB's infinite time; negative for -infinity."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _until(reader: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
-    for batch in reader:
-        yield batch.slice(0, rows)
-        rows -= batch.num_rows
-        if rows <= 0:
-            return

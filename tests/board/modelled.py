@@ -11,6 +11,7 @@ from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.board.tables import MINUTE, NOW_MS
+from tests.history.warehouse_stage import delivery
 from tests.support.engine import Stream
 
 PLAYED = {"twins": 5, "dead_broker": 5, "frozen_client": 10, "mixed_strategy": 5, "slow_broker": 10}
@@ -44,24 +45,11 @@ def reported() -> Rows:
         if alert["state"] != "FIRING" or alert["fired_at"] != alert["changed_at"]:
             continue
         is_effect = bool(alert.get("inhibited_by"))
-        deliveries.append(
-            {
-                "incident_id": alert["incident_id"],
-                "state": "FIRING",
-                "receiver": "*" if is_effect else "pager",
-                "attempt": 0 if is_effect else 1,
-                "code": None if is_effect else 202,
-                "latency_ms": 0 if is_effect else 38,
-                "delivered_at": alert["changed_at"] + 900,
-                "delivery_key": f"{alert['incident_id']}-firing-{alert['changed_at']}",
-                "kind": alert["kind"],
-                "status": "firing",
-                "changed_at": alert["changed_at"],
-                "outcome": "INHIBITED" if is_effect else "DELIVERED",
-                "reason": alert["inhibited_by"] if is_effect else None,
-                "route": "prod",
-            }
-        )
+        row = {name: alert[name] for name in ("incident_id", "kind", "changed_at")}
+        row |= {"receiver": "*", "reason": alert["inhibited_by"]} if is_effect else {"latency_ms": 38}
+        row |= {"delivered_at": alert["changed_at"] + 900, "route": "prod"}
+        row["delivery_key"] = f"{alert['incident_id']}-firing-{alert['changed_at']}"
+        deliveries.append(delivery("", "INHIBITED" if is_effect else "DELIVERED", 0, **row))
     return {"alert_deliveries": deliveries}
 
 

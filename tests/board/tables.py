@@ -15,6 +15,7 @@ from streaming.board.web.app import Board, make_app
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.board.components import Element, read_html
+from tests.history import warehouse_stage
 from tests.support.row_writer import RowWriter
 
 NOW_MS = 1_795_258_800_000
@@ -27,17 +28,9 @@ def alert(incident_id: str, state: str = "FIRING", ago_ms: int = 5 * MINUTE, **c
     """A row of an incident that took this state `ago_ms` before NOW_MS."""
     changed_at = NOW_MS - ago_ms
     row = {
-        "alert_id": incident_id,
         "incident_id": incident_id,
-        "kind": "starved_queue",
-        "severity": "critical",
-        "state": state,
         "reason": "hold_over",
-        "cause": "frozen_client",
         "cluster": "prod",
-        "consumer_group": "billing",
-        "topic": "orders",
-        "queues": ["broker-a:0", "broker-a:1"],
         "summary": f"Summary of {incident_id}.",
         "advice": f"Advice of {incident_id}.",
         "evidence": "{}",
@@ -45,42 +38,19 @@ def alert(incident_id: str, state: str = "FIRING", ago_ms: int = 5 * MINUTE, **c
         "fired_at": None if state in ("PENDING", "UNKNOWN") else changed_at,
         "changed_at": changed_at,
     }
-    return row | columns
+    return warehouse_stage.alert(incident_id, state, 0) | row | columns
 
 
 def assignment(queue_id: int, verdict: str, **columns: Any) -> dict[str, Any]:
-    row = {
-        "cluster": "prod",
-        "consumer_group": "billing",
-        "topic": "orders",
-        "broker_name": "broker-a",
-        "queue_id": queue_id,
-        "planned_owner": "c@1",
-        "observed_owners": ["c@1"],
-        "verdict": verdict,
-        "completeness": 1.0,
-        "since": NOW_MS - MINUTE,
-        "changed_at": NOW_MS - MINUTE,
-    }
-    return row | columns
+    row = {"cluster": "prod", "planned_owner": "c@1", "observed_owners": ["c@1"]}
+    row |= {"since": NOW_MS - MINUTE, "changed_at": NOW_MS - MINUTE}
+    return warehouse_stage.assignment(queue_id, verdict, 0) | row | columns
 
 
 def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
-    row = {
-        "cluster": "prod",
-        "consumer_group": "billing",
-        "broker_name": "broker-a",
-        "client_id": client_id,
-        "client_addr": client_addr,
-        "language": "JAVA",
-        "client_version": "V4_9_8",
-        "topics": ["orders"],
-        "strategy": "AVG",
-        "change": "JOINED",
-        "last_heartbeat": NOW_MS,
-        "changed_at": NOW_MS - 9 * MINUTE,
-    }
-    return row | columns
+    row = {"cluster": "prod", "client_addr": client_addr, "client_version": "V4_9_8"}
+    row |= {"last_heartbeat": NOW_MS, "changed_at": NOW_MS - 9 * MINUTE}
+    return warehouse_stage.member(client_id, "JOINED", 0) | row | columns
 
 
 def health(ago_ms: int, avoiding: int, producers: int = 3, **columns: Any) -> dict[str, Any]:
@@ -110,7 +80,7 @@ def write(warehouse: Path, rows: Mapping[str, list[dict[str, Any]]], batch_id: i
     return warehouse
 
 
-def shown(page: Page[Any], warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Element:
+def shown(page: Page, warehouse: Path, /, now_ms: int = NOW_MS, **asked: str) -> Element:
     """A page's body over these tables."""
     return read_html(page.body(view_of(warehouse, now_ms, **asked)))
 

@@ -79,21 +79,11 @@ def test_the_filter_finds_and_the_canary_is_hidden_until_asked_for(
         assert "No incidents match." in text_of(shown(PAGE, warehouse, **asked))
 
 
-def test_the_form_shows_the_filters(warehouse: Path) -> None:
+def test_the_form_shows_the_filters_and_lanes_hatch_inhibited_incidents(warehouse: Path) -> None:
     form = by_id(shown(PAGE, warehouse, state="FIRING", group="billing", since="90m"), "filters")
     chosen = [text_of(one) for one in walk(form) if one.name == "option" and "selected" in one.attributes]
     assert chosen == ["last 90m", "FIRING", "all", "all", "all"]
     assert by_id(form, "filters-group")["value"] == "billing"
-
-
-@pytest.mark.parametrize("asked", [{"since": "soon"}, {"state": "LOUD"}, {"page": "0"}, {"inhibited": "maybe"}])
-def test_an_invalid_parameter_is_named(asked: dict[str, str], warehouse: Path) -> None:
-    (name,) = asked
-    with pytest.raises(AskedError, match=name):
-        shown(PAGE, warehouse, **asked)
-
-
-def test_lanes_hatch_inhibited_incidents_and_link_to_them(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
     chart = lanes_chart(PAGE.read(view_of(warehouse)))
     inhibited = [bar for bar in chart.bars if bar.name == "inhibited"]
@@ -106,8 +96,15 @@ def test_lanes_hatch_inhibited_incidents_and_link_to_them(warehouse: Path) -> No
     assert "⤷ inhibited" in text_of(row)
 
 
-def test_many_incidents_are_counted_by_kind_and_the_answer_stays_small(tmp_path: Path) -> None:
-    """A chart has at most a bar per bin and kind, however many incidents there are; the table has one page of them."""
+@pytest.mark.parametrize("asked", [{"since": "soon"}, {"state": "LOUD"}, {"page": "0"}, {"inhibited": "maybe"}])
+def test_an_invalid_parameter_is_named(asked: dict[str, str], warehouse: Path) -> None:
+    (name,) = asked
+    with pytest.raises(AskedError, match=name):
+        shown(PAGE, warehouse, **asked)
+
+
+def test_many_incidents_are_counted_and_paged(tmp_path: Path) -> None:
+    """A chart has at most a bar per bin and kind; beyond the last page, the last one is shown."""
     sizes = {}
     for many in (100, 1_000):
         rows = [alert(f"one-{number}", "RESOLVED", ago_ms=number * MINUTE) for number in range(1, many + 1)]
@@ -117,15 +114,12 @@ def test_many_incidents_are_counted_by_kind_and_the_answer_stays_small(tmp_path:
     assert max(sizes.values()) < 3 * BINS
     assert "counted by kind" in text_of(body)
     assert "/alerts?since=24h&page=2" in links_of(body)
-
-
-def test_the_last_page_is_shown_where_a_later_one_is_asked(tmp_path: Path) -> None:
     rows = [alert(f"one-{number}", ago_ms=number) for number in range(1, PAGE_ROWS + 6)]
-    assert len(listed(write(tmp_path / "w", {"alerts": rows}), page="99")) == 5
+    assert len(listed(write(tmp_path / "1", {"alerts": rows}), page="99")) == 5
 
 
-def test_bins_count_open_incidents(tmp_path: Path) -> None:
-    """Two overlap in the middle of the span; each counts in every bin it reaches into."""
+def test_bins_count_open_incidents_as_their_rows_said_then(tmp_path: Path) -> None:
+    """Each counts in every bin it reaches into, once, and by its inhibition at that time."""
     span = BINS * MINUTE
     start = NOW_MS - span
     rows = [
@@ -137,13 +131,28 @@ def test_bins_count_open_incidents(tmp_path: Path) -> None:
     pages, explained = read_bins(history, Asked(start, NOW_MS))
     assert [pages.counts[number] for number in (9, 10, 15, 20, 21, 30, 31)] == [0, 1, 2, 2, 1, 1, 0]
     assert set(explained.counts) == {1}
+    rows = [
+        alert("a", started_at=start + 10 * MINUTE, changed_at=start + 10 * MINUTE),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 15 * MINUTE),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 1, flaps=1),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 2, flaps=2),
+        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 30 * MINUTE, inhibited_by="a"),
+        alert("b", "RESOLVED", started_at=start + 15 * MINUTE, changed_at=start + 40 * MINUTE, inhibited_by="a"),
+    ]
+    history = History(write(tmp_path / "1", {"alerts": rows}))
+    pages, explained = read_bins(history, Asked(start, NOW_MS))
+    assert [pages.counts[number] for number in (9, 10, 15, 20, 29, 31, 95)] == [0, 1, 2, 2, 2, 1, 1]
+    assert [explained.counts[number] for number in (29, 30, 40, 41)] == [0, 1, 1, 0]
+    assert not any((*pages.unknown, *explained.unknown))
+    (only,) = read_bins(history, Asked(start, NOW_MS, is_inhibited=True))
+    assert only.is_inhibited
 
 
 def pieces(warehouse: Path, incident_id: str, now_ms: int = NOW_MS) -> list[tuple[str, int, int]]:
     """(look, minutes before NOW_MS it began, and ended)"""
     history, asked = History(warehouse), Asked(NOW_MS - 24 * HOUR, NOW_MS)
     (one,) = [one for one in read_incidents(history, asked, 0, 50) if one["incident_id"] == incident_id]
-    reported = pieces_of(one, read_steps(history, [incident_id])[incident_id], now_ms)
+    reported = pieces_of(one, read_steps(history, [incident_id])[incident_id], Known(now_ms))
     return [(look.name, (NOW_MS - start) // MINUTE, (NOW_MS - end) // MINUTE) for look, start, end in reported]
 
 
@@ -173,32 +182,15 @@ def test_a_bar_shows_the_states_of_its_incident(tmp_path: Path) -> None:
     assert pieces(warehouse, "over") == [unsure, ("resolved", 50, 30), ("recovering", 30, 20)]
 
 
-def test_bars_end_where_the_data_end(tmp_path: Path) -> None:
+def test_bars_end_where_the_data_end_and_no_data_follows(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE)]})
     assert pieces(warehouse, "one", NOW_MS - 30 * MINUTE)[-1] == ("firing", 60, 30)
     view = View(History(warehouse), {}, NOW_MS, 120_000, NOW_MS - 30 * MINUTE)
     assert minutes(lanes_chart(PAGE.read(view)), "firing") == [30]
-
-
-def test_each_bin_counts_incidents_as_their_rows_said_then(tmp_path: Path) -> None:
-    """Of two that overlap one is explained from its second row on; however many rows it has, it counts once."""
-    span = BINS * MINUTE
-    start = NOW_MS - span
-    rows = [
-        alert("a", started_at=start + 10 * MINUTE, changed_at=start + 10 * MINUTE),
-        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 15 * MINUTE),
-        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 1, flaps=1),
-        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 20 * MINUTE + 2, flaps=2),
-        alert("b", started_at=start + 15 * MINUTE, changed_at=start + 30 * MINUTE, inhibited_by="a"),
-        alert("b", "RESOLVED", started_at=start + 15 * MINUTE, changed_at=start + 40 * MINUTE, inhibited_by="a"),
-    ]
-    history = History(write(tmp_path / "w", {"alerts": rows}))
-    pages, explained = read_bins(history, Asked(start, NOW_MS))
-    assert [pages.counts[number] for number in (9, 10, 15, 20, 29, 31, 95)] == [0, 1, 2, 2, 2, 1, 1]
-    assert [explained.counts[number] for number in (29, 30, 40, 41)] == [0, 1, 1, 0]
-    assert not any((*pages.unknown, *explained.unknown))
-    (only,) = read_bins(history, Asked(start, NOW_MS, is_inhibited=True))
-    assert only.is_inhibited
+    warehouse = write(tmp_path / "1", {"alerts": [alert("one", ago_ms=60 * MINUTE), silence(20 * MINUTE)]})
+    chart = lanes_chart(PAGE.read(view_of(warehouse)))
+    assert minutes(chart, "firing") == [40]
+    assert minutes(chart, "no data") == [20, 19], "the silence itself was noted a minute later"
 
 
 def test_bins_of_a_cluster_without_data_end_and_the_rest_is_no_data(tmp_path: Path) -> None:
@@ -234,14 +226,7 @@ def test_counted_lanes_name_and_hatch_the_time_without_data(tmp_path: Path) -> N
     old = View(History(write(tmp_path / "old", {"alerts": rows})), {"since": "6h"}, NOW_MS, 120_000, NOW_MS - 3 * HOUR)
     page = PAGE.read(old)
     (lasts,) = minutes(counts_chart(page), "no data")
-    assert page.until_ms == NOW_MS
-    assert page.from_ms == NOW_MS - (5 * HOUR + MINUTE) * 41 // 40, "from the first incident, and a margin"
-    bin_ms = (page.until_ms - page.from_ms) / BINS
+    assert page["until_ms"] == NOW_MS
+    assert page["from_ms"] == NOW_MS - (5 * HOUR + MINUTE) * 41 // 40, "from the first incident, and a margin"
+    bin_ms = (page["until_ms"] - page["from_ms"]) / BINS
     assert 3 * HOUR - 2 * bin_ms <= lasts * MINUTE <= 3 * HOUR + MINUTE
-
-
-def test_a_lane_of_a_cluster_without_data_continues_as_no_data(tmp_path: Path) -> None:
-    warehouse = write(tmp_path / "w", {"alerts": [alert("one", ago_ms=60 * MINUTE), silence(20 * MINUTE)]})
-    chart = lanes_chart(PAGE.read(view_of(warehouse)))
-    assert minutes(chart, "firing") == [40]
-    assert minutes(chart, "no data") == [20, 19], "the silence itself was noted a minute later"

@@ -18,7 +18,7 @@ from tests.board.components import links_of, read_html, text_of
 from tests.board.tables import NOW_MS, alert, assignment, board_of, write
 
 
-class Rows(Page[Any]):
+class Rows(Page):
     """A page without a template."""
 
     def body(self, view: View) -> str:
@@ -90,23 +90,30 @@ def test_viewers_of_one_url_share_what_was_rendered(shown: Shown) -> None:
     assert shown.calls == 2
 
 
-def test_the_canary_is_not_announced(shown: Shown, warehouse: Path) -> None:
+def test_the_title_counts_all_that_fire_but_the_canary_and_names_the_newest(shown: Shown, warehouse: Path) -> None:
     write(warehouse, {"alerts": [alert("canary", cluster="balancewatch_canary")]}, 1)
     _, _, alerts = shown.render()
     assert (alerts["count"], set(alerts["newest"])) == (1, {"one"})
-
-
-def test_all_that_fire_are_counted_in_the_title_though_only_the_newest_are_named(shown: Shown, warehouse: Path) -> None:
     write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(MOST_ANNOUNCED + 50)]}, 1)
-    _, _, alerts = shown.render()
     assert (alerts["count"], len(alerts["newest"])) == (MOST_ANNOUNCED + 51, MOST_ANNOUNCED)
 
 
-def test_an_unknown_parameter_is_an_error_message(shown: Shown) -> None:
+def test_errors_are_one_sentence_and_nothing_of_the_stack(shown: Shown) -> None:
+    """After files vanish, as by a vacuum, there is one retry."""
     sentence = "'colour' is not a parameter of this page; allowed: kind."
     assert sentence in shown.text("colour=red")
     text, status = shown.board.value_json(shown.page, "colour=red")
     assert (json.loads(text), status) == ({"error": sentence}, 400)
+    shown.error = RuntimeError("secret detail")
+    assert "This page failed; the log of `balancewatch board` says why." in shown.text()
+    assert "secret detail" not in shown.text()
+    text, status = shown.board.value_json(shown.page, "")
+    assert status == 500
+    assert "secret detail" not in text
+    shown.error = WarehouseError("No files found")
+    assert "The tables cannot be read" in shown.text()
+    assert shown.calls == 2
+    assert shown.board.value_json(shown.page, "")[1] == 503
 
 
 @pytest.mark.parametrize(
@@ -121,26 +128,10 @@ def test_a_page_that_needs_a_parameter_links_to_the_list_of_them(path: str, link
     assert f"All {link[1:]}" in text_at(board, path)
 
 
-def test_an_error_in_a_page_is_one_sentence_and_nothing_of_the_stack(shown: Shown) -> None:
-    shown.error = RuntimeError("secret detail")
-    assert "This page failed; the log of `balancewatch board` says why." in shown.text()
-    assert "secret detail" not in shown.text()
-    text, status = shown.board.value_json(shown.page, "")
-    assert status == 500
-    assert "secret detail" not in text
-
-
-def test_files_that_vanish_between_look_and_question_are_looked_for_again(shown: Shown) -> None:
-    """As when the tables are vacuumed meanwhile: one retry, then a sentence."""
-    shown.error = WarehouseError("No files found")
-    assert "The tables cannot be read" in shown.text()
-    assert shown.calls == 2
-    assert shown.board.value_json(shown.page, "")[1] == 503
-
-
-def test_without_tables_it_says_what_to_run_and_finds_them_when_they_appear(
+def test_a_warehouse_that_appears_later_and_tables_that_lack_columns_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A column that the files of an older release lack is null."""
     shown = Shown(tmp_path / "later", monkeypatch)
     text = shown.text()
     assert "no tables found" in text
@@ -148,12 +139,6 @@ def test_without_tables_it_says_what_to_run_and_finds_them_when_they_appear(
     assert shown.board.value_json(shown.page, "")[1] == 503
     write(tmp_path / "later", {"alerts": [alert("one")]})
     assert shown.text() == "all: 1"
-
-
-def test_tables_of_an_older_release_lack_columns_and_are_read_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A column that the files lack is null."""
     from deltalake import write_deltalake  # noqa: PLC0415  # this test alone writes a table past the contract
 
     from streaming.warehouse.rows import arrow_table  # noqa: PLC0415  # the same

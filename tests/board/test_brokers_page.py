@@ -1,5 +1,6 @@
 """The brokers page: when k of n producers avoided a broker, who does now, and the incidents on the same axis."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,7 @@ from streaming.board.pages.brokers import (
     LANE_PX,
     PAGE,
     Broker,
-    BrokersPage,
-    Interval,
     brokers_chart,
-    join_intervals,
     read_brokers,
 )
 from streaming.board.url import AskedError
@@ -65,44 +63,37 @@ def spans(broker: Broker) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def test_transitions_are_intervals_with_the_most_that_avoided_it(tmp_path: Path) -> None:
+def test_transitions_are_intervals_joined_over_breaks_thinner_than_a_pixel(tmp_path: Path) -> None:
+    """Each has the most that avoided it; the first begins before the period."""
     steps = [health(40 * MINUTE, 1), health(38 * MINUTE, 2), health(30 * MINUTE, 0), health(10 * MINUTE, 3)]
     broker = brokers(write(tmp_path, {"broker_health": steps}))["broker-a"]
     assert spans(broker) == [(10, 0, 3, 3), (40, 30, 2, 3)]
     assert (broker.avoiding, broker.producers) == (3, 3)
-
-
-def test_what_began_before_the_time_shown_is_there_from_its_beginning(tmp_path: Path) -> None:
     steps = [health(3 * HOUR, 2), health(20 * MINUTE, 0)]
-    assert spans(brokers(write(tmp_path, {"broker_health": steps}))["broker-a"]) == [(60, 20, 2, 3)]
-
-
-def test_breaks_thinner_than_a_pixel_are_left_out_and_counted(tmp_path: Path) -> None:
+    assert spans(brokers(write(tmp_path / "1", {"broker_health": steps}))["broker-a"]) == [(60, 20, 2, 3)]
     steps = [health(20 * MINUTE - second * 1_000, avoiding) for second, avoiding in ((0, 1), (30, 0), (33, 2), (60, 0))]
-    (one,) = brokers(write(tmp_path, {"broker_health": steps}))["broker-a"].intervals
+    (one,) = brokers(write(tmp_path / "2", {"broker_health": steps}))["broker-a"].intervals
     assert (one.times, one.avoiding, one.end_ms - one.start_ms) == (2, 2, 60_000)
 
 
-def test_joining_keeps_the_whole_span_and_the_sum_of_times() -> None:
-    newest_first = [Interval(100, 110, 1, 3, 1), Interval(80, 95, 2, 3, 4), Interval(10, 20, 1, 3, 1)]
-    assert join_intervals(newest_first, 5) == (Interval(80, 110, 2, 3, 5), Interval(10, 20, 1, 3, 1))
-
-
-def test_a_broker_without_sends_is_known_by_its_queues_and_quiet(tmp_path: Path) -> None:
+def test_quiet_brokers_and_incidents_about_two(tmp_path: Path) -> None:
     known = brokers(write(tmp_path, {"assignments": [assignment(0, "OK")], "broker_health": []}))
     assert known["broker-a"].is_quiet
-
-
-def test_an_incident_about_two_brokers_stands_at_both_until_it_ended(tmp_path: Path) -> None:
     about = {**OF_NO_GROUP, "broker_name": "broker-a,broker-b", "kind": "broker_no_data"}
     gone = alert("gone", "RESOLVED", 3 * HOUR, **about)
-    found = brokers(write(tmp_path, {"alerts": [alert("open", ago_ms=20 * MINUTE, **about), gone]}))
+    found = brokers(write(tmp_path / "1", {"alerts": [alert("open", ago_ms=20 * MINUTE, **about), gone]}))
     assert [one["incident_id"] for one in found["broker-b"].incidents] == ["open"]
     assert found["broker-a"].open_incidents[0]["end_ms"] is None
-    assert len(brokers(tmp_path, 4 * HOUR)["broker-a"].incidents) == 2
+    assert len(brokers(tmp_path / "1", 4 * HOUR)["broker-a"].incidents) == 2
+    page = shown(PAGE, write(tmp_path / "2", {"assignments": [assignment(0, "OK")]}))
+    assert "No broker was avoided or had an incident in this period." in text_of(page)
+    assert "1 broker; none avoided by a producer now; no open incidents." in text_of(page)
+    write(tmp_path / "3", {"broker_health": [health(MINUTE, 1)]})
+    with pytest.raises(AskedError, match="cluster = 'x': choose one of prod"):
+        shown(PAGE, tmp_path / "3", cluster="x")
 
 
-def test_the_page_says_how_many_of_how_many_until_when_and_who(tmp_path: Path) -> None:
+def test_a_row_has_how_many_until_when_and_who_and_the_chart_is_text_too(tmp_path: Path) -> None:
     items = [fault_item(P, MINUTE), fault_item("10.0.1.2@9#4", MINUTE, available=True), fault_item("z", MINUTE)]
     items[2] |= {"isolation": True, "client_version": "V4_9_8"}
     write(tmp_path, {"broker_health": [health(10_000, 2)], "fault_items": items})
@@ -111,10 +102,7 @@ def test_the_page_says_how_many_of_how_many_until_when_and_who(tmp_path: Path) -
     assert f"{P} 5.1.4: a send took 2,400 ms; since 10:59:00 , until 11:00:12" in row
     assert "z 4.9.8: a send failed" in row
     assert "10.0.1.2" not in row
-
-
-def test_all_avoiding_is_another_word_and_the_figure_says_the_same_as_text(tmp_path: Path) -> None:
-    page = shown(PAGE, write(tmp_path, {"broker_health": [health(10 * MINUTE, 3)]}), since="1h")
+    page = shown(PAGE, write(tmp_path / "1", {"broker_health": [health(10 * MINUTE, 3)]}), since="1h")
     assert "AVOIDED BY ALL, 3 OF 3" in text_of(page)
     assert "broker-a : 10:50:00 for 10 min, 3 of 3 producers" in text_of(page)
 
@@ -129,21 +117,9 @@ def test_brokers_with_open_incidents_come_first_then_those_that_most_avoid(tmp_p
     assert "1 broker without avoidance or incidents in this period broker-d" in text_of(page)
 
 
-def test_brokers_without_avoidance_and_incidents_have_a_sentence(tmp_path: Path) -> None:
-    page = shown(PAGE, write(tmp_path, {"assignments": [assignment(0, "OK")]}))
-    assert "No broker was avoided or had an incident in this period." in text_of(page)
-    assert "1 broker; none avoided by a producer now; no open incidents." in text_of(page)
-
-
-def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, {"broker_health": [health(MINUTE, 1)]})
-    with pytest.raises(AskedError, match="cluster = 'x': choose one of prod"):
-        shown(PAGE, tmp_path, cluster="x")
-
-
-def bars(page: BrokersPage) -> dict[str, list[tuple[int, int]]]:
+def bars(page: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
     """By key: (lane, minutes it is long)."""
-    chart = brokers_chart(page, [broker for broker in page.brokers if broker.intervals or broker.incidents])
+    chart = brokers_chart(page, [broker for broker in page["brokers"] if broker.intervals or broker.incidents])
     names = [key.name for key in chart.keys]
     lanes = {name: [int(bar.y // LANE_PX) for bar in chart.bars if bar.name == name] for name in names}
     return {name: list(zip(lanes[name], minutes(chart, name), strict=True)) for name in names}
@@ -170,15 +146,12 @@ def test_bars_end_with_the_data_of_their_cluster(tmp_path: Path) -> None:
     assert "no data since 10:40:00" in text_of(by_id(page, "timeline-panel"))
 
 
-def test_producers_report_while_brokers_do_not_answer(tmp_path: Path) -> None:
+def test_bars_while_producers_report_and_where_all_data_are_old(tmp_path: Path) -> None:
     rows = {"broker_health": [health(40 * MINUTE, 3)], "alerts": [silence(30 * MINUTE)]}
     items = [fault_item("p", 10 * MINUTE), fault_item("p", 5 * MINUTE, available=True)]
     page = PAGE.read(view_of(write(tmp_path, rows | {"fault_items": items}), since="1h"))
     assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 30)], [(0, 10)])
-
-
-def test_where_all_data_are_old_bars_end_there(tmp_path: Path) -> None:
-    history = History(write(tmp_path, {"broker_health": [health(40 * MINUTE, 3)]}))
+    history = History(write(tmp_path / "1", {"broker_health": [health(40 * MINUTE, 3)]}))
     page = PAGE.read(View(history, {"since": "1h"}, NOW_MS, 120_000, NOW_MS - 15 * MINUTE))
     assert (bars(page)["avoided by all"], bars(page)["no data"]) == ([(0, 25)], [(0, 15)])
 

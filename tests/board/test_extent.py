@@ -34,46 +34,35 @@ def test_the_extent_is_what_is_in_it_and_a_margin(times_ms: list[int], extent: t
     assert extent_of(0, HOUR, times_ms) == extent
 
 
-def test_alerts_that_are_over_end_the_timeline_and_an_open_one_goes_on_to_now(tmp_path: Path) -> None:
+def test_each_charts_axis_has_the_extent_of_its_bars(tmp_path: Path) -> None:
+    """From the first sign to the end, or to now where something is open."""
     over = alert("over", "RESOLVED", 40 * MINUTE, started_at=NOW_MS - 60 * MINUTE)
     warehouse = write(tmp_path / "w", {"alerts": [over]})
     assert axis_of(shown(alerts.PAGE, warehouse), "timeline-lanes") == ["09:59:30", "10:20:30"]
     write(warehouse, {"alerts": [alert("open", ago_ms=10 * MINUTE)]}, 1)
     assert axis_of(shown(alerts.PAGE, warehouse), "timeline-lanes") == ["09:58:30", "11:00:00"]
-
-
-def test_many_alerts_are_counted_in_the_time_that_they_take(tmp_path: Path) -> None:
     rows = [alert(f"one-{number}", "RESOLVED", 30 * MINUTE) for number in range(60)]
-    page = alerts.read(view_of(write(tmp_path, {"alerts": rows}), since="24h"))
-    assert (page.from_ms, page.until_ms) == (NOW_MS - 31 * MINUTE - 30_000, NOW_MS - 30 * MINUTE + 30_000)
-    (bins,) = page.bins
+    page = alerts.read(view_of(write(tmp_path / "1", {"alerts": rows}), since="24h"))
+    assert (page["from_ms"], page["until_ms"]) == (NOW_MS - 31 * MINUTE - 30_000, NOW_MS - 30 * MINUTE + 30_000)
+    (bins,) = page["bins"]
     assert sum(1 for count in bins.counts if count) > 40, "and not in one of the day's"
-
-
-def test_the_time_of_brokers_ends_with_what_is_over(tmp_path: Path) -> None:
     health = {"cluster": "prod", "broker_name": "broker-a", "producers": 3}
     steps = [
         {**health, "unavailable_producers": avoiding, "changed_at": NOW_MS - ago * MINUTE}
         for avoiding, ago in ((1, 50), (0, 40))
     ]
-    warehouse = write(tmp_path, {"broker_health": steps})
+    warehouse = write(tmp_path / "2", {"broker_health": steps})
     assert axis_of(shown(brokers.PAGE, warehouse, since="24h"), "brokers-chart") == ["10:09:30", "10:20:30"]
-
-
-def test_a_history_begins_with_the_first_that_is_known(tmp_path: Path) -> None:
-    warehouse = write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=NOW_MS - 6 * MINUTE)]})
+    warehouse = write(tmp_path / "3", {"assignments": [assignment(0, "OK", changed_at=NOW_MS - 6 * MINUTE)]})
     page = history.read(view_of(warehouse, group="billing", since="1h", at="2m"))
-    assert (page.times["from_ms"], page.at_ms) == (NOW_MS - 6 * MINUTE - 30_000, NOW_MS - 2 * MINUTE)
-
-
-def test_an_incident_of_many_hours_is_drawn_from_its_first_sign_to_its_end(tmp_path: Path) -> None:
+    assert (page["times"]["from_ms"], page["at_ms"]) == (NOW_MS - 6 * MINUTE - 30_000, NOW_MS - 2 * MINUTE)
     steps = [
         alert("long", "FIRING", 9 * HOUR, started_at=NOW_MS - 9 * HOUR),
         alert("long", "RESOLVED", HOUR, started_at=NOW_MS - 9 * HOUR),
     ]
-    page = shown(incident.PAGE, write(tmp_path, {"alerts": steps}), id="long")
+    page = shown(incident.PAGE, write(tmp_path / "4", {"alerts": steps}), id="long")
     assert axis_of(page, "band") == ["01:58:00", "10:12:00"]
-    assert axis_of(shown(incident.PAGE, write(tmp_path / "open", {"alerts": steps[:1]}), id="long"), "band") == [
+    assert axis_of(shown(incident.PAGE, write(tmp_path / "4" / "open", {"alerts": steps[:1]}), id="long"), "band") == [
         "01:58:00",
         "11:00:00",
     ]

@@ -16,6 +16,7 @@ from tests.board.modelled import played
 from tests.board.pictures import pages
 from tests.board.tables import NOW_MS
 from tests.support.row_writer import RowWriter
+from tests.support.words import CAMEL_CASE, PRODUCT_NAMES
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
 
@@ -49,6 +50,8 @@ def test_each_page_is_quiet_and_without_serious_faults_for_who_cannot_see_it(
     assert tab.words() == before
     assert page.locator("h1").count() == page.locator("main").count() == page.locator("header").count() == 1
     assert page.title().endswith(" · balancewatch")
+    headings = " ".join(page.locator("h1, h2, h3, dt, label, summary, caption, th[scope=col]").all_text_contents())
+    assert set(CAMEL_CASE.findall(headings)) <= PRODUCT_NAMES, "headings are words, not names of classes"
     with tab.on_phone():
         assert page.evaluate("[screen.width, navigator.maxTouchPoints]") == [PHONE["width"], 1]
         assert tab.is_narrow_enough()
@@ -192,24 +195,62 @@ def test_a_board_that_does_not_answer_any_more_is_reported(board_url: str, loud_
     expect(page.locator("#connection")).to_be_hidden()
 
 
-def test_behind_a_token_the_form_lets_in_and_the_token_leaves_the_address(
-    modelled_warehouse: Path, loud_tab: Tab
+TOKEN = "correct-horse-battery-staple"  # noqa: S105  # of these tests
+GUARDED = "alerts?kind=starved_queue"
+
+
+@pytest.fixture(scope="module")
+def guarded(modelled_warehouse: Path) -> Iterator[str]:
+    """A board behind TOKEN."""
+    with serve(modelled_warehouse, access=AccessControl(frozenset(), TOKEN, 3600)) as url:
+        yield url
+
+
+def log_in(tab: Tab, token: str = TOKEN) -> None:
+    tab.page.get_by_label("Token of this board").fill(token)
+    tab.page.get_by_role("button").click()
+
+
+def test_the_form_or_a_link_with_the_token_lets_in_and_links_elsewhere_keep_the_session(
+    guarded: str, loud_tab: Tab
 ) -> None:
-    access = AccessControl(frozenset(), "correct-horse-battery-staple", 3600)
+    """A data: page is of another site than the board, as a chat is. The token leaves the address."""
     tab, page = loud_tab, loud_tab.page
-    with serve(modelled_warehouse, access=access) as url:
-        page.goto(url)
-        page.get_by_label("Token of this board").fill("wrong")
-        page.get_by_role("button").click()
-        expect(page.get_by_role("alert")).to_have_text("Wrong token.")
-        page.get_by_label("Token of this board").fill("correct-horse-battery-staple")
-        page.get_by_role("button").click()
-        tab.settled()
-        page.context.clear_cookies()
-        page.goto(url + "alerts?kind=starved_queue&token=correct-horse-battery-staple")
-        tab.settled()
-        assert page.url == url + "alerts?kind=starved_queue"
-        assert page.evaluate("document.cookie") == ""
+    chat = f"data:text/html,<a href='{guarded}{GUARDED}'>alert</a>"
+    page.goto(chat)
+    page.get_by_role("link").click()
+    log_in(tab, "wrong")
+    expect(page.get_by_role("alert")).to_have_text("Wrong token.")
+    log_in(tab)
+    tab.settled()
+    assert page.url == guarded + GUARDED
+    page.goto(chat)
+    page.get_by_role("link").click()
+    tab.settled()
+    assert page.url == guarded + GUARDED
+    page.context.clear_cookies()
+    page.goto(f"{guarded}{GUARDED}&token={TOKEN}")
+    tab.settled()
+    assert page.url == guarded + GUARDED
+    assert page.evaluate("document.cookie") == ""
+
+
+def test_a_session_that_has_ended_is_reported_from_a_board_that_is_gone(guarded: str, loud_tab: Tab) -> None:
+    tab, page = loud_tab, loud_tab.page
+    page.goto(f"{guarded}{GUARDED}&token={TOKEN}")
+    tab.settled()
+    said = page.locator("#connection")
+    expect(said).to_be_hidden()
+    kept = page.context.cookies()
+    page.context.clear_cookies()
+    expect(said).to_contain_text("Your session has ended")
+    page.context.add_cookies(kept)  # type: ignore[arg-type]  # what it gives is what it takes
+    expect(said).to_be_hidden()
+    page.context.clear_cookies()
+    said.get_by_role("link", name="Log in again").click()
+    log_in(tab)
+    tab.settled()
+    assert page.url == guarded + GUARDED
 
 
 def test_the_ages_of_the_tables_never_run_over_each_other(board_url: str, tab: Tab) -> None:

@@ -48,79 +48,52 @@ def labels_of(row: Element) -> list[str]:
     return [label for cell in cells_of(row) if (label := cell.get("aria-label"))]
 
 
-@pytest.mark.parametrize(
-    ("queue", "verdict", "signs", "labels"),
-    [
-        ("broker-a:0", "OK", ["●"], [f"{A}: planned owner, consumes it"]),
-        ("broker-a:1", "UNOWNED", [], []),
-        ("broker-a:2", "NOT_CONSUMED", ["○"], [f"{A}: planned owner, does not consume it"]),
+def test_each_verdict_is_a_word_with_its_time_and_each_cell_a_sign_with_words(warehouse: Path) -> None:
+    rows = rows_by_queue(shown(PAGE, warehouse, group="billing"))
+    absent, both = f"{A}: planned owner, does not consume it", "consumes it together with"
+    for queue, verdict, signs, labels in (
+        ("broker-a:0", "OK since", ["●"], [f"{A}: planned owner, consumes it"]),
+        ("broker-a:1", "UNOWNED certain since", [], []),
+        ("broker-a:2", "NOT_CONSUMED certain since", ["○"], [absent]),
         (
             "broker-a:3",
-            "DOUBLE_CONSUMED",
+            "DOUBLE_CONSUMED certain since",
             ["●●", "◆◆"],
-            [
-                f"{A}: planned owner, consumes it together with another client",
-                f"{B}: consumes it together with the planned owner",
-            ],
+            [f"{A}: planned owner, {both} another client", f"{B}: {both} the planned owner"],
         ),
         (
             "broker-a:4",
-            "MISPLACED",
+            "MISPLACED certain since",
             ["○", "◆"],
-            [f"{A}: planned owner, does not consume it", f"{B}: consumes it without being the planned owner"],
+            [absent, f"{B}: consumes it without being the planned owner"],
         ),
-        ("broker-a:5", "UNKNOWN", ["○"], [f"{B}: planned owner, does not consume it"]),
-        ("broker-a:6", "NOT_JUDGED", [], []),
-    ],
-)
-def test_each_verdict_is_a_word_with_its_moment_and_each_cell_a_sign_with_words(
-    warehouse: Path, queue: str, verdict: str, signs: list[str], labels: list[str]
-) -> None:
-    row = rows_by_queue(shown(PAGE, warehouse, group="billing"))[queue]
-    since = "since" if verdict in ("OK", "UNKNOWN", "NOT_JUDGED") else "certain since"
-    assert f"{verdict} {since} 10:59:00" in text_of(cells_of(row)[1])
-    assert signs_of(row) == signs
-    assert labels_of(row) == labels
+        ("broker-a:5", "UNKNOWN since", ["○"], [f"{B}: planned owner, does not consume it"]),
+        ("broker-a:6", "NOT_JUDGED since", [], []),
+    ):
+        assert f"{verdict} 10:59:00" in text_of(cells_of(rows[queue])[1])
+        assert (signs_of(rows[queue]), labels_of(rows[queue])) == (signs, labels)
 
 
-def test_the_legend_explains_every_sign_and_word_that_is_there(warehouse: Path) -> None:
+def test_head_legend_links_commands_and_members(warehouse: Path) -> None:
+    """Causes come before their effects; twins are marked as a word in the matrix and among the members."""
     page = shown(PAGE, warehouse, group="billing")
     terms = {text_of(term) for term in walk(page) if term.name == "dt"}
     assert set(signs_of(page)) <= terms
     assert {row["verdict"] for row in EVERY_VERDICT} <= terms
-
-
-def test_the_head_says_how_many_queues_are_how_and_causes_come_before_their_effects(warehouse: Path) -> None:
     said = text_of(shown(PAGE, warehouse, group="billing"))
     assert "✖ 1 UNOWNED ○ 1 NOT_CONSUMED ●● 1 DOUBLE_CONSUMED ◆ 1 MISPLACED ? 1 UNKNOWN" in said
     assert "of 7 queues; 2 ClientIds on 2 broker connections." in said
     assert said.index("duplicate_client_id") < said.index("starved_queue")
     assert "Fix: Advice of cause." in said
     assert "Advice of s." not in said
-
-
-def test_a_starved_queue_leads_to_its_cause_to_its_history_and_to_the_command_that_asks_the_same(
-    warehouse: Path,
-) -> None:
-    page = shown(PAGE, warehouse, group="billing")
     links = links_of(rows_by_queue(page)["broker-a:1"])
     assert "/incident?id=cause" in links
     assert "/history?cluster=prod&group=billing&topic=orders&queue=broker-a%3A1" in links
     assert "balancewatch owner orders broker-a:1 --group billing --cluster prod" in text_of(page)
-
-
-def test_a_duplicate_client_id_is_marked_as_a_word_in_the_matrix_and_among_the_members(warehouse: Path) -> None:
-    page = shown(PAGE, warehouse, group="billing")
     assert "TWIN" in text_of(next(element for element in walk(by_id(page, "queues")) if element.name == "thead"))
     assert "TWIN" in text_of(by_id(page, "members"))
-
-
-def test_members_are_reported_with_version_strategy_and_addresses(warehouse: Path) -> None:
     said = text_of(by_id(shown(PAGE, warehouse, group="billing"), "members"))
     assert f"{B} 10.0.0.2:50 Java 4.9.8 AVG orders broker-a" in said
-
-
-def test_a_filter_on_the_verdict_leaves_its_queues_alone(warehouse: Path) -> None:
     assert list(rows_by_queue(shown(PAGE, warehouse, group="billing", verdict="NOT_CONSUMED"))) == ["broker-a:2"]
 
 
@@ -146,11 +119,29 @@ def test_many_queues_are_paged_worst_first_and_counted_by_broker(tmp_path: Path)
     assert " ".join(map(text_of, rows_of(page, "by-broker"))) == f"broker-a 1 {len(queues) - 1}"
 
 
-def test_a_group_without_queues_says_so_and_still_lists_its_members(tmp_path: Path) -> None:
+def test_groups_without_queues_of_two_clusters_of_many_members_and_with_reasons(tmp_path: Path) -> None:
     write(tmp_path, {"memberships": MEMBERS})
     page = shown(PAGE, tmp_path, group="billing")
     assert "the group subscribes to no topic" in text_of(page)
     assert A in text_of(by_id(page, "members"))
+    write(tmp_path / "1", {"assignments": [assignment(0, "OK"), assignment(0, "OK", cluster="test")]})
+    with pytest.raises(AskedError, match="in clusters prod, test; add cluster="):
+        shown(PAGE, tmp_path / "1", group="billing")
+    assert "group in cluster test" in text_of(shown(PAGE, tmp_path / "1", group="billing", cluster="test"))
+    many = [member(f"10.0.1.{number}@7", f"10.0.1.{number}:5") for number in range(40)]
+    page = shown(PAGE, write(tmp_path / "2", {"memberships": many}), group="billing")
+    assert "30 of 40 clients" in text_of(by_id(page, "members-panel"))
+    assert "10 more: balancewatch members --current --group billing --cluster prod" in text_of(page)
+    rows = [
+        assignment(0, "OK", planned_owner=A, observed_owners=[A]),
+        assignment(1, "UNKNOWN", planned_owner=B, observed_owners=[], verdict_reason="not_asked"),
+    ]
+    page = shown(
+        PAGE, write(tmp_path / "3", {"assignments": rows, "memberships": MEMBERS}), cluster="prod", group="billing"
+    )
+    assert "(not_asked)" in text_of(rows_by_queue(page)["broker-a:1"])
+    assert "(" not in text_of(cells_of(rows_by_queue(page)["broker-a:0"])[1])
+    assert VERDICT_REASONS["not_asked"] in text_of(page)
 
 
 @pytest.mark.parametrize(
@@ -169,28 +160,3 @@ def test_an_invalid_parameter_is_an_error_message(warehouse: Path, asked: dict[s
     with pytest.raises(AskedError) as refused:
         shown(PAGE, warehouse, **asked)
     assert sentence in str(refused.value)
-
-
-def test_a_group_of_two_clusters_needs_the_cluster(tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [assignment(0, "OK"), assignment(0, "OK", cluster="test")]})
-    with pytest.raises(AskedError, match="in clusters prod, test; add cluster="):
-        shown(PAGE, tmp_path, group="billing")
-    assert "group in cluster test" in text_of(shown(PAGE, tmp_path, group="billing", cluster="test"))
-
-
-def test_more_members_than_the_table_holds_are_counted_with_the_command_that_has_them(tmp_path: Path) -> None:
-    many = [member(f"10.0.1.{number}@7", f"10.0.1.{number}:5") for number in range(40)]
-    page = shown(PAGE, write(tmp_path, {"memberships": many}), group="billing")
-    assert "30 of 40 clients" in text_of(by_id(page, "members-panel"))
-    assert "10 more: balancewatch members --current --group billing --cluster prod" in text_of(page)
-
-
-def test_why_a_verdict_is_unknown_stands_beside_it_and_is_explained_below(tmp_path: Path) -> None:
-    rows = [
-        assignment(0, "OK", planned_owner=A, observed_owners=[A]),
-        assignment(1, "UNKNOWN", planned_owner=B, observed_owners=[], verdict_reason="not_asked"),
-    ]
-    page = shown(PAGE, write(tmp_path, {"assignments": rows, "memberships": MEMBERS}), cluster="prod", group="billing")
-    assert "(not_asked)" in text_of(rows_by_queue(page)["broker-a:1"])
-    assert "(" not in text_of(cells_of(rows_by_queue(page)["broker-a:0"])[1])
-    assert VERDICT_REASONS["not_asked"] in text_of(page)

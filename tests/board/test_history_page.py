@@ -9,7 +9,6 @@ from streaming.board.pages.history import (
     MOST_CHANGES,
     MOST_LANES,
     PAGE,
-    Place,
     Times,
     bands_chart,
     read_times,
@@ -55,25 +54,38 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def times(warehouse: Path, since_ms: int = HOUR, at_ms: int = NOW_MS, topic: str = "", queue: str = "") -> Times:
-    place = Place("prod", "billing", topic, queue, NOW_MS - since_ms, NOW_MS, at_ms)
-    return read_times(History(warehouse), place)
+    place = {"cluster": "prod", "consumer_group": "billing", "topic": topic, "queue": queue, "known_until_ms": NOW_MS}
+    return read_times(History(warehouse), {**place, "from_ms": NOW_MS - since_ms, "until_ms": NOW_MS, "at_ms": at_ms})
 
 
 def ago(minutes: int) -> int:
     return NOW_MS - minutes * MINUTE
 
 
-def test_spans_cover_the_whole_time_without_a_gap_and_begin_with_what_was_before(warehouse: Path) -> None:
+def test_spans_moments_queues_and_changes_of_a_period(warehouse: Path) -> None:
+    """Spans have no gap and begin with what was before; changes at one time are one with all its queues."""
     spans = [span for span in times(warehouse)["spans"] if span.queue == "broker-a:0"]
     assert [(span.verdict, span.start_ms, span.end_ms) for span in spans] == [
         ("OK", ago(30), NOW_MS),
         ("UNOWNED", ago(40), ago(30)),
         ("OK", ago(60), ago(40)),
     ]
-
-
-def test_moments_are_those_of_changes_within_the_time(warehouse: Path) -> None:
     assert times(warehouse)["moments"] == [ago(40), ago(30), ago(20)]
+
+    def verdicts(at_ms: int) -> list[str]:
+        return [queue.verdict for queue in times(warehouse, at_ms=at_ms)["queues"]]
+
+    assert verdicts(ago(41)) == ["OK", "OK"]
+    assert verdicts(ago(40)) == ["UNOWNED", "UNOWNED"]
+    assert verdicts(ago(25)) == ["OK", "UNOWNED"]
+    newest = times(warehouse)["changes"]["newest"]
+    assert [
+        (row["time_ms"], row["way"], row["before"], row["after"], row["queues"], row["owners"]) for row in newest
+    ] == [
+        (ago(20), "became", "UNOWNED", "OK", ["broker-a:1"], [B]),
+        (ago(30), "became", "UNOWNED", "OK", ["broker-a:0"], [A]),
+        (ago(40), "became", "OK", "UNOWNED", ["broker-a:0", "broker-a:1"], []),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,30 +99,18 @@ def test_the_nearest_changes_are_found_on_both_sides_and_leave_the_moment_itself
     assert (found["before_ms"], found["after_ms"]) == (before, after)
 
 
-def test_the_queues_as_of_a_moment_are_those_of_the_newest_step_up_to_it(warehouse: Path) -> None:
-    def verdicts(at_ms: int) -> list[str]:
-        return [queue.verdict for queue in times(warehouse, at_ms=at_ms)["queues"]]
-
-    assert verdicts(ago(41)) == ["OK", "OK"]
-    assert verdicts(ago(40)) == ["UNOWNED", "UNOWNED"]
-    assert verdicts(ago(25)) == ["OK", "UNOWNED"]
-
-
-def test_of_two_steps_at_one_moment_the_later_batch_holds(tmp_path: Path) -> None:
+def test_steps_at_one_time_single_changes_and_names_with_tags(tmp_path: Path) -> None:
+    """Of two steps at one time, the later batch holds."""
     write(tmp_path, {"assignments": [step(0, 10, "UNOWNED", None)]})
     write(tmp_path, {"assignments": [step(0, 10, "OK")]}, 1)
     assert [queue.verdict for queue in times(tmp_path)["queues"]] == ["OK"]
-
-
-def test_changes_that_came_at_one_moment_are_one_with_all_its_queues(warehouse: Path) -> None:
-    newest = times(warehouse)["changes"]["newest"]
-    assert [
-        (row["time_ms"], row["way"], row["before"], row["after"], row["queues"], row["owners"]) for row in newest
-    ] == [
-        (ago(20), "became", "UNOWNED", "OK", ["broker-a:1"], [B]),
-        (ago(30), "became", "UNOWNED", "OK", ["broker-a:0"], [A]),
-        (ago(40), "became", "OK", "UNOWNED", ["broker-a:0", "broker-a:1"], []),
-    ]
+    write(tmp_path / "1", {"assignments": [step(0, 180, "OK"), step(0, 10, "NOT_CONSUMED")]})
+    assert "1 change, newest first" in text_of(shown(PAGE, tmp_path / "1", group="billing", since="1h"))
+    evil = "<a href='https://example.org'>x</a>@1"
+    write(tmp_path / "2", {"assignments": [step(0, 50, "OK", evil)], "memberships": [member(evil, "10.0.0.1:1")]})
+    page = shown(PAGE, tmp_path / "2", group="billing", since="1h")
+    assert evil in text_of(by_id(page, "bands"))
+    assert not [link for link in links_of(page) if "example.org" in link]
 
 
 def test_queues_that_move_from_client_to_client_are_changes_though_their_verdict_stays(tmp_path: Path) -> None:
@@ -147,12 +147,8 @@ def test_changes_are_of_all_queues_and_say_what_is_left_out(tmp_path: Path) -> N
     assert "newest 60 of 70 changes" in text_of(shown(PAGE, other, group="billing", since="1h"))
 
 
-def test_one_change_is_reported_as_one(tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [step(0, 180, "OK"), step(0, 10, "NOT_CONSUMED")]})
-    assert "1 change, newest first" in text_of(shown(PAGE, tmp_path, group="billing", since="1h"))
-
-
-def test_the_table_lists_the_changes_of_the_bands(warehouse: Path) -> None:
+def test_table_bars_slider_and_buttons_lead_to_the_changes(warehouse: Path) -> None:
+    """A time before the period moves the period to it."""
     page = shown(PAGE, warehouse, group="billing", since="1h")
     rows = [text_of(row) for row in rows_of(page, "changes")]
     assert rows == [
@@ -165,9 +161,6 @@ def test_the_table_lists_the_changes_of_the_bands(warehouse: Path) -> None:
     assert pictures == [
         "2 queues from 10:00:00 to 11:00:00 UTC: 2 became OK and 2 became UNOWNED. The table below lists them."
     ]
-
-
-def test_each_bar_has_its_word_or_a_hatch_and_leads_to_its_moment(warehouse: Path) -> None:
     page = PAGE.read(view_of(warehouse, group="billing", since="1h"))
     starved = [bar for bar in bands_chart(page).bars if bar.name == "UNOWNED"]
     assert {(bar.hatch, bar.text) for bar in starved} == {("cross", "UNOWNED")}
@@ -175,9 +168,6 @@ def test_each_bar_has_its_word_or_a_hatch_and_leads_to_its_moment(warehouse: Pat
     assert [bar.href for bar in bands_chart(page).bars if bar.name == "incident"] == ["/incident?id=s"]
     drawn = by_id(shown(PAGE, warehouse, group="billing", since="1h"), "bands")
     assert starved[0].href in [element.get("data-href") for element in walk(drawn)]
-
-
-def test_the_slider_has_the_moments_and_the_buttons_lead_to_the_nearest(warehouse: Path) -> None:
     page = shown(PAGE, warehouse, group="billing", since="1h", at=str(ago(30)))
     field = by_id(page, "history-at")
     limits = [field[name] for name in ("type", "min", "max", "value")]
@@ -191,19 +181,16 @@ def test_the_slider_has_the_moments_and_the_buttons_lead_to_the_nearest(warehous
     ]
     assert list(rows_by_queue(page)) == ["broker-a:0", "broker-a:1"]
     assert "Queues and clients at 10:30:00" in text_of(page)
-
-
-def test_a_moment_before_the_time_shown_moves_the_time_to_it(warehouse: Path) -> None:
     page = shown(PAGE, warehouse, group="billing", since="1h", at="2h")
     field = by_id(page, "history-at")
     assert (field["min"], field["max"]) == (str(ago(150)), str(ago(90)))
     assert "2 queues: 2 OK" in text_of(page)
-
-
-def test_one_queue_may_be_chosen(warehouse: Path) -> None:
     page = shown(PAGE, warehouse, group="billing", since="1h", topic="orders", queue="broker-a:1")
     assert list(rows_by_queue(page)) == ["broker-a:1"]
     assert {span.queue for span in times(warehouse, queue="broker-a:1")["spans"]} == {"broker-a:1"}
+    page = shown(PAGE, warehouse, group="billing", since="1h", at="2000h")
+    assert "No data for these queues in this period." in text_of(page)
+    assert "No queue was known at this time." in text_of(page)
 
 
 def test_of_many_queues_those_that_were_wrong_are_shown_and_the_rest_counted(tmp_path: Path) -> None:
@@ -215,12 +202,6 @@ def test_of_many_queues_those_that_were_wrong_are_shown_and_the_rest_counted(tmp
     assert f"broker-a:{MOST_LANES + 15}" in {span.queue for span in found["spans"]}
     page = shown(PAGE, tmp_path, group="billing", since="1h")
     assert f"{MOST_LANES} of {MOST_LANES + 20} queues, problems first" in text_of(page)
-
-
-def test_a_time_without_anything_says_so(warehouse: Path) -> None:
-    page = shown(PAGE, warehouse, group="billing", since="1h", at="2000h")
-    assert "No data for these queues in this period." in text_of(page)
-    assert "No queue was known at this time." in text_of(page)
 
 
 @pytest.mark.parametrize(
@@ -236,11 +217,3 @@ def test_an_invalid_parameter_is_an_error_message(warehouse: Path, asked: dict[s
     with pytest.raises(AskedError) as refused:
         shown(PAGE, warehouse, **asked)
     assert sentence in str(refused.value)
-
-
-def test_names_with_tags_are_text(tmp_path: Path) -> None:
-    evil = "<a href='https://example.org'>x</a>@1"
-    write(tmp_path, {"assignments": [step(0, 50, "OK", evil)], "memberships": [member(evil, "10.0.0.1:1")]})
-    page = shown(PAGE, tmp_path, group="billing", since="1h")
-    assert evil in text_of(by_id(page, "bands"))
-    assert not [link for link in links_of(page) if "example.org" in link]

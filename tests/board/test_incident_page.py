@@ -11,6 +11,12 @@ from streaming.board.pages.incident import PAGE
 from streaming.board.url import AskedError
 from tests.board.components import by_id, head_of, links_of, text_of
 from tests.board.tables import MINUTE, NOW_MS, OF_NO_GROUP, alert, assignment, health, member, shown, write
+from tests.history.warehouse_stage import delivery
+
+
+def acknowledgement(incident_id: str, minutes_ago: int) -> dict[str, Any]:
+    by_ada = {"acknowledged_by": "ada", "note": "restarting"}
+    return {"incident_id": incident_id, **by_ada, "acknowledged_at": NOW_MS - minutes_ago * MINUTE}
 
 
 @pytest.fixture(scope="module")
@@ -45,27 +51,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
             ],
             "alert_deliveries": [
-                {
-                    "incident_id": "abc-1",
-                    "state": "FIRING",
-                    "receiver": "pager",
-                    "attempt": 1,
-                    "code": 202,
-                    "latency_ms": 41,
-                    "delivered_at": NOW_MS - 8 * MINUTE + 500,
-                    "status": "firing",
-                    "outcome": "DELIVERED",
-                    "route": "prod",
-                }
+                delivery("abc", "DELIVERED", 0, delivered_at=NOW_MS - 8 * MINUTE + 500, latency_ms=41, route="prod")
             ],
-            "acknowledgements": [
-                {
-                    "incident_id": "abc-1",
-                    "acknowledged_by": "ada",
-                    "note": "restarting",
-                    "acknowledged_at": NOW_MS - 5 * MINUTE,
-                }
-            ],
+            "acknowledgements": [acknowledgement("abc-1", 5)],
         },
     )
 
@@ -86,7 +74,8 @@ def test_the_story_goes_from_the_first_sign_to_the_last_word(warehouse: Path) ->
     assert places == sorted(places)
 
 
-def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
+def test_head_advice_effects_evidence_times_and_commands(warehouse: Path) -> None:
+    """An effect links to its cause; the beginning of an id is enough."""
     body = shown(PAGE, warehouse, id="abc-1")
     assert text_of(head_of(body)) == "starved_queue ▲ FIRING critical began 9 min ago ● acknowledged by ada"
     assert "Fix: Advice of abc-1." in text_of(body)
@@ -95,17 +84,16 @@ def test_head_advice_effects_evidence_and_commands(warehouse: Path) -> None:
     commands = text_of(by_id(body, "commands"))
     assert "balancewatch explain abc-1" in commands
     assert "--match kind=starved_queue --match cluster=prod --match consumer_group=billing" in commands
-
-
-def test_an_effect_links_to_its_cause_and_says_why_no_notification_was_sent(warehouse: Path) -> None:
     body = shown(PAGE, warehouse, id="effect-1")
     assert "⤷ Inhibited by starved_queue in group billing, topic orders . Fix that first" in text_of(body)
     assert "/incident?id=abc-1" in links_of(body)
     assert "None sent:" in text_of(by_id(body, "explanations"))
-
-
-def test_the_beginning_of_an_id_is_enough(warehouse: Path) -> None:
     assert "starved_queue" in text_of(shown(PAGE, warehouse, id="abc"))
+    facts = text_of(by_id(shown(PAGE, warehouse, id="abc-1"), "facts"))
+    assert "Not consumed since 10:51:00 Fired 10:52:00" in facts
+    group = text_of(shown(group_page.PAGE, warehouse, group="billing"))
+    assert "starved_queue ▲ FIRING not consumed since 10:51:00 ● acknowledged by ada" in group
+    assert "UNOWNED certain since" in group
 
 
 @pytest.mark.parametrize(("asked", "sentence"), [({}, "id is missing"), ({"id": "nope"}, "id = 'nope' is not in")])
@@ -114,25 +102,22 @@ def test_an_unknown_incident_is_an_error_message(asked: dict[str, str], sentence
         shown(PAGE, warehouse, **asked)
 
 
-def test_many_changes_of_producers_are_reported_by_the_first_and_the_last(tmp_path: Path) -> None:
+def test_producers_are_shortened_and_an_incident_of_a_cluster_names_it(tmp_path: Path) -> None:
     broken = {**OF_NO_GROUP, "kind": "broker_isolated", "broker_name": "broker-b"}
     changes = [health(5 * MINUTE - number * 1_000, number % 3, broker_name="broker-b") for number in range(30)]
     warehouse = write(tmp_path / "w", {"alerts": [alert("b-1", **broken)], "broker_health": changes})
     story = text_of(by_id(shown(PAGE, warehouse, id="b-1"), "story-table"))
     assert story.count("broker-b") < 6
     assert "27 more changes of the number of producers that avoid it." in story
+    row = alert("dark-1", kind="cluster_no_data", **OF_NO_GROUP)
+    commands = text_of(by_id(shown(PAGE, write(tmp_path / "1", {"alerts": [row]}), id="dark-1"), "commands"))
+    assert "balancewatch silence add --match kind=cluster_no_data --match cluster=prod --for 2h" in commands
 
 
 @pytest.mark.parametrize("evidence", ["[1, 2]", "no json {", '"words"', "null", "7"])
 def test_evidence_that_is_no_object_is_shown_as_it_stands(evidence: str, tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"alerts": [alert("odd-1", evidence=evidence)]})
     assert evidence in text_of(by_id(shown(PAGE, warehouse, id="odd-1"), "evidence"))
-
-
-def test_the_line_that_silences_an_incident_of_a_cluster_alone_names_the_cluster(tmp_path: Path) -> None:
-    row = alert("dark-1", kind="cluster_no_data", **OF_NO_GROUP)
-    commands = text_of(by_id(shown(PAGE, write(tmp_path / "w", {"alerts": [row]}), id="dark-1"), "commands"))
-    assert "balancewatch silence add --match kind=cluster_no_data --match cluster=prod --for 2h" in commands
 
 
 @pytest.mark.parametrize(
@@ -150,8 +135,7 @@ def test_ack_and_silence_are_offered_only_where_they_are_not_done(
 ) -> None:
     rows: dict[str, list[dict[str, Any]]] = {"alerts": [alert("a-1")]}
     if acknowledged:
-        by_ada = {"acknowledged_by": "ada", "note": "restarting", "acknowledged_at": NOW_MS - MINUTE}
-        rows["acknowledgements"] = [{"incident_id": "a-1", **by_ada}]
+        rows["acknowledgements"] = [acknowledgement("a-1", 1)]
     if silenced_for_ms is not None:
         silence = {"silence_id": "s-1", "created_by": "bob", "comment": "deploy", "starts_at": NOW_MS - 4 * MINUTE}
         matchers = json.dumps({"kind": ["starved_queue"]})
@@ -167,11 +151,3 @@ def test_ack_and_silence_are_offered_only_where_they_are_not_done(
         acknowledged,
         silenced_for_ms == MINUTE,
     )
-
-
-def test_the_time_of_the_alert_and_of_its_verdict_have_names(warehouse: Path) -> None:
-    facts = text_of(by_id(shown(PAGE, warehouse, id="abc-1"), "facts"))
-    assert "Not consumed since 10:51:00 Fired 10:52:00" in facts
-    group = text_of(shown(group_page.PAGE, warehouse, group="billing"))
-    assert "starved_queue ▲ FIRING not consumed since 10:51:00 ● acknowledged by ada" in group
-    assert "UNOWNED certain since" in group

@@ -28,14 +28,11 @@ def test_a_cluster_known_from_brokers_or_alerts_alone_has_its_pages(cluster: str
     assert "Brokers" in text_of(shown(brokers.PAGE, warehouse, cluster=cluster))
 
 
-def test_a_topic_that_alerts_alone_name_is_an_empty_page_with_a_sentence(warehouse: Path) -> None:
+def test_topics_and_groups_that_alerts_alone_name_are_empty_pages(warehouse: Path) -> None:
     text = text_of(shown(group.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
     assert "Alerts name topic gone, but this group has no known queue of it." in text
     past = text_of(shown(history.PAGE, warehouse, cluster="prod", group="billing", topic="gone"))
     assert "No data for these queues in this period." in past
-
-
-def test_a_group_that_alerts_alone_name_is_an_empty_page_with_its_incident(warehouse: Path) -> None:
     text = text_of(shown(group.PAGE, warehouse, cluster="alerted", group="unseen", topic="orders"))
     assert "Summary of b." in text
     assert "History of unseen" in text_of(shown(history.PAGE, warehouse, group="unseen"))

@@ -30,25 +30,22 @@ def written_at(warehouse: Path, table: str, version: int) -> int:
 
 
 def test_the_lag_is_from_the_newest_event_of_a_commit_to_the_commit(tmp_path: Path, now_ms: int) -> None:
-    """The newest row of the table counts for nothing, where a later commit tells of earlier events."""
+    """A later commit of earlier events counts; maintenance adds nothing, and the log keeps statistics."""
     write(tmp_path, {"assignments": [assignment(0, "OK", changed_at=now_ms)]})
     late = [assignment(number, "OK", changed_at=now_ms - (9 - number) * MINUTE) for number in (1, 2)]
     write(tmp_path, {"assignments": late}, 1)
     history = History(tmp_path)
     at_ms = written_at(tmp_path, "assignments", history.versions["assignments"])
     assert read_lags(history, at_ms) == {"assignments": Written(at_ms, at_ms - now_ms + 7 * MINUTE)}
-
-
-def test_maintenance_adds_nothing_and_is_passed_over(tmp_path: Path, now_ms: int) -> None:
     for batch in (1, 2):
-        write(tmp_path, {"alerts": [alert("one", changed_at=now_ms - 5 * MINUTE)]}, batch)
-    before = read_lags(History(tmp_path), now_ms + MINUTE)
-    table = open_table(tmp_path, TABLES["alerts"])
+        write(tmp_path / "1", {"alerts": [alert("one", changed_at=now_ms - 5 * MINUTE)]}, batch)
+    before = read_lags(History(tmp_path / "1"), now_ms + MINUTE)
+    table = open_table(tmp_path / "1", TABLES["alerts"])
     table.optimize.compact()
-    assert table.version() > History(tmp_path).versions["assignments"]
-    assert read_lags(History(tmp_path), now_ms + MINUTE) == before != {}
+    assert table.version() > History(tmp_path / "1").versions["assignments"]
+    assert read_lags(History(tmp_path / "1"), now_ms + MINUTE) == before != {}
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    assert read_lags(History(tmp_path), now_ms + MINUTE) == before, "by the log, which keeps the statistics"
+    assert read_lags(History(tmp_path / "1"), now_ms + MINUTE) == before, "by the log, which keeps the statistics"
 
 
 @pytest.mark.parametrize("board_behind_ms", [0, 3 * MINUTE])

@@ -42,7 +42,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_causes_come_worst_and_newest_first_with_advice_and_what_they_explain(warehouse: Path) -> None:
+def test_causes_counts_and_clusters(warehouse: Path) -> None:
+    """Causes come most severe and newest first; the canary is left out."""
     firing = by_id(shown(PAGE, warehouse), "firing")
     cards = [link.removeprefix("/incident?id=") for link in links_of(firing) if link.startswith("/incident")]
     assert cards == ["new", "dark", "old", "mild"]
@@ -52,29 +53,30 @@ def test_causes_come_worst_and_newest_first_with_advice_and_what_they_explain(wa
     assert "Fix: Advice of new." in card
     assert "acknowledged by ada" in card
     assert "Inhibits" not in card
-
-
-def test_the_head_counts_what_is_open_and_leaves_out_the_canary(warehouse: Path) -> None:
     counts = text_of(head_of(shown(PAGE, warehouse)))
     assert counts == "Overview ▲ 4 firing 2 inhibited 1 pending 1 resolved in the last day"
-
-
-def test_clusters_name_their_brokers_without_data(warehouse: Path) -> None:
     body = shown(PAGE, warehouse)
     assert text_of(by_id(body, "clusters-table-prod")) == "prod ? 1 of 2 , missing broker-b 50% ? 1 of 5 1 min ago"
     assert text_of(by_id(body, "groups-table-prod/billing")) == "billing prod 1 UNOWNED, 1 UNKNOWN 3"
     assert "calm" not in text_of(by_id(body, "groups"))
 
 
-def test_when_nothing_fires_it_says_so_and_how_old_the_data_are(tmp_path: Path) -> None:
+def test_what_is_said_when_nothing_fires_and_when_much_does(tmp_path: Path) -> None:
     warehouse = write(tmp_path / "w", {"assignments": [assignment(0, "OK")]})
     body = shown(PAGE, warehouse)
     assert text_of(by_id(body, "notice")) == "✓ No alert is firing. Last data 1 min ago ."
     assert "Planned owners consume all judged queues." in text_of(body)
+    text = text_of(shown(PAGE, write(tmp_path / "w1", {})))
+    assert "The tables are empty." in text
+    assert "No alert is firing" not in text
+    rows = [alert(f"one-{number:03}", ago_ms=number) for number in range(1, 101)]
+    firing = by_id(shown(PAGE, write(tmp_path / "w2", {"alerts": rows})), "firing")
+    assert sum(link.startswith("/incident") for link in links_of(firing)) == 20
+    assert "80 more; all 100" in text_of(firing)
 
 
-def test_each_count_leads_to_as_many_incidents(tmp_path: Path) -> None:
-    """Explained ones and those that never fired are counted the same on both sides."""
+def test_each_count_leads_to_as_many_incidents_and_the_canary_shows_that_data_come(tmp_path: Path) -> None:
+    """Inhibited ones and those that never fired are counted the same on both sides."""
     warehouse = write(
         tmp_path / "w",
         {
@@ -99,23 +101,7 @@ def test_each_count_leads_to_as_many_incidents(tmp_path: Path) -> None:
         note = text_of(head_of(shown(alerts.PAGE, warehouse, NOW_MS - 20_000, **asked)))
         number = next(word for word in text.split() if word.isdigit())
         assert note.split()[1] == number, (text, note)
-
-
-def test_the_canary_shows_that_data_come_and_is_shown_nowhere_else(tmp_path: Path) -> None:
     canary = assignment(0, "UNOWNED", cluster="balancewatch_canary", changed_at=NOW_MS)
-    body = shown(PAGE, write(tmp_path / "w", {"assignments": [assignment(0, "OK"), canary]}), NOW_MS + 1_000)
+    body = shown(PAGE, write(tmp_path / "1", {"assignments": [assignment(0, "OK"), canary]}), NOW_MS + 1_000)
     assert "Last data 1 s ago" in text_of(by_id(body, "notice"))
     assert "balancewatch_canary" not in text_of(body)
-
-
-def test_empty_tables_differ_from_no_firing_alert(tmp_path: Path) -> None:
-    text = text_of(shown(PAGE, write(tmp_path / "w", {})))
-    assert "The tables are empty." in text
-    assert "No alert is firing" not in text
-
-
-def test_many_that_fire_are_counted_and_the_first_are_shown(tmp_path: Path) -> None:
-    rows = [alert(f"one-{number:03}", ago_ms=number) for number in range(1, 101)]
-    firing = by_id(shown(PAGE, write(tmp_path / "w", {"alerts": rows})), "firing")
-    assert sum(link.startswith("/incident") for link in links_of(firing)) == 20
-    assert "80 more; all 100" in text_of(firing)

@@ -6,11 +6,21 @@ from streaming.board.url import AskedError, href, read_asked, read_choice, read_
 from tests.board.tables import NOW_MS
 
 
-def test_parameters_are_trimmed_and_empty_ones_left_out() -> None:
+def test_parameters_choices_numbers_and_links() -> None:
+    """Parameters are trimmed and empty ones left out; links escape names and leave out None."""
     assert read_asked("?cluster=%20prod%20&kind=&state=FIRING", {"cluster", "kind", "state"}) == {
         "cluster": "prod",
         "state": "FIRING",
     }
+    assert read_choice({}, "state", ("FIRING",)) == ""
+    assert read_number({"page": "7"}, "page", 1, 1, 10) == 7
+    with pytest.raises(AskedError, match="state = 'LOUD': choose one of FIRING"):
+        read_choice({"state": "LOUD"}, "state", ("FIRING",))
+    for text in ("0", "11", "one", "1e3", "1" * 40):
+        with pytest.raises(AskedError, match="give an integer from 1 to 10"):
+            read_number({"page": text}, "page", 1, 1, 10)
+    assert href("/group", cluster="a&b", group="x y/ü", topic=None) == "/group?cluster=a%26b&group=x+y%2F%C3%BC"
+    assert href("/alerts", {"kind": "starved_queue", "page": "3"}, page=None) == "/alerts?kind=starved_queue"
 
 
 @pytest.mark.parametrize(
@@ -38,21 +48,6 @@ def test_spans(text: str, ms: int) -> None:
 def test_what_is_no_span_names_the_value(text: str) -> None:
     with pytest.raises(AskedError, match="since = "):
         read_span_ms({"since": text}, "since", "24h")
-
-
-def test_choices_and_numbers_are_bounded() -> None:
-    assert read_choice({}, "state", ("FIRING",)) == ""
-    assert read_number({"page": "7"}, "page", 1, 1, 10) == 7
-    with pytest.raises(AskedError, match="state = 'LOUD': choose one of FIRING"):
-        read_choice({"state": "LOUD"}, "state", ("FIRING",))
-    for text in ("0", "11", "one", "1e3", "1" * 40):
-        with pytest.raises(AskedError, match="give an integer from 1 to 10"):
-            read_number({"page": text}, "page", 1, 1, 10)
-
-
-def test_links_escape_what_names_may_hold_and_leave_out_what_is_not_asked() -> None:
-    assert href("/group", cluster="a&b", group="x y/ü", topic=None) == "/group?cluster=a%26b&group=x+y%2F%C3%BC"
-    assert href("/alerts", {"kind": "starved_queue", "page": "3"}, page=None) == "/alerts?kind=starved_queue"
 
 
 @pytest.mark.parametrize(

@@ -41,17 +41,12 @@ def keys(clients: Any) -> list[str]:
     return [client.key for client in clients]
 
 
-def test_columns_stand_in_the_order_of_cid_all() -> None:
+def test_columns_are_in_the_order_of_cid_all_and_twins_have_one_each() -> None:
+    """Twins on one host are columns by address, since ports differ by broker."""
     assert keys(clients_of([channel(B, "10.0.0.2:5"), channel(C, "10.0.0.3:5"), channel(A, "10.0.0.1:5")])) == [A, B, C]
-
-
-def test_twins_on_two_hosts_are_two_columns_each_with_its_addresses_at_all_brokers() -> None:
     one, other = clients_of(TWINS)
     assert (one.key, one.addrs) == ("x@7 at 10.0.0.1", ("10.0.0.1:50", "10.0.0.1:51"))
     assert (other.key, other.addrs) == ("x@7 at 10.0.0.2", ("10.0.0.2:60", "10.0.0.2:61"))
-
-
-def test_twins_on_one_host_are_columns_by_address_since_ports_differ_by_broker() -> None:
     assert keys(clients_of(ON_ONE_HOST)) == [f"x@7 at 10.0.0.1:{port}" for port in (50, 51, 60, 61)]
 
 
@@ -80,18 +75,13 @@ def test_no_two_cells_share_their_words_and_every_sign_is_there_without_colour()
     assert all(cell.sign.strip() for cell in Cell)
 
 
-def test_both_twins_are_planned_owners_of_their_client_ids_queues() -> None:
+def test_cells_of_twins() -> None:
+    """A pull that either may have sent is of one of them; by address, cells are at the queue's broker only."""
     observed = ("x@7 at 10.0.0.1:50", "x@7 at 10.0.0.2:60")
     (line,) = build_matrix(group(*TWINS), [queue("DOUBLE_CONSUMED", "x@7", *observed)]).lines
     assert line.cells == {"x@7 at 10.0.0.1": Cell.OWNS_TOO, "x@7 at 10.0.0.2": Cell.OWNS_TOO}
-
-
-def test_a_pull_that_either_twin_may_have_sent_is_said_to_be_of_one_of_them() -> None:
     (line,) = build_matrix(group(*TWINS), [queue("OK", "x@7", "x@7")]).lines
     assert line.cells == {"x@7 at 10.0.0.1": Cell.ONE_OF, "x@7 at 10.0.0.2": Cell.ONE_OF}
-
-
-def test_twins_by_address_have_cells_only_at_the_queues_broker() -> None:
     (line,) = build_matrix(group(*ON_ONE_HOST), [queue("NOT_CONSUMED", "x@7", broker="broker-b")]).lines
     assert line.cells == {"x@7 at 10.0.0.1:51": Cell.ABSENT, "x@7 at 10.0.0.1:61": Cell.ABSENT}
 

@@ -1,5 +1,6 @@
 """Groups, their matrix, their history and the brokers in a real browser, over the modelled incidents."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.board.conftest import PHONE, Tab, serve
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, write
+from tests.board.tables import NOW_MS, alert, assignment, write
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("chromium")]
 
@@ -44,23 +45,6 @@ def test_the_twins_page_names_their_starved_queues_and_both_addresses(tab: Tab, 
     assert all(host in members and host in incident for host in hosts)
 
 
-def test_a_group_is_reached_from_the_list_by_keyboard_alone(tab: Tab, board_url: str) -> None:
-    page = tab.open(board_url + "groups")
-    page.locator("#groups-filter-q").focus()
-    page.keyboard.type("order")
-    page.keyboard.press("Enter")
-    page.wait_for_function("() => location.search === '?q=order'")
-    expect(page.locator("#groups tbody tr").first).to_contain_text("order-service")
-    link = page.locator("#groups tbody th a").first
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        if link.evaluate("link => link === document.activeElement"):
-            break
-    page.keyboard.press("Enter")
-    expect(page.locator("#queues")).to_be_visible()
-    assert page.evaluate("location.pathname") == "/group"
-
-
 def test_the_slider_moves_the_matrix_and_the_url_by_keyboard_and_keeps_the_focus(tab: Tab, board_url: str) -> None:
     page = tab.open(board_url + HISTORY)
     now = cells(page, "broker-a:6")
@@ -78,6 +62,9 @@ def test_the_slider_moves_the_matrix_and_the_url_by_keyboard_and_keeps_the_focus
     assert cells(page, "broker-a:6") != now
     expect(slider).to_be_focused()
     assert slider.get_attribute("aria-valuetext") == page.locator("#history-output").inner_text()
+    page.keyboard.press("End")
+    page.wait_for_function("() => !location.search.includes('at=')")
+    expect(page.locator("#history-output")).to_have_text("now")
 
 
 def test_a_late_answer_does_not_take_the_slider_out_of_the_hand(tab: Tab, board_url: str) -> None:
@@ -120,14 +107,6 @@ def test_a_moment_in_the_url_survives_a_reload_and_the_way_back(tab: Tab, board_
     assert asked(page) is None
 
 
-def test_the_end_of_the_slider_is_now_and_leaves_the_url_live(tab: Tab, board_url: str) -> None:
-    page = tab.open(f"{board_url}{HISTORY}&at={NOW_MS - 2 * MINUTE}")
-    page.get_by_role("slider").focus()
-    page.keyboard.press("End")
-    page.wait_for_function("() => !location.search.includes('at=')")
-    expect(page.locator("#history-output")).to_have_text("now")
-
-
 def test_the_history_shows_a_band_a_queue_with_its_word_and_a_click_goes_to_its_moment(
     tab: Tab, board_url: str
 ) -> None:
@@ -136,13 +115,6 @@ def test_the_history_shows_a_band_a_queue_with_its_word_and_a_click_goes_to_its_
     expect(bar.locator("title")).to_contain_text("planned owner: none")
     bar.click()
     page.wait_for_function("() => location.search.includes('at=')")
-
-
-def test_a_slow_brokers_time_line_says_k_of_n_in_words_too(tab: Tab, board_url: str) -> None:
-    page = tab.open(board_url + "brokers?cluster=slow_broker&since=1h")
-    page.get_by_text("As text").click()
-    expect(page.locator(".as-text li").first).to_contain_text("producers")
-    assert page.locator("#brokers-chart .bar").count() > 0
 
 
 def test_a_new_verdict_appears_without_a_reload_and_leaves_other_rows_their_nodes(tmp_path: Path, tab: Tab) -> None:
@@ -158,21 +130,27 @@ def test_a_new_verdict_appears_without_a_reload_and_leaves_other_rows_their_node
         assert page.evaluate("document.activeElement.textContent") == "broker-a:0"
 
 
+LONG = "payments-" + "settlement" * 13
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A board of a group, a cluster and a broker with long names."""
+    names: dict[str, Any] = {"consumer_group": LONG, "cluster": "c" * 60, "broker_name": "broker-" + "b" * 60}
+    alerts = [alert("a", **names), alert("b", **{**names, "consumer_group": None, "topic": None})]
+    rows = {"assignments": [assignment(0, "UNOWNED", **names)], "alerts": alerts}
+    with serve(write(tmp_path_factory.mktemp("long"), rows)) as url:
+        yield url
+
+
 @pytest.mark.parametrize(
-    "path", ["groups", "brokers", "alerts", "", "incident?id=a", "group?group={long}", "history?group={long}"]
+    "path", ["groups", "brokers", "alerts", "", "incident?id=a", f"group?group={LONG}", f"history?group={LONG}"]
 )
-def test_long_names_push_no_column_off_the_page(tab: Tab, tmp_path: Path, path: str) -> None:
+def test_long_names_push_no_column_off_the_page(tab: Tab, long_names: str, path: str) -> None:
     """At a desk, no table scrolls; on a phone, tables may scroll in their boxes."""
-    long = "payments-" + "settlement" * 13
-    names: dict[str, Any] = {"consumer_group": long, "cluster": "c" * 60, "broker_name": "broker-" + "b" * 60}
-    rows = {
-        "assignments": [assignment(0, "UNOWNED", **names)],
-        "alerts": [alert("a", **names), alert("b", **{**names, "consumer_group": None, "topic": None})],
-    }
-    with serve(write(tmp_path, rows)) as url:
-        page = tab.open(url + path.format(long=long))
-        assert tab.is_narrow_enough()
-        too_wide = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.firstChild.id)"
-        assert page.locator(".scroll").evaluate_all(too_wide) == []
-        page.set_viewport_size(PHONE)
-        assert tab.is_narrow_enough()
+    page = tab.open(long_names + path)
+    assert tab.is_narrow_enough()
+    too_wide = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => box.firstChild.id)"
+    assert page.locator(".scroll").evaluate_all(too_wide) == []
+    page.set_viewport_size(PHONE)
+    assert tab.is_narrow_enough()

@@ -1,5 +1,7 @@
-"""SQL that would write, run other SQL, or read other files. {data}, {log} and {other} are files of the warehouse: of a
-table, of its log, and an unrelated one; {new} does not exist, and {secret} is a file outside."""
+"""SQL of golden/hostile_sql.txt: HOSTILE is refused; HARMLESS reads DuckDB's own state, or changes it until the end of
+the process."""
+
+from pathlib import Path
 
 import duckdb
 
@@ -9,149 +11,30 @@ def _serialized(sql: str) -> str:
     return str(text).replace("'", "''").replace("{", "{{").replace("}", "}}")
 
 
-_SERIALIZED = _serialized("WITH x AS (COPY (SELECT 1 AS a) TO '@') FROM x").replace("@", "{new}")
-_WRITES = (
-    "COPY (SELECT 1) TO '{new}'",
-    "WITH x AS (COPY (SELECT 1 AS a) TO '{new}') SELECT * FROM x",
-    "WITH x AS (COPY (SELECT 1 AS a) TO '{data}' (FORMAT parquet)) SELECT * FROM x",
-    "WITH x AS MATERIALIZED (COPY alerts TO '{new}' (RETURN_FILES)) FROM x",
-    "WITH x AS (FROM alerts), y AS (COPY x TO '{log}') SELECT 1",
-    "SELECT (WITH x AS (COPY (SELECT 1) TO '{new}') SELECT count(*) FROM x)",
-    "SELECT list_transform([1], i -> (WITH x AS (COPY (SELECT 1) TO '{new}') SELECT count(*) FROM x))",
-    "DESCRIBE WITH x AS (COPY (SELECT 1) TO '{new}') FROM x",
-    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{new}'",
-    "EXPLAIN ANALYZE WITH x AS (COPY (SELECT 1) TO '{new}') FROM x",
-    "EXPLAIN ANALYZE DROP VIEW alerts",
-    "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1",
-    "--EXPLAIN\nEXPLAIN ANALYZE WITH x AS (COPY (SELECT 1 AS gone) TO '{data}' (FORMAT parquet, USE_TMP_FILE false)) "
-    "SELECT * FROM x UNION ALL SELECT 1",
-    "/* EXPLAIN */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{data}'",
-    f"--EXPLAIN\nEXPLAIN ANALYZE SELECT * FROM json_execute_serialized_sql('{_SERIALIZED}')",
-    "COPY (SELECT 1) TO '{data}' (FORMAT parquet, USE_TMP_FILE false)",
-    "COPY alerts TO '/dev/stdout'",
-    "SELECT 1; WITH x AS (COPY (SELECT 1) TO '{new}') FROM x",
-    "WITH x AS (INSERT INTO alerts SELECT * FROM alerts RETURNING *) FROM x",
-    "WITH x AS (DELETE FROM alerts RETURNING *) FROM x",
-    "WITH x AS (TRUNCATE alerts) FROM x",
-    "WITH x AS (UPDATE alerts SET kind = '' RETURNING *) FROM x",
-    f"SELECT * FROM json_execute_serialized_sql('{_SERIALIZED}')",
-    f"PRAGMA json_execute_serialized_sql('{_serialized('SELECT 1')}')",
-    "SELECT * FROM query('WITH x AS (COPY (SELECT 1) TO ''{new}'') FROM x')",
-    "SELECT '\"alerts[0..1]\"' AS a, ', ' || (WITH x AS (COPY (SELECT 1) TO '{new}') SELECT count(*) FROM x)",
-    "EXPORT DATABASE '{new}'",
-    "ATTACH '{new}'",
-    "ATTACH '{data}' AS x (READ_ONLY)",
-    "CREATE TABLE x AS SELECT 1",
-    "CREATE OR REPLACE VIEW alerts AS SELECT 1",
-    "CREATE OR REPLACE MACRO alerts_at(moment) AS TABLE SELECT 1",
-    "CREATE TEMP TABLE x AS FROM alerts",
-    "CREATE SECRET s (TYPE s3, KEY_ID 'a', SECRET 'b')",
-    "CREATE TYPE mood AS ENUM ('a')",
-    "PIVOT alerts ON kind USING count(*)",
-    "INSERT INTO alerts SELECT * FROM alerts",
-    "DELETE FROM alerts",
-    "MERGE INTO alerts USING alerts_now ON true WHEN MATCHED THEN DELETE",
-    "DROP VIEW alerts",
-    "ALTER VIEW alerts RENAME TO others",
-    "COMMENT ON VIEW alerts IS 'x'",
-    "VACUUM",
-    "CHECKPOINT",
-    "ANALYZE",
-    "BEGIN",
-    "PREPARE p AS SELECT 1",
-    "SELECT nextval('x')",
-)
-_SETTINGS = (
-    "SET memory_limit = '100GB'",
-    "SET GLOBAL enable_external_access = true",
-    "RESET lock_configuration",
-    "SET VARIABLE x = 1",
-    "PRAGMA enable_profiling",
-    "PRAGMA database_list",
-    "CALL pragma_version()",
-    "CALL enable_logging()",
-    "INSTALL httpfs",
-    "LOAD '{data}'",
-    "USE memory",
-    "SELECT getenv('HOME')",
-    "FROM duckdb_secrets()",
-    "FROM duckdb_settings",
-    "SHOW ALL SETTINGS",
-)
-_FILES = (
-    "FROM read_text('{}')",
-    "FROM read_blob('{}')",
-    "FROM read_csv('{}')",
-    "FROM read_csv_auto('{}')",
-    "FROM read_json('{}')",
-    "FROM read_json_objects('{}')",
-    "FROM read_ndjson('{}')",
-    "FROM read_parquet('{}')",
-    "FROM read_parquet(['{}'], union_by_name = true)",
-    "FROM parquet_scan('{}')",
-    "FROM parquet_metadata('{}')",
-    "FROM parquet_schema('{}')",
-    "FROM parquet_kv_metadata('{}')",
-    "FROM sniff_csv('{}')",
-    "FROM glob('{}*')",
-    "FROM read_duckdb('{}')",
-    "FROM query_table('{}')",
-    "FROM query('FROM ''{}''')",
-    "FROM histogram('{}', a)",
-    "FROM '{}'",
-    'FROM "{}"',
-    "TABLE '{}'",
-    "DESCRIBE '{}'",
-    "DESCRIBE FROM '{}'",
-    "SUMMARIZE '{}'",
-    "SHOW '{}'",
-    "SELECT * FROM alerts, LATERAL (FROM read_text('{}'))",
-    "SELECT (SELECT content FROM read_text('{}'))",
-    'SELECT * FROM (WITH "{}" AS (SELECT 1) FROM "{}"), "{}"',
-    'WITH "{}" AS (FROM "{}") FROM "{}"',
-    'WITH RECURSIVE "{}" AS (FROM "{}" UNION ALL SELECT 1) FROM "{}"',
-    "FROM alerts_at((SELECT now() FROM read_text('{}')))",
-    "SELECT 'x'.read_text('{}')",
-    "SELECT \"read_text\"('{}')",
-    "WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r, read_text('{}') WHERE a < 2) FROM r",
-)
-_ODD = (
-    "FROM arrow_scan(1, 2, 3)",
-    "FROM python_map_function()",
-    "FROM python_arrow_scan()",
-    "FROM arrow_scan(1::POINTER, 2::POINTER, 3::POINTER)",
-    "FROM read_text('/proc/self/environ')",
-    "FROM enable_logging(storage = 'file', storage_path = '{new}')",
-    "CALL enable_logging(storage = 'file', storage_path = '{new}')",
-    "WITH \0 AS (COPY (SELECT 1) TO '{new}') SELECT 1",
-    "FROM read_text(getvariable('x'))",
-    "",
-    ";",
-    "-- nothing",
-)
+def _read() -> dict[str, list[str]]:
+    """Return the statements by section."""
+    copy = _serialized("WITH x AS (COPY (SELECT 1 AS a) TO '@') FROM x").replace("@", "{new}")
+    text = (Path(__file__).parents[1] / "golden/hostile_sql.txt").read_text().partition("\n\n")[2]
+    sections = (section.partition("]\n") for section in text.removeprefix("[").split("\n[", 2))
+    return {
+        name: [
+            line.replace("<COPY>", copy)
+            .replace("<SELECT>", _serialized("SELECT 1"))
+            .replace("\\n", "\n")
+            .replace("\\0", "\0")
+            for line in lines.removesuffix("\n").split("\n")
+        ]
+        for name, _, lines in sections
+    }
 
-HARMLESS = (
-    "EXPLAIN ANALYZE SET VARIABLE x = 1",
-    "SELECT setseed(0.5)",
-    "SELECT write_log('x')",
-    "SELECT current_setting('memory_limit')",
-    "SELECT getvariable('x')",
-    "FROM duckdb_settings()",
-    "FROM duckdb_variables()",
-    "FROM duckdb_views()",
-    "FROM duckdb_functions()",
-    "FROM pragma_database_list",
-    "FROM sqlite_master",
-    "SHOW VARIABLES",
-    "SHOW memory_limit",
-    "SELECT json_serialize_plan('FROM read_text(''{secret}'')')",
-    "SELECT json_serialize_plan('FROM read_csv(''{other}'')')",
-)
-"""SQL that only reads DuckDB's own state, or changes it until the end of the process."""
 
+_SQL = _read()
+HARMLESS = _SQL["harmless"]
 HOSTILE = (
-    *_WRITES,
-    *_SETTINGS,
-    *_ODD,
-    *(sql.replace("{}", place) for sql in _FILES for place in ("{data}", "{log}", "{other}", "{secret}")),
+    *_SQL["refused"],
+    *(
+        sql.replace("{}", place)
+        for sql in _SQL["refused with {} as each file"]
+        for place in ("{data}", "{log}", "{other}", "{secret}")
+    ),
 )

@@ -64,84 +64,78 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
 
 
-def incidents(rows: list[dict[str, Any]]) -> str:
-    return " ".join(f"{row['alert_id']}:{row['state']}" for row in rows)
+FORMS = {
+    "alerts": "{alert_id}:{state}",
+    "assignments": "{topic}/{queue_id}:{verdict}",
+    "members": "{client_id}:{change}",
+    "faults": "{client_id}:{available}",
+    "deliveries": "{incident_id}:{outcome}",
+}
+"""What is compared of a row."""
 
 
-def queues(rows: list[dict[str, Any]]) -> str:
-    return " ".join(f"{row['topic']}/{row['queue_id']}:{row['verdict']}" for row in rows)
-
-
-def changes(rows: list[dict[str, Any]]) -> str:
-    return " ".join(f"{row['client_id']}:{row['change']}" for row in rows)
-
-
-def items(rows: list[dict[str, Any]]) -> str:
-    return " ".join(f"{row['client_id']}:{row['available']}" for row in rows)
-
-
-def outcomes(rows: list[dict[str, Any]]) -> str:
-    return " ".join(f"{row['incident_id']}:{row['outcome']}" for row in rows)
+def found_by(warehouse: Path, command: str) -> str:
+    name, *options = command.split()
+    return " ".join(FORMS[name].format(**row) for row in rows_of(warehouse, name, *options))
 
 
 @pytest.mark.parametrize(
-    ("reported", "command", "found"),
+    ("command", "found"),
     [
-        (incidents, "alerts", "one:FIRING two:FIRING one:RESOLVED"),
-        (incidents, "alerts --current", "two:FIRING one:RESOLVED"),
-        (incidents, "alerts --current --state firing", "two:FIRING"),
-        (incidents, f"alerts --at {AT}", "one:FIRING two:FIRING"),
-        (incidents, f"alerts --at {AT} --state RESOLVED", ""),
-        (incidents, "alerts --since 2025-06-15T15:06:46Z", "two:FIRING one:RESOLVED"),
-        (incidents, "alerts --since 2025-06-15T15:06:46Z --until 2025-06-15T15:06:46Z", "two:FIRING"),
-        (incidents, "alerts --current --until 2025-06-15T15:06:46Z", "two:FIRING"),
-        (incidents, "alerts --state FIRING,RESOLVED --group billing", "one:FIRING one:RESOLVED"),
-        (incidents, "alerts --cluster prod-*", "two:FIRING"),
-        (incidents, "alerts --cluster *_canary", "hid:FIRING"),
-        (incidents, "alerts --broker broker-c", "two:FIRING"),
-        (incidents, "alerts --broker broker-a", "one:FIRING one:RESOLVED"),
-        (incidents, "alerts --broker broker", ""),
-        (incidents, "alerts --kind broker_*", "two:FIRING"),
-        (incidents, "alerts --kind starved_queue,broker_isolated --current", "two:FIRING one:RESOLVED"),
-        (incidents, "alerts --limit 1", "one:RESOLVED"),
-        (queues, "assignments", "orders-eu/0:OK orders/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
-        (queues, "assignments --current", "orders-eu/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
-        (queues, "assignments --current --state OK,UNOWNED", "orders-eu/0:OK orders/1:UNOWNED"),
-        (queues, f"assignments --at {AT} --group billing", "orders/0:OK orders/1:UNOWNED"),
-        (queues, "assignments --topic orders-?? --broker broker-[ab]", "orders-eu/0:OK"),
-        (queues, f"assignments --cluster {CANARY_CLUSTER}", "orders/0:OK"),
-        (changes, "members", "A@1:JOINED B@1:JOINED A@1:LEFT"),
-        (changes, "members --current --state joined,changed", "B@1:JOINED"),
-        (changes, "members --current", "B@1:JOINED"),
-        (changes, "members --current --state left", "A@1:LEFT"),
-        (changes, f"members --at {AT}", "A@1:JOINED B@1:JOINED"),
-        (changes, "members --at 2025-06-15T15:08:40Z", "B@1:JOINED"),
-        (changes, "members --topic orders*", "A@1:JOINED B@1:JOINED A@1:LEFT"),
-        (changes, "members --topic payments", "B@1:JOINED"),
-        (changes, "members --client A*", "A@1:JOINED A@1:LEFT"),
-        (items, "faults", "P@1:False Q@1:True P@1:True"),
-        (items, "faults --state unavailable", "P@1:False"),
-        (items, f"faults --at {AT} --broker broker-b --client P@1", "P@1:False"),
-        (items, "faults --current --state unavailable", ""),
-        (outcomes, "deliveries", "one-1:PENDING two-1:NO_ROUTE one-1:DELIVERED"),
-        (outcomes, "deliveries --state pending", "one-1:PENDING"),
-        (outcomes, "deliveries --current", "two-1:NO_ROUTE one-1:DELIVERED"),
-        (outcomes, "deliveries --current --state PENDING,RETRYING", ""),
-        (outcomes, "deliveries --at 2025-06-15T15:06:47Z --state PENDING", "one-1:PENDING"),
-        (outcomes, "deliveries --at 2025-06-15T15:06:48Z --state PENDING", ""),
-        (outcomes, "deliveries --cluster prod-1", "two-1:NO_ROUTE"),
-        (outcomes, "deliveries --group billing --receiver pag*", "one-1:PENDING one-1:DELIVERED"),
-        (outcomes, "deliveries --incident one-1 --topic orders", "one-1:PENDING one-1:DELIVERED"),
-        (outcomes, "deliveries --broker broker-b", "two-1:NO_ROUTE"),
+        ("alerts", "one:FIRING two:FIRING one:RESOLVED"),
+        ("alerts --current", "two:FIRING one:RESOLVED"),
+        ("alerts --current --state firing", "two:FIRING"),
+        (f"alerts --at {AT}", "one:FIRING two:FIRING"),
+        (f"alerts --at {AT} --state RESOLVED", ""),
+        ("alerts --since 2025-06-15T15:06:46Z", "two:FIRING one:RESOLVED"),
+        ("alerts --since 2025-06-15T15:06:46Z --until 2025-06-15T15:06:46Z", "two:FIRING"),
+        ("alerts --current --until 2025-06-15T15:06:46Z", "two:FIRING"),
+        ("alerts --state FIRING,RESOLVED --group billing", "one:FIRING one:RESOLVED"),
+        ("alerts --cluster prod-*", "two:FIRING"),
+        ("alerts --cluster *_canary", "hid:FIRING"),
+        ("alerts --broker broker-c", "two:FIRING"),
+        ("alerts --broker broker-a", "one:FIRING one:RESOLVED"),
+        ("alerts --broker broker", ""),
+        ("alerts --kind broker_*", "two:FIRING"),
+        ("alerts --kind starved_queue,broker_isolated --current", "two:FIRING one:RESOLVED"),
+        ("alerts --limit 1", "one:RESOLVED"),
+        ("assignments", "orders-eu/0:OK orders/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
+        ("assignments --current", "orders-eu/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
+        ("assignments --current --state OK,UNOWNED", "orders-eu/0:OK orders/1:UNOWNED"),
+        (f"assignments --at {AT} --group billing", "orders/0:OK orders/1:UNOWNED"),
+        ("assignments --topic orders-?? --broker broker-[ab]", "orders-eu/0:OK"),
+        (f"assignments --cluster {CANARY_CLUSTER}", "orders/0:OK"),
+        ("members", "A@1:JOINED B@1:JOINED A@1:LEFT"),
+        ("members --current --state joined,changed", "B@1:JOINED"),
+        ("members --current", "B@1:JOINED"),
+        ("members --current --state left", "A@1:LEFT"),
+        (f"members --at {AT}", "A@1:JOINED B@1:JOINED"),
+        ("members --at 2025-06-15T15:08:40Z", "B@1:JOINED"),
+        ("members --topic orders*", "A@1:JOINED B@1:JOINED A@1:LEFT"),
+        ("members --topic payments", "B@1:JOINED"),
+        ("members --client A*", "A@1:JOINED A@1:LEFT"),
+        ("faults", "P@1:False Q@1:True P@1:True"),
+        ("faults --state unavailable", "P@1:False"),
+        (f"faults --at {AT} --broker broker-b --client P@1", "P@1:False"),
+        ("faults --current --state unavailable", ""),
+        ("deliveries", "one-1:PENDING two-1:NO_ROUTE one-1:DELIVERED"),
+        ("deliveries --state pending", "one-1:PENDING"),
+        ("deliveries --current", "two-1:NO_ROUTE one-1:DELIVERED"),
+        ("deliveries --current --state PENDING,RETRYING", ""),
+        ("deliveries --at 2025-06-15T15:06:47Z --state PENDING", "one-1:PENDING"),
+        ("deliveries --at 2025-06-15T15:06:48Z --state PENDING", ""),
+        ("deliveries --cluster prod-1", "two-1:NO_ROUTE"),
+        ("deliveries --group billing --receiver pag*", "one-1:PENDING one-1:DELIVERED"),
+        ("deliveries --incident one-1 --topic orders", "one-1:PENDING one-1:DELIVERED"),
+        ("deliveries --broker broker-b", "two-1:NO_ROUTE"),
     ],
 )  # fmt: skip
-def test_the_options_say_which_rows(
-    warehouse: Path, reported: Callable[[list[dict[str, Any]]], str], command: str, found: str
-) -> None:
-    assert reported(rows_of(warehouse, *command.split())) == found
+def test_the_options_say_which_rows(warehouse: Path, command: str, found: str) -> None:
+    assert found_by(warehouse, command) == found
 
 
-def test_machines_get_every_column_with_times_in_iso_8601(warehouse: Path) -> None:
+def test_each_format_has_its_values(warehouse: Path) -> None:
+    """JSON has every column, times in ISO 8601 and evidence as an object; CSV has lists as words."""
     row = rows_of(warehouse, "assignments", "--limit", "1")[0]
     assert row == assignment(0, "DOUBLE_CONSUMED", 60, observed_owners=["A@1 at 1:5", "A@1 at 2:5"]) | {
         "since": "2025-06-15T15:07:40.000Z",
@@ -150,15 +144,25 @@ def test_machines_get_every_column_with_times_in_iso_8601(warehouse: Path) -> No
         "batch_id": 1,
     }
     assert rows_of(warehouse, "deliveries", "--limit", "1")[0]["consumer_group"] == "billing"
-
-
-def test_alerts_have_evidence_as_an_object_and_lists_in_csv_as_words(warehouse: Path) -> None:
     row = rows_of(warehouse, "alerts", "--kind", "starved_queue")[0]
     assert (row["changed_at"], row["evidence"]) == ("2025-06-15T15:06:45.000Z", {"client_addr": "10.0.0.1:5"})
     assert row["queues"] == ["broker-a:0", "broker-a:1"]
     rows = list(csv.DictReader(io.StringIO(run(warehouse, "alerts", "--format", "csv").stdout)))
     assert rows[0]["queues"] == "broker-a:0 broker-a:1"
     assert {"inhibited_by", "started_at", "batch_id"} <= rows[0].keys()
+    result = run(warehouse, "faults", "--cluster", "none", "--format", "csv")
+    assert result.stdout.splitlines()[0].startswith("cluster,broker_name,client_id")
+    assert len(result.stdout.splitlines()) == 1
+    assert rows_of(warehouse, "faults", "--cluster", "none") == []
+    rows = csv.DictReader(io.StringIO(run(warehouse, "assignments", "--format", "csv").stdout))
+    assert [row["observed_owners"] for row in rows][-1] == "A@1 at 1:5 A@1 at 2:5"
+    result = run(warehouse, "faults", "--format", "parquet")
+    table = pq.read_table(pa.BufferReader(result.stdout_bytes))
+    assert table.num_rows == 3
+    assert table.schema.field("changed_at").type.unit == "us"
+    assert table.schema.field("changed_at").type.tz is not None
+    assert rows_of(warehouse, "assignments", "--group", "' OR 1 = 1 --") == []
+    assert rows_of(warehouse, "alerts", "--topic", "$canary") == []
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "null", "7", "", "[" * 100_000])
@@ -171,35 +175,11 @@ def test_an_alert_with_unreadable_json_hides_no_other(text: str, tmp_path: Path)
     ]
 
 
-def test_csv_of_nothing_has_the_heading_alone_and_json_is_an_empty_list(warehouse: Path) -> None:
-    result = run(warehouse, "faults", "--cluster", "none", "--format", "csv")
-    assert result.stdout.splitlines()[0].startswith("cluster,broker_name,client_id")
-    assert len(result.stdout.splitlines()) == 1
-    assert rows_of(warehouse, "faults", "--cluster", "none") == []
-    rows = csv.DictReader(io.StringIO(run(warehouse, "assignments", "--format", "csv").stdout))
-    assert [row["observed_owners"] for row in rows][-1] == "A@1 at 1:5 A@1 at 2:5"
-
-
-def test_parquet_has_the_columns_as_the_tables_do(warehouse: Path) -> None:
-    result = run(warehouse, "faults", "--format", "parquet")
-    table = pq.read_table(pa.BufferReader(result.stdout_bytes))
-    assert table.num_rows == 3
-    assert table.schema.field("changed_at").type.unit == "us"
-    assert table.schema.field("changed_at").type.tz is not None
-
-
 def test_bytes_do_not_go_to_a_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.history.query_options.is_terminal", lambda: True)
     result = run(warehouse, "faults", "--format", "parquet")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--format parquet writes bytes: redirect them to a file" in result.stderr
-
-
-@pytest.mark.parametrize("command", ["alerts", "assignments", "members", "faults", "deliveries"])
-def test_without_a_row_people_read_a_sentence(warehouse: Path, command: str) -> None:
-    result = run(warehouse, command, "--cluster", "none")
-    assert result.exit_code == 0
-    assert result.stdout.endswith("matches.\n")
 
 
 @pytest.mark.parametrize(
@@ -222,16 +202,13 @@ def test_a_name_that_no_table_has_is_noted_with_the_nearest(warehouse: Path, com
     assert result.stderr == (f"note: {noted}\n" if noted else "")
 
 
-def test_the_table_of_alerts_has_what_acknowledging_needs(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_have_ids_for_acknowledging_and_the_local_time_beside_utc(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, zone: Callable[[str], None]
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     printed = run(warehouse, "alerts", "--current", "--state", "FIRING").stdout
     assert "two-1" in printed
     assert "critical" in printed
-
-
-def test_a_table_reports_the_local_time_beside_utc_where_they_differ(
-    warehouse: Path, zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     zone("Europe/Berlin")
     result = run(warehouse, "assignments", "--state", "DOUBLE_CONSUMED", "--at", "17:08:00")
@@ -288,7 +265,7 @@ def test_what_is_so_now_is_noted_to_be_old_where_no_row_is_new(warehouse: Path, 
 def test_rows_of_one_moment_come_by_their_key_however_many_are_asked_for(limit: str, tmp_path: Path) -> None:
     rows = [assignment(queue, "OK", 0, topic=topic) for topic in ("b", "a") for queue in (3, 1, 2)]
     write(tmp_path, {"assignments": rows})
-    reported = queues(rows_of(tmp_path, "assignments", "--limit", limit)).split()
+    reported = found_by(tmp_path, f"assignments --limit {limit}").split()
     everything = ["a/1:OK", "a/2:OK", "a/3:OK", "b/1:OK", "b/2:OK", "b/3:OK"]
     assert reported == everything[-int(limit) :]
 
@@ -375,12 +352,8 @@ def test_the_deliveries_of_the_beginning_and_the_end_of_an_incident_have_their_o
     ]
 
 
-def test_values_are_never_sql(warehouse: Path) -> None:
-    assert rows_of(warehouse, "assignments", "--group", "' OR 1 = 1 --") == []
-    assert rows_of(warehouse, "alerts", "--topic", "$canary") == []
-
-
-def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
+def test_sql_prints_answers_of_arguments_files_and_stdin_in_every_form(warehouse: Path, tmp_path: Path) -> None:
+    """Columns of one name are numbered; without SQL it lists the views."""
     question = "SELECT verdict, count(*) AS n, max(changed_at) AS newest FROM assignments_now GROUP BY ALL ORDER BY 1"
     newest = "2025-06-15T15:07:40.000Z"
     assert rows_of(warehouse, "sql", question)[0] == {"verdict": "DOUBLE_CONSUMED", "n": 1, "newest": newest}
@@ -396,9 +369,6 @@ def test_sql_prints_what_was_asked_in_every_form(warehouse: Path) -> None:
         pq.read_table(pa.BufferReader(run(warehouse, "sql", question, "--format", "parquet").stdout_bytes)).num_rows
         == 3
     )
-
-
-def test_columns_of_one_name_are_told_apart_in_every_form(warehouse: Path) -> None:
     question = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS b"
     reported = {"a": 1, "a_2": 2, "a_1": 3, "b": 4}
     assert rows_of(warehouse, "sql", question) == [reported]
@@ -406,6 +376,22 @@ def test_columns_of_one_name_are_told_apart_in_every_form(warehouse: Path) -> No
     parquet = run(warehouse, "sql", question, "--format", "parquet").stdout_bytes
     assert pq.read_table(pa.BufferReader(parquet)).to_pylist() == [reported]
     assert "a_2" in run(warehouse, "sql", question).stdout
+    file = tmp_path / "question.sql"
+    file.write_text("SELECT 1 AS a")
+    assert rows_of(warehouse, "sql", "-f", str(file)) == [{"a": 1}]
+    arguments = ["sql", "-", "--warehouse", str(warehouse), "--format", "json"]
+    assert json.loads(CliRunner().invoke(app, arguments, input="SELECT 2 AS a").stdout) == [{"a": 2}]
+    listed = run(warehouse, "sql").stdout
+    assert "assignments_at(moment)" in listed
+    assert "what is wrong: starved_queue" in listed
+    assert "starved_queues" in listed
+    rows = rows_of(warehouse, "sql")
+    assert {
+        "view": "alerts",
+        "column": "changed_at",
+        "type": "TIMESTAMP",
+        "comment": "event time of this transition",
+    } in rows
 
 
 @pytest.mark.parametrize(
@@ -429,28 +415,6 @@ def test_values_that_json_or_python_cannot_hold_are_reported_beside_the_others(
     assert second["odd"] is None
     for form in ("table", "csv", "parquet"):
         assert run(warehouse, "sql", question, "--format", form).exit_code == 0
-
-
-def test_sql_comes_from_a_file_or_from_stdin_too(warehouse: Path, tmp_path: Path) -> None:
-    file = tmp_path / "question.sql"
-    file.write_text("SELECT 1 AS a")
-    assert rows_of(warehouse, "sql", "-f", str(file)) == [{"a": 1}]
-    arguments = ["sql", "-", "--warehouse", str(warehouse), "--format", "json"]
-    assert json.loads(CliRunner().invoke(app, arguments, input="SELECT 2 AS a").stdout) == [{"a": 2}]
-
-
-def test_sql_without_a_question_lists_the_views_with_their_columns(warehouse: Path) -> None:
-    listed = run(warehouse, "sql").stdout
-    assert "assignments_at(moment)" in listed
-    assert "what is wrong: starved_queue" in listed
-    assert "starved_queues" in listed
-    rows = rows_of(warehouse, "sql")
-    assert {
-        "view": "alerts",
-        "column": "changed_at",
-        "type": "TIMESTAMP",
-        "comment": "event time of this transition",
-    } in rows
 
 
 @pytest.mark.parametrize(

@@ -85,11 +85,9 @@ def history(warehouse: Path) -> History:
     return History(warehouse)
 
 
-def test_every_reason_has_words() -> None:
-    assert set(REASONS) == {reason.value for reason in Reason}
-
-
-def test_the_time_of_the_alert_and_that_of_the_verdict_are_both_named(warehouse: Path) -> None:
+def test_explain_prints_every_part_in_text_and_json(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The queues were consumed last before their verdict was certain; other kinds have one time only."""
     reported = run(warehouse, "explain", "hole").stdout
     assert "  not consumed from: 2025-06-15 15:06:40 UTC until 2025-06-15 15:08:40 UTC" in reported
@@ -97,36 +95,52 @@ def test_the_time_of_the_alert_and_that_of_the_verdict_are_both_named(warehouse:
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:0", "--at", "2025-06-15T15:07:40Z")
     assert row["since"] == "2025-06-15T15:07:30.000Z"
     assert "verdict certain since" not in run(warehouse, "explain", "twin").stdout
+    monkeypatch.setenv("COLUMNS", "120")
+    reported = run(warehouse, "explain", "hole").stdout
+    assert reported.startswith("RESOLVED  starved_queue  critical  cluster c, group billing, topic orders\n")
+    for line in (
+        "  fix: Restart it.",
+        "  not notified: inhibited by another incident (twin-1)",
+        "  15:07:30  PENDING  first seen; waiting to confirm",
+        "  15:06:41  JOINED  A@1 at broker-a (h2:5) and broker-b (h2:6), 5.3.3 AVG",
+        "  15:07:30  orders broker-a:0-1 OK → UNOWNED: planned owner A@1 → none; consumed by A@1 → none",
+        "  15:07:36  INHIBITED  no receiver firing, route all: twin-1",
+    ):
+        assert line in reported
+    assert "Explains" not in reported
+    assert max(len(line) for line in reported.splitlines()) <= 120
+    assert "Inhibits, so these do not page: 1 starved_queue" in run(warehouse, "explain", "twin").stdout
+    story: dict[str, Any] = json.loads(run(warehouse, "explain", "hole-1", "--format", "json").stdout)
+    assert story["steps"][0]["at"] == "2025-06-15T15:07:30.000Z"
+    assert (story["started_at"], story["ended_at"]) == ("2025-06-15T15:06:40.000Z", "2025-06-15T15:08:40.000Z")
+    assert story["queue_changes"][0]["verdict_before"] == "OK"
+    twin = json.loads(run(warehouse, "explain", "twin-1", "--format", "json").stdout)
+    assert twin["deliveries"][1]["latency_ms"] == 12
+    result = run(warehouse, "explain", "nope")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "INCIDENT 'nope' is not in the alerts table" in result.stderr
+    result = run(write(tmp_path / "empty"), "explain")
+    assert (result.exit_code, result.stderr) == (1, "error: the alerts table is empty: no incident to explain\n")
 
 
-def test_the_head_is_the_newest_row_with_the_advice_of_when_it_was_open(history: History) -> None:
+def test_the_parts_of_a_story_and_words_for_every_reason(history: History) -> None:
+    """The newest row has the advice of when it was open; brokers that report the same join are one change."""
     story = read_story(history, "hole-1")
     assert (story.state, story.summary) == ("RESOLVED", "Over after 120 s.")
     assert (story.advice, story.queues) == ("Restart it.", ("broker-a:0", "broker-a:1"))
     assert (story.started_ms, story.fired_ms, story.ended_ms) == (START_MS, START_MS + 5_000, START_MS + 120_000)
     assert story.evidence == {"client_addr": "10.0.0.1:5"}
-
-
-def test_the_steps_are_its_rows_with_their_reasons_in_words(history: History) -> None:
     steps = read_story(history, "hole-1").steps
     assert [(step["at_ms"] - START_MS, step["state"], step["why"]) for step in steps] == [
         (50_000, "PENDING", "first seen; waiting to confirm"),
         (55_000, "FIRING", "confirmed"),
         (120_000, "RESOLVED", "recovery confirmed"),
     ]
-
-
-def test_members_are_those_of_its_group_around_it_and_brokers_that_describe_the_same_are_one_change(
-    history: History,
-) -> None:
     members = read_story(history, "hole-1").members
     assert [(one["change"], one["client_id"], one["channels"]) for one in members] == [
         ("JOINED", "A@1", [("broker-a", "h2:5"), ("broker-b", "h2:6")]),
         ("LEFT", "A@1", [("broker-a", "h2:5")]),
     ]
-
-
-def test_queues_that_moved_are_reported_with_what_was_before(history: History) -> None:
     queue_changes = read_story(history, "hole-1").queue_changes
     assert [(one["queue"], one["verdict_before"], one["verdict"]) for one in queue_changes] == [
         ("broker-a:0", "OK", "UNOWNED"),
@@ -143,13 +157,19 @@ def test_queues_that_moved_are_reported_with_what_was_before(history: History) -
         None,
         ["A@1"],
     )
-
-
-def test_causes_and_effects_name_each_other(history: History) -> None:
     assert [one["incident_id"] for one in read_story(history, "hole-1").inhibitors] == ["twin-1"]
     twin = read_story(history, "twin-1")
     assert ([one["incident_id"] for one in twin.inhibits], twin.inhibits_by_kind) == (["hole-1"], {"starved_queue": 1})
     assert twin.inhibitors == []
+    twin, hole = read_story(history, "twin-1"), read_story(history, "hole-1")
+    assert [(one["outcome"], one["receiver"]) for one in twin.deliveries] == [
+        ("PENDING", "pager"),
+        ("DELIVERED", "pager"),
+    ]
+    assert (twin.not_notified_reason, hole.not_notified_reason) == (None, "inhibited by another incident (twin-1)")
+    assert [(one["acknowledged_by"], one["note"]) for one in twin.acknowledgements] == [("ada", "at it")]
+    assert [one["silence_id"] for one in twin.silences] == ["5117e4ce"]
+    assert set(REASONS) == {reason.value for reason in Reason}
 
 
 @pytest.mark.parametrize(
@@ -204,33 +224,6 @@ def test_of_a_long_story_beginning_and_end_are_reported_and_where_it_fired(
     assert (steps[8], steps[-1].split()[1]) == ("  ...", "RESOLVED")
 
 
-def test_of_too_many_rows_around_it_the_first_and_the_last_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("streaming.history.incident_story.MOST_ROWS", 4)
-    rows = [member(f"A@{number}", "JOINED", number) for number in range(9)]
-    write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})
-    members = read_story(History(tmp_path), "one-1").members
-    assert [one["client_id"] for one in members] == ["A@0", "A@1", "A@7", "A@8"]
-
-
-def test_causes_that_name_each_other_end(tmp_path: Path) -> None:
-    rows = [alert("a", "FIRING", 5, inhibited_by="b-1"), alert("b", "FIRING", 5, inhibited_by="a-1")]
-    story = read_story(History(write(tmp_path, {"alerts": rows})), "a-1")
-    assert [one["incident_id"] for one in story.inhibitors] == ["b-1"]
-
-
-def test_who_was_reported_and_why_nobody_was(history: History) -> None:
-    twin, hole = read_story(history, "twin-1"), read_story(history, "hole-1")
-    assert [(one["outcome"], one["receiver"]) for one in twin.deliveries] == [
-        ("PENDING", "pager"),
-        ("DELIVERED", "pager"),
-    ]
-    assert (twin.not_notified_reason, hole.not_notified_reason) == (None, "inhibited by another incident (twin-1)")
-    assert [(one["acknowledged_by"], one["note"]) for one in twin.acknowledgements] == [("ada", "at it")]
-    assert [one["silence_id"] for one in twin.silences] == ["5117e4ce"]
-
-
 @pytest.mark.parametrize(
     ("rows", "not_notified_reason"),
     [
@@ -244,30 +237,35 @@ def test_why_nobody_was_reported_when_the_log_is_silent(
     assert read_story(History(write(tmp_path, {"alerts": rows})), "one-1").not_notified_reason == not_notified_reason
 
 
-def test_what_happens_to_an_open_incident_belongs_to_it_however_late(tmp_path: Path) -> None:
+def test_long_open_and_circular_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The beginning of an id is enough if it is of one incident alone."""
     history = History(
         write(tmp_path, {"alerts": [alert("one", "FIRING", 5)]}, {"memberships": [member("A@1", "LEFT", 9999)]})
     )
     assert [one["change"] for one in read_story(history, "one-1").members] == ["LEFT"]
     assert read_story(history, "one-1").to_ms is None
-
-
-def test_long_lists_are_cut_and_what_is_left_out_is_counted(tmp_path: Path) -> None:
     rows: list[Row] = [member(f"A@{number}", "JOINED", number % 50) for number in range(MOST_SHOWN + 7)]
-    story = read_story(History(write(tmp_path, {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})), "one-1")
+    story = read_story(
+        History(write(tmp_path / "1", {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})), "one-1"
+    )
     assert (len(story.members), story.left_out) == (MOST_SHOWN, {"members": 7})
-
-
-def test_a_beginning_is_enough_where_it_is_of_one_incident_alone(tmp_path: Path) -> None:
-    history = History(write(tmp_path, {"alerts": [alert("abc", "FIRING", 5), alert("abd", "FIRING", 5)]}))
+    history = History(write(tmp_path / "2", {"alerts": [alert("abc", "FIRING", 5), alert("abd", "FIRING", 5)]}))
     assert find_incident(history, "abc") == "abc-1"
     with pytest.raises(UnknownIncidentError, match="'ab' is a prefix of several: abc-1, abd-1"):
         find_incident(history, "ab")
     with pytest.raises(UnknownIncidentError, match=r"INCIDENT 'abcd-1' is not in the alerts table; nearest: ab"):
         find_incident(history, "abcd-1")
+    rows = [alert("a", "FIRING", 5, inhibited_by="b-1"), alert("b", "FIRING", 5, inhibited_by="a-1")]
+    story = read_story(History(write(tmp_path / "3", {"alerts": rows})), "a-1")
+    assert [one["incident_id"] for one in story.inhibitors] == ["b-1"]
+    monkeypatch.setattr("streaming.history.incident_story.MOST_ROWS", 4)
+    rows = [member(f"A@{number}", "JOINED", number) for number in range(9)]
+    write(tmp_path / "4", {"alerts": [alert("one", "FIRING", 60)], "memberships": rows})
+    members = read_story(History(tmp_path / "4"), "one-1").members
+    assert [one["client_id"] for one in members] == ["A@0", "A@1", "A@7", "A@8"]
 
 
-def test_without_one_the_newest_that_pages_is_explained(tmp_path: Path) -> None:
+def test_the_newest_incident_and_the_health_of_a_broker(tmp_path: Path) -> None:
     rows = [
         alert("old", "FIRING", 5),
         alert("new", "FIRING", 50, fired_at=START_MS + 50_000),
@@ -278,9 +276,6 @@ def test_without_one_the_newest_that_pages_is_explained(tmp_path: Path) -> None:
     assert newest_incident(History(write(tmp_path / "a", {"alerts": rows}))) == "new-1"
     assert newest_incident(History(write(tmp_path / "b", {"alerts": [alert("over", "RESOLVED", 9)]}))) == "over-1"
     assert newest_incident(History(write(tmp_path / "c"))) is None
-
-
-def test_broker_incidents_describe_how_many_producers_avoided_the_broker(tmp_path: Path) -> None:
     health = {"cluster": "c", "broker_name": "broker-b", "producers": 4, "unavailable_until": START_MS + 90_000}
     rows: dict[str, list[Row]] = {
         "alerts": [
@@ -300,43 +295,8 @@ def test_broker_incidents_describe_how_many_producers_avoided_the_broker(tmp_pat
             {**health, "unavailable_producers": 1, "changed_at": START_MS, "broker_name": "broker-c"},
         ],
     }
-    (one,) = read_story(History(write(tmp_path, rows)), "slow-1").health
+    (one,) = read_story(History(write(tmp_path / "1", rows)), "slow-1").health
     assert (one["unavailable_producers"], one["producers"], one["until_ms"]) == (3, 4, START_MS + 90_000)
-
-
-def test_the_command_prints_every_part(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    reported = run(warehouse, "explain", "hole").stdout
-    assert reported.startswith("RESOLVED  starved_queue  critical  cluster c, group billing, topic orders\n")
-    for line in (
-        "  fix: Restart it.",
-        "  not notified: inhibited by another incident (twin-1)",
-        "  15:07:30  PENDING  first seen; waiting to confirm",
-        "  15:06:41  JOINED  A@1 at broker-a (h2:5) and broker-b (h2:6), 5.3.3 AVG",
-        "  15:07:30  orders broker-a:0-1 OK → UNOWNED: planned owner A@1 → none; consumed by A@1 → none",
-        "  15:07:36  INHIBITED  no receiver firing, route all: twin-1",
-    ):
-        assert line in reported
-    assert "Explains" not in reported
-    assert max(len(line) for line in reported.splitlines()) <= 120
-    assert "Inhibits, so these do not page: 1 starved_queue" in run(warehouse, "explain", "twin").stdout
-
-
-def test_the_commands_json_is_the_whole_story(warehouse: Path) -> None:
-    story: dict[str, Any] = json.loads(run(warehouse, "explain", "hole-1", "--format", "json").stdout)
-    assert story["steps"][0]["at"] == "2025-06-15T15:07:30.000Z"
-    assert (story["started_at"], story["ended_at"]) == ("2025-06-15T15:06:40.000Z", "2025-06-15T15:08:40.000Z")
-    assert story["queue_changes"][0]["verdict_before"] == "OK"
-    twin = json.loads(run(warehouse, "explain", "twin-1", "--format", "json").stdout)
-    assert twin["deliveries"][1]["latency_ms"] == 12
-
-
-def test_the_command_says_which_incidents_there_are(warehouse: Path, tmp_path: Path) -> None:
-    result = run(warehouse, "explain", "nope")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "INCIDENT 'nope' is not in the alerts table" in result.stderr
-    result = run(write(tmp_path / "empty"), "explain")
-    assert (result.exit_code, result.stderr) == (1, "error: the alerts table is empty: no incident to explain\n")
 
 
 def test_the_twins_of_the_model_read_as_one_story(tmp_path: Path) -> None:

@@ -50,24 +50,21 @@ def lines(warehouse: Path, *arguments: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_one_line_has_the_planned_owner_and_the_consumers(warehouse: Path) -> None:
+def test_a_line_a_group_with_the_state_at_that_time(warehouse: Path) -> None:
     assert lines(warehouse, "orders", "broker-a:7", "--group", "billing", "--at", THEN) == [
         "orders broker-a:7 of billing (c) at 2025-06-15 15:07:20 UTC: planned owner: A@1 (AVG); consumed by: A@1 at "
         "h1:5 and A@1 at h2:5; verdict DOUBLE_CONSUMED, certain since 2025-06-15 15:07:10 UTC (completeness 50%)"
     ]
-
-
-def test_the_answer_is_of_that_time(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:7", "--group", "bill*", "--at", "2025-06-15T15:07:09Z")
     assert "consumed by: A@1; verdict OK, certain since 2025-06-15 15:06:40 UTC" in line
-
-
-def test_without_a_group_every_group_of_the_topic_has_a_line(warehouse: Path) -> None:
     reported = lines(warehouse, "orders", "broker-a:7", "--at", THEN)
     assert [line.split(" of ")[1].split()[0] for line in reported] == ["audit", "billing"]
+    (line,) = lines(warehouse, "orders", "broker-a:1", "--at", THEN)
+    assert line.endswith("verdict UNKNOWN, certain since 2025-06-15 15:07:10 UTC (completeness 0%); missing data")
 
 
-def test_an_unowned_queue_has_the_open_incident_with_its_own_time_and_the_advice_of_its_cause(warehouse: Path) -> None:
+def test_an_unowned_queue_has_its_incident_while_it_is_open(warehouse: Path) -> None:
+    """With its own time and the advice of its cause."""
     (line,) = lines(warehouse, "orders", "broker-a:0", "--at", THEN)
     assert "planned owner: none; consumed by: none; verdict UNOWNED" in line
     assert line.endswith("incident gone-1: Name them apart.")
@@ -78,19 +75,12 @@ def test_an_unowned_queue_has_the_open_incident_with_its_own_time_and_the_advice
     assert (row["at"], row["since"]) == ("2025-06-15T15:07:20.000Z", "2025-06-15T15:07:10.000Z")
     assert (row["incident_id"], row["advice"]) == ("gone-1", "Name them apart.")
     assert row["incident_since"] == "2025-06-15T15:06:40.000Z"
-
-
-def test_an_incident_that_is_over_by_then_is_not_reported(warehouse: Path) -> None:
     (line,) = lines(warehouse, "orders", "broker-a:0", "--at", LATER)
     assert line.endswith("(completeness 100%)")
 
 
-def test_missing_data_is_the_reason_of_unknown(warehouse: Path) -> None:
-    (line,) = lines(warehouse, "orders", "broker-a:1", "--at", THEN)
-    assert line.endswith("verdict UNKNOWN, certain since 2025-06-15 15:07:10 UTC (completeness 0%); missing data")
-
-
-def test_csv_and_parquet_have_one_flat_row_a_group(warehouse: Path) -> None:
+def test_csv_and_parquet_have_one_flat_row_a_group_and_stale_data_are_noted(warehouse: Path) -> None:
+    """The newest row of any table counts, up to that time; board.stale_seconds is 660."""
     asked = ("owner", "orders", "broker-a:7", "--at", THEN, "--format")
     rows = list(csv.DictReader(io.StringIO(run(warehouse, *asked, "csv").stdout)))
     assert [row["consumer_group"] for row in rows] == ["audit", "billing"]
@@ -99,10 +89,6 @@ def test_csv_and_parquet_have_one_flat_row_a_group(warehouse: Path) -> None:
     assert table.column("observed_owners").to_pylist() == [["Z@1"], ["A@1 at h1:5", "A@1 at h2:5"]]
     assert (str(table.schema.field("since").type), table.num_rows) == ("timestamp[us, tz=UTC]", 2)
     assert str(table.schema.field("incident_id").type) == "string"
-
-
-def test_a_time_long_after_the_newest_row_is_noted_as_stale(warehouse: Path) -> None:
-    """The newest row of any table counts, up to that moment; board.stale_seconds is 660."""
     (line,) = lines(warehouse, "orders", "broker-a:2", "--at", "2025-06-15T17:20:15Z")
     assert "verdict OK, certain since" in line
     reported = "newest row 2025-06-15 15:08:15 UTC, data is 2 h 12 min old; is `run` up?"

@@ -60,30 +60,20 @@ def test_prose_and_options_fit_the_terminal_and_no_word_with_hyphens_is_split(mo
     assert_none(line for line in lines if line.endswith("-") or len(line) > 60)
 
 
-def test_help_uses_a_wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    assert 100 < max(map(len, help_of().splitlines())) <= 120
-
-
-def test_the_commands_come_in_five_groups() -> None:
+def test_help_has_five_groups_exit_codes_and_the_room_of_a_wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = help_of().splitlines()
     titles = [line.removesuffix(":") for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert titles == ["Options", "Inspect", "Act", "Run", "Try", "Data"]
     assert list(GROUPS) == ["inspect", "act", "run", "try", "data"]
-
-
-def test_help_names_the_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert EXIT_CODES in help_of()
-
-
-@pytest.mark.parametrize("name", NAMES, ids=" ".join)
-def test_no_command_offers_to_install_completion(name: tuple[str, ...]) -> None:
-    assert "completion" not in help_of(*name)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert 100 < max(map(len, help_of().splitlines())) <= 120
 
 
 def test_a_shell_gets_no_completion_script(tmp_path: Path) -> None:
-    """Installing one used to write to ~/.bashrc and break each TAB."""
+    """Installing one would write to ~/.bashrc and break each TAB."""
+    assert_none(" ".join(name) for name in NAMES if "completion" in help_of(*name))
     for group in ("silence", "quality", "quarantine"):
         arguments = [group, "--install-completion", "bash"]
         ended = CliRunner().invoke(app, arguments, env={"HOME": str(tmp_path), "SHELL": "/bin/bash"})

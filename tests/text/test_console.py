@@ -38,19 +38,13 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"[^\s│┃:]+", text))
 
 
-def test_a_table_has_the_width_that_its_texts_take() -> None:
+def test_a_table_breaks_between_words_only_and_without_room_it_is_blocks() -> None:
     reported = printed(table_of(), 200)
     assert f"│ 2026-09-10 00:32:42 │ INHIBITED │ {MEMBER} │\n" in reported
     assert len(reported.splitlines()) == 6
-
-
-def test_a_table_may_break_between_words_but_never_within_a_time() -> None:
     reported = printed(table_of(), 72)
     assert "│ 2026-09-10 00:32:42 │ INHIBITED │ 10.20.0.13@4688#81203344121455 at " in reported
     assert "│                     │           │ 10.20.0.13:42986 " in reported
-
-
-def test_what_has_no_room_is_a_block_a_record() -> None:
     assert printed(table_of(), 60) == (
         "delivered at, UTC: 2026-09-10 00:32:42\n"
         "outcome:           INHIBITED\n"
@@ -61,9 +55,6 @@ def test_what_has_no_room_is_a_block_a_record() -> None:
         "outcome:           JOINED\n"
         "member:            a@1 at b:2\n"
     )
-
-
-def test_a_word_that_has_no_room_beside_its_label_stands_below() -> None:
     reported = printed(table_of(), 45).splitlines()
     assert reported[:5] == [
         "delivered at, UTC: 2026-09-10 00:32:42",
@@ -72,17 +63,12 @@ def test_a_word_that_has_no_room_beside_its_label_stands_below() -> None:
         "  10.20.0.13@4688#81203344121455 at",
         "  10.20.0.13:42986",
     ]
-
-
-def test_a_name_longer_than_a_line_breaks_behind_its_signs() -> None:
     reported = printed(table_of((("2026-09-10 00:32:42", "JOINED", NAME),)), 34).splitlines()
     assert reported[-3:] == ["member:", "  10.20.0.13@4688#81203344121455-", "  canary_blue.eu-central-1"]
-
-
-def test_rows_without_headings_are_labelled_by_their_first_cell() -> None:
     rows = (("fires", "after 90 s"), ("reaches", "10.20.0.13@4688#81203344121455"))
     reported = printed(table_of(rows, show_header=False, show_lines=True), 40)
     assert reported == "fires:   after 90 s\nreaches: 10.20.0.13@4688#81203344121455\n"
+    assert printed(table_of(caption="Nothing was changed."), 60).endswith("b:2\n\nNothing was changed.\n")
 
 
 def test_a_file_gets_the_table_at_its_full_width_and_prose_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,14 +87,15 @@ def test_a_terminal_that_the_environment_reports_of_has_its_width(monkeypatch: p
     assert printed(table_of(), None) == printed(table_of(), 60)
 
 
-def test_a_caption_comes_below_blocks() -> None:
-    assert printed(table_of(caption="Nothing was changed."), 60).endswith("b:2\n\nNothing was changed.\n")
-
-
-def test_a_style_stays_on_its_words() -> None:
+def test_styles_stay_on_their_words_and_markup_is_text() -> None:
     table = Table("state", "who")
     table.add_row(Text("FIRING", style="red"), MEMBER)
     assert "\x1b[31mFIRING\x1b[0m" in printed(table, 40, **IN_COLOURS)
+    text = Text("\u202e").append("RED", style="red").append("\x9b")
+    assert printed(text, 40, **IN_COLOURS) == "\\u202e\x1b[31mRED\x1b[0m\\x9b\n"
+    assert (
+        printed("[red]a[/red] [link=http://e]b[/link] :bomb:", 40) == "[red]a[/red] [link=http://e]b[/link] \n:bomb:\n"
+    )
 
 
 def test_columns_keep_their_widths() -> None:
@@ -120,17 +107,6 @@ def test_columns_keep_their_widths() -> None:
     lines = printed(table, 40).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert "\\x1b[2J" in "".join(line.strip("┃ ") for line in lines)
-
-
-def test_a_style_stays_on_its_part() -> None:
-    text = Text("\u202e").append("RED", style="red").append("\x9b")
-    assert printed(text, 40, **IN_COLOURS) == "\\u202e\x1b[31mRED\x1b[0m\\x9b\n"
-
-
-def test_markup_and_emoji_codes_are_text() -> None:
-    assert (
-        printed("[red]a[/red] [link=http://e]b[/link] :bomb:", 40) == "[red]a[/red] [link=http://e]b[/link] \n:bomb:\n"
-    )
 
 
 CELLS = st.text(st.sampled_from("ab-@. 漢\n"), max_size=60)

@@ -1,11 +1,9 @@
 """All pages, in the order of the navigation. A page is a module of this folder with its Page as PAGE."""
 
-from typing import Any
-
 from streaming.board.page import Page
 from streaming.board.pages import alerts, brokers, group, groups, history, incident, overview, quality
 
-PAGES: tuple[Page[Any], ...] = (
+PAGES: tuple[Page, ...] = (
     overview.PAGE,
     alerts.PAGE,
     groups.PAGE,

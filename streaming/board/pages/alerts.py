@@ -56,11 +56,8 @@ Incident = Mapping[str, Any]
 """One incident now; `ended_ms` is None while it is open, `fired_ms` if it never fired."""
 
 
-@dataclass(frozen=True)
-class Step:
-    at_ms: int
-    state: str
-    is_inhibited: bool
+Step = Mapping[str, Any]
+"""A change: `at_ms`, `state` and `is_inhibited`."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,8 @@ def read_steps(history: History, incident_ids: Sequence[str]) -> Mapping[str, tu
     )
     found: dict[str, tuple[Step, ...]] = {}
     for row in rows:
-        step = Step(row["at_ms"], row["state"], row["is_inhibited"])
-        found[row["incident_id"]] = (*found.get(row["incident_id"], ()), step)
+        name = row.pop("incident_id")
+        found[name] = (*found.get(name, ()), row)
     return found
 
 
@@ -214,52 +211,33 @@ COLUMNS = {"cluster": "cluster", "kind": "kind", "state": "state", "group": "con
 FILTERS = ("since", *COLUMNS, "inhibited")
 
 
-@dataclass(frozen=True)
-class AlertsPage:
-    """Values of the page. `asked` are the URL's filters, `choices` the known clusters and kinds.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page. `asked` are the URL's filters, `choices` the known clusters and kinds.
 
     since_ms           length of the period, which ends now; from_ms to until_ms is the part that is drawn
-    steps              of the incidents on this page; empty for many incidents, which `bins` count by kind
+    is_counted         whether there are too many incidents for a lane each; `bins` count them by kind
+    steps              of the incidents on this page; empty for many incidents
     """
-
-    asked: Mapping[str, str]
-    choices: Mapping[str, Sequence[str]]
-    since_ms: int
-    from_ms: int
-    until_ms: int
-    incidents: Slice[Incident]
-    steps: Mapping[str, Sequence[Step]]
-    bins: Sequence[Bins]
-    known: Known
-    now_ms: int
-    known_until_ms: int
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether there are too many incidents for a lane each."""
-        return self.incidents.total > MOST_LANES
-
-
-def read(view: View) -> AlertsPage:
     asked = _read_filter(view)
     total, from_ms, until_ms = count_incidents(view.history, asked)
     page, pages = read_page(view.asked, total, PAGE_ROWS)
     incidents = read_incidents(view.history, asked, (page - 1) * PAGE_ROWS, PAGE_ROWS)
     known = read_known(view.history, view.known_within(asked.until_ms))
     is_counted = total > MOST_LANES
-    return AlertsPage(
-        {name: view.asked[name] for name in FILTERS if name in view.asked},
-        read_choices(view.history),
-        asked.until_ms - asked.from_ms,
-        from_ms,
-        until_ms,
-        Slice(incidents, page, pages, total),
-        {} if is_counted else read_steps(view.history, [incident["incident_id"] for incident in incidents]),
-        read_bins(view.history, replace(asked, from_ms=from_ms, until_ms=until_ms), known) if is_counted else (),
-        known,
-        view.now_ms,
-        view.known_until_ms,
-    )
+    drawn = replace(asked, from_ms=from_ms, until_ms=until_ms)
+    return {
+        "asked": {name: view.asked[name] for name in FILTERS if name in view.asked},
+        "choices": read_choices(view.history),
+        "since_ms": asked.until_ms - asked.from_ms,
+        "from_ms": from_ms,
+        "until_ms": until_ms,
+        "incidents": Slice(incidents, page, pages, total),
+        "is_counted": is_counted,
+        "steps": {} if is_counted else read_steps(view.history, [one["incident_id"] for one in incidents]),
+        "bins": read_bins(view.history, drawn, known) if is_counted else (),
+        "known": known,
+        "known_until_ms": view.known_until_ms,
+    }
 
 
 def _read_filter(view: View) -> Asked:
@@ -292,34 +270,22 @@ LEAST_SHARE = 0.006
 """Least width of a bar as a share of the axis, so that a short incident can be seen and clicked."""
 
 
-def draw(page: AlertsPage) -> Mapping[str, Any]:
-    return {
-        "chart": counts_chart(page) if page.is_counted else lanes_chart(page),
-        "states": STATES,
-        "most_lanes": MOST_LANES,
-        "lasted": {incident["incident_id"]: _lasted(page, incident) for incident in page.incidents.items},
-    }
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    chart = counts_chart(page) if page["is_counted"] else lanes_chart(page)
+    return {"chart": chart, "states": STATES, "most_lanes": MOST_LANES}
 
 
-def _lasted(page: AlertsPage, incident: Incident) -> str:
-    known_ms = min(
-        page.known.of_incident(incident["cluster"], incident["kind"], incident["started_ms"]), page.known_until_ms
-    )
-    lasted = span((incident["ended_ms"] or known_ms) - incident["started_ms"])
-    if incident["ended_ms"]:
-        return lasted
-    return lasted + (" so far" if known_ms == page.known_until_ms else f", then {NO_DATA}")
-
-
-def lanes_chart(page: AlertsPage) -> Chart:
+def lanes_chart(page: Mapping[str, Any]) -> Chart:
     """Return the chart with one lane per incident, its name above its bar. A click opens the incident."""
-    axis = Axis(page.from_ms, page.until_ms)
-    incidents = page.incidents.items
+    axis = Axis(page["from_ms"], page["until_ms"])
+    incidents = page["incidents"].items
     bars = []
     for lane, incident in enumerate(incidents):
         name = f"{incident['kind']}, {incident['subject']} ({incident['cluster']})\n{incident['state']}"
-        for look, start_ms, end_ms in _known_pieces(incident, page.steps.get(incident["incident_id"], ()), page.known):
-            if end_ms >= page.from_ms:
+        for look, start_ms, end_ms in pieces_of(
+            incident, page["steps"].get(incident["incident_id"], ()), page["known"]
+        ):
+            if end_ms >= page["from_ms"]:
                 title = f"{name}, {span(end_ms - start_ms)}\n{look.name}"
                 place = axis.span(start_ms, end_ms, LEAST_SHARE)
                 link = href("/incident", id=incident["incident_id"])
@@ -340,23 +306,23 @@ def _shortened(words: str) -> str:
     return words if len(words) <= 60 else words[:59] + "…"
 
 
-def counts_chart(page: AlertsPage) -> Chart:
+def counts_chart(page: Mapping[str, Any]) -> Chart:
     """Return the chart with one row per kind; the opacity is the number of open incidents. A click lists them."""
-    axis = Axis(page.from_ms, page.until_ms)
-    step_ms = (page.until_ms - page.from_ms) / BINS
+    axis = Axis(page["from_ms"], page["until_ms"])
+    step_ms = (page["until_ms"] - page["from_ms"]) / BINS
     bars, labels = [], []
-    for row, bins in enumerate(page.bins):
+    for row, bins in enumerate(page["bins"]):
         name = f"{bins.kind}{' (inhibited)' if bins.is_inhibited else ''}"
         labels.append((row * ROW_PX + 11, _shortened(f"{name}: up to {bins.most:,} at a time")))
         link = href(
             "/alerts",
             kind=bins.kind,
             inhibited="yes" if bins.is_inhibited else "no",
-            since=f"{max(1, page.since_ms // MINUTE)}m",
+            since=f"{max(1, page['since_ms'] // MINUTE)}m",
         )
         y, tone = row * ROW_PX + 21, GREY if bins.is_inhibited else RED
         for first, end, number in runs(bins.counts):
-            times = [clock(round(page.from_ms + bin_ * step_ms), page.until_ms) for bin_ in (first, end)]
+            times = [clock(round(page["from_ms"] + bin_ * step_ms), page["until_ms"]) for bin_ in (first, end)]
             title = f"{name}\n{times[0]} to {times[1]}: {number:,} open"
             place = (first * 100 / BINS, (end - first) * 100 / BINS)
             strength = 0.3 + 0.7 * number / max(bins.most, 1)
@@ -367,46 +333,40 @@ def counts_chart(page: AlertsPage) -> Chart:
             place = (first * 100 / BINS, (BINS - first) * 100 / BINS)
             text = fitting(NO_DATA, place[1])
             bars.append(Bar(*place, y, 15, PURPLE, "cross", NO_DATA, title, text, link))
-    has_unknown = any(any(bins.unknown) for bins in page.bins)
-    label = f"Number of open incidents over time for {len(page.bins)} kinds; the table below lists them."
+    has_unknown = any(any(bins.unknown) for bins in page["bins"])
+    label = f"Number of open incidents over time for {len(page['bins'])} kinds; the table below lists them."
     if has_unknown:
         label += " Hatched: no data any more from some of them."
     keys = COUNT_KEYS if has_unknown else COUNT_KEYS[:2]
-    return Chart("timeline-counts", label, ROW_PX * len(page.bins), axis, bars, keys=keys, labels=labels)
+    return Chart("timeline-counts", label, ROW_PX * len(page["bins"]), axis, bars, keys=keys, labels=labels)
 
 
-def _known_pieces(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
-    """Return the pieces, cut where the incident's cluster stopped sending data."""
-    pieces = pieces_of(incident, steps, known.until_ms)
-    known_ms = known.of_incident(incident["cluster"], incident["kind"], incident["started_ms"])
-    if incident["ended_ms"] is not None or known_ms >= known.until_ms:
-        return pieces
-    cut = [(look, start, min(end, known_ms)) for look, start, end in pieces if start < known_ms]
-    return [*cut, (SILENT, known_ms, known.until_ms)]
-
-
-def pieces_of(incident: Incident, steps: Sequence[Step], known_until_ms: int) -> list[tuple[Key, int, int]]:
+def pieces_of(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
     """Return a lane's pieces: each state from its row to the next, the last up to the end or the end of the data.
 
-    Before the first row, the incident was pending until it fired.
+    Before the first row, the incident was pending until it fired. An open one has no data once its cluster is silent.
     """
-    first_ms = steps[0].at_ms if steps else known_until_ms
+    ended_ms = incident["ended_ms"]
+    first_ms = steps[0]["at_ms"] if steps else known.until_ms
     fired_ms = first_ms if incident["fired_ms"] is None else min(incident["fired_ms"], first_ms)
-    reported = [Step(incident["started_ms"], "PENDING", False), Step(fired_ms, "FIRING", False), *steps]
-    end_ms = incident["ended_ms"] if incident["ended_ms"] is not None else max(known_until_ms, reported[-1].at_ms + 1)
-    ends = [*(step.at_ms for step in reported[1:]), end_ms]
+    rows = [(incident["started_ms"], "PENDING", False), (fired_ms, "FIRING", False)]
+    rows += [(step["at_ms"], step["state"], step["is_inhibited"]) for step in steps]
+    end_ms = max(known.until_ms, rows[-1][0] + 1) if ended_ms is None else ended_ms
+    known_ms = known.of_incident(incident["cluster"], incident["kind"], incident["started_ms"])
+    is_silent = ended_ms is None and known_ms < known.until_ms
     pieces: list[tuple[Key, int, int]] = []
-    for step, end in zip(reported, ends, strict=True):
-        look = INHIBITED if step.is_inhibited else BY_STATE.get(step.state, SILENT)
-        if look is FIRING and incident["ended_ms"] is not None:
+    for (at_ms, state, is_inhibited), next_ms in zip(rows, [*(row[0] for row in rows[1:]), end_ms], strict=True):
+        look = INHIBITED if is_inhibited else BY_STATE.get(state, SILENT)
+        if look is FIRING and ended_ms is not None:
             look = RESOLVED
-        if step.state == "RESOLVED" or end <= step.at_ms:
+        until_ms = min(next_ms, known_ms) if is_silent else next_ms
+        if state == "RESOLVED" or until_ms <= at_ms:
             continue
-        if pieces and pieces[-1][0] is look and pieces[-1][2] == step.at_ms:
-            pieces[-1] = (look, pieces[-1][1], end)
+        if pieces and pieces[-1][0] is look and pieces[-1][2] == at_ms:
+            pieces[-1] = (look, pieces[-1][1], until_ms)
         else:
-            pieces.append((look, step.at_ms, end))
-    return pieces
+            pieces.append((look, at_ms, until_ms))
+    return [*pieces, (SILENT, known_ms, known.until_ms)] if is_silent else pieces
 
 
 PAGE = Page(

@@ -3,7 +3,6 @@
 Intervals and incidents end where the data end or the broker's cluster stopped sending data; a hatched band follows.
 """
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,17 +10,17 @@ from typing import Any
 from streaming.board.chart import AMBER, BLUE, PURPLE, RED, Axis, Bar, Chart, Key, fitting, lane_name
 from streaming.board.known import NO_DATA, Known, extent_of, named, read_cluster_names, read_known
 from streaming.board.page import Page, View
-from streaming.board.url import Slice, href, read_choice, read_span_ms, slice_of
-from streaming.board.words import counted, version_words
+from streaming.board.url import href, read_choice, read_span_ms, slice_of
+from streaming.board.words import counted
 from streaming.store.store import History
-from streaming.text.times import clock, span
+from streaming.text.times import clock
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
-MERGED_SHARES = (400, 100, 25)
-"""Intervals are joined over breaks shorter than this part of the period, about a pixel. If more than MOST_INTERVALS
-remain, the next share joins longer breaks."""
+MERGED_SHARES = (400, 100, 12)
+"""Intervals are joined over breaks shorter than this part of the period, about a pixel. If more than MOST_BARS remain,
+the next share joins longer breaks."""
 
-MOST_INTERVALS = 4_000
+MOST_BARS, MOST_INTERVALS = 500, 4_000
 MOST_INCIDENTS = 300
 MOST_AVOIDERS = 5_000
 
@@ -35,6 +34,11 @@ class Interval:
     avoiding: int
     producers: int
     times: int
+
+    @property
+    def words(self) -> str:
+        share = f"{self.avoiding} of {self.producers} producers"
+        return f"up to {share}, {self.times} times" if self.times > 1 else share
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ def read_brokers(
     for share in MERGED_SHARES:
         params["merge_ms"] = (until_ms - from_ms) // share
         intervals = history.rows(_INTERVALS, named(_INTERVALS, params))
-        if len(intervals) <= MOST_INTERVALS:
+        if len(intervals) <= MOST_BARS:
             break
     by_broker: dict[tuple[str, str], dict[str, list[Any]]] = {}
 
@@ -182,39 +186,17 @@ def read_brokers(
     file(history.rows(_AVOIDERS, named(_AVOIDERS, params)), "avoiders", dict)
     file(history.rows(_INCIDENTS, named(_INCIDENTS, params)), "incidents", dict)
     rows = history.rows(_KNOWN, named(_KNOWN, params))
-    now = {(row["cluster"], row["broker_name"]): row for row in rows}
-    brokers = [
-        _broker(place, now.get(place, {}), by_broker.get(place, {}), known.of(place[0]))
-        for place in sorted(now.keys() | by_broker.keys())
-    ]
+    now = {(row.pop("cluster"), row.pop("broker_name")): row for row in rows}
+    brokers = []
+    for place in sorted(now.keys() | by_broker.keys()):
+        found: dict[str, Any] = {"avoiding": 0, "producers": 0, "until_ms": None}
+        found |= now.get(place, {}) | by_broker.get(place, {})
+        known_ms = known.of(place[0])
+        cut = [replace(one, end_ms=min(one.end_ms, known_ms)) for one in found.pop("intervals", ())]
+        found["intervals"] = tuple(one for one in cut if one.start_ms < known_ms)
+        brokers.append(Broker(*place, **found))
     brokers.sort(key=lambda broker: broker.urgency)
     return brokers, len(intervals) > MOST_INTERVALS
-
-
-def _broker(place: tuple[str, str], now: Mapping[str, Any], reported: Mapping[str, list[Any]], known_ms: int) -> Broker:
-    intervals: Sequence[Interval] = reported.get("intervals", ())
-    return Broker(
-        *place,
-        now.get("avoiding", 0),
-        now.get("producers", 0),
-        now.get("until_ms"),
-        tuple(replace(one, end_ms=min(one.end_ms, known_ms)) for one in intervals if one.start_ms < known_ms),
-        reported.get("avoiders", ()),
-        reported.get("incidents", ()),
-    )
-
-
-def join_intervals(intervals: Sequence[Interval], break_ms: int) -> tuple[Interval, ...]:
-    """Join intervals, newest first, over breaks of at most `break_ms`."""
-    joined: list[Interval] = []
-    for one in intervals:
-        last = joined[-1] if joined else None
-        if last and last.start_ms - one.end_ms <= break_ms:
-            avoiding, producers = max(last.avoiding, one.avoiding), max(last.producers, one.producers)
-            joined[-1] = Interval(one.start_ms, last.end_ms, avoiding, producers, last.times + one.times)
-        else:
-            joined.append(one)
-    return tuple(joined)
 
 
 BROKERS_A_PAGE = 50
@@ -222,43 +204,36 @@ MOST_LANES = 40
 LANE_PX = 44
 
 
-@dataclass(frozen=True)
-class BrokersPage:
-    """Values of the page: all brokers, worst first, and `listed`, the page of those with avoidance or incidents.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page: all brokers, worst first, and `listed`, the page of those with avoidance or
+    incidents.
 
     `from_ms` to `until_ms` is the part of the period that is drawn. `clusters` are the options of the filter. `is_cut`:
     the oldest intervals are missing because there are too many.
     """
-
-    asked: Mapping[str, str]
-    from_ms: int
-    until_ms: int
-    clusters: Sequence[str]
-    brokers: Sequence[Broker]
-    listed: Slice[Broker]
-    known: Known
-    is_cut: bool
-    is_stale: bool
-    now_ms: int
-
-    @property
-    def cluster(self) -> str:
-        return self.asked.get("cluster", "")
-
-
-def read(view: View) -> BrokersPage:
-    asked = view.asked
-    cluster, wanted_ms = asked.get("cluster", ""), view.now_ms - read_span_ms(asked, "since", "24h")
+    asked, cluster, until_ms = view.asked, view.asked.get("cluster", ""), view.now_ms
+    wanted_ms = until_ms - read_span_ms(asked, "since", "24h")
     known = read_known(view.history, view.known_until_ms, by_sends=True)
-    brokers, is_cut = read_brokers(view.history, cluster, wanted_ms, view.now_ms, known)
-    from_ms, until_ms = _extent(brokers, wanted_ms, view.now_ms, known)
+    brokers, is_cut = read_brokers(view.history, cluster, wanted_ms, until_ms, known)
+    from_ms, end_ms = _extent(brokers, wanted_ms, until_ms, known)
     if from_ms > wanted_ms:  # again, since a shorter period shows shorter breaks
-        brokers, is_cut = read_brokers(view.history, cluster, from_ms, view.now_ms, known)
+        brokers, is_cut = read_brokers(view.history, cluster, from_ms, until_ms, known)
     clusters = read_cluster_names(view.history)
     if cluster and not brokers:
         read_choice(asked, "cluster", clusters)
-    listed = slice_of([broker for broker in brokers if not broker.is_quiet], asked, BROKERS_A_PAGE)
-    return BrokersPage(asked, from_ms, until_ms, clusters, brokers, listed, known, is_cut, view.is_stale, view.now_ms)
+    return {
+        "asked": asked,
+        "cluster": cluster,
+        "from_ms": from_ms,
+        "until_ms": end_ms,
+        "clusters": clusters,
+        "brokers": brokers,
+        "listed": slice_of([broker for broker in brokers if not broker.is_quiet], asked, BROKERS_A_PAGE),
+        "known": known,
+        "is_cut": is_cut,
+        "is_stale": view.is_stale,
+        "now_ms": until_ms,
+    }
 
 
 def _extent(brokers: Sequence[Broker], from_ms: int, until_ms: int, known: Known) -> tuple[int, int]:
@@ -277,9 +252,6 @@ def _extent(brokers: Sequence[Broker], from_ms: int, until_ms: int, known: Known
 
 SHOWN_AVOIDERS = 12
 
-MOST_BARS = 240
-"""Limit of drawn intervals; beyond it, close intervals are joined."""
-
 LEAST_SHARE = 1 / 500
 """Least width of a bar as a share of the axis, so that short intervals can be seen."""
 
@@ -287,68 +259,26 @@ KEYS = (Key("avoided by some", AMBER, "slash"), Key("avoided by all", RED, "cros
 SILENT = Key(NO_DATA, PURPLE, "dots")
 
 
-def draw(page: BrokersPage) -> Mapping[str, Any]:
-    lanes = [broker for broker in page.brokers if broker.intervals or broker.incidents]
-    shown = _close_joined(lanes[:MOST_LANES], page.until_ms - page.from_ms)
-    known = page.known
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the chart and what the template cannot derive: `current` brokers have data of now, `silent` clusters are
+    shown in their last known state, unless the notice of stale data covers them."""
+    brokers, known, cluster = page["brokers"], page["known"], page["cluster"]
+    lanes = [broker for broker in brokers if broker.intervals or broker.incidents]
+    silent = [] if page["is_stale"] else sorted(known.silent_ms.items())
     return {
-        "described": _describe(page),
-        "silent": _silent(page),
-        "lanes": len(lanes),
+        "current": [broker for broker in brokers if known.of(broker.cluster) >= page["now_ms"]],
+        "silent": [(name, ms) for name, ms in silent if cluster == name or (not cluster and name != CANARY_CLUSTER)],
+        "lanes": lanes,
         "most_lanes": MOST_LANES,
-        "chart": brokers_chart(page, shown) if lanes else None,
-        "text": [(lane.broker_name, _text(lane, page.until_ms, known)) for lane in shown],
-        "state_of": _state,
-        "known_ms": known.of,
-        "quiet": [broker for broker in page.brokers if broker.is_quiet],
+        "chart": brokers_chart(page, lanes[:MOST_LANES]) if lanes else None,
         "shown_avoiders": SHOWN_AVOIDERS,
-        "command": lambda broker: shlex.join(
-            ["balancewatch", "faults", "--current", "--broker", broker.broker_name, "--cluster", broker.cluster]
-        ),
-        "version": version_words,
     }
 
 
-def _describe(page: BrokersPage) -> str:
-    """Return counts of the brokers; those without current data are neither avoided nor not avoided."""
-    if not page.brokers:
-        return "No broker is known yet: no route or send has been reported."
-    current = [broker for broker in page.brokers if page.known.of(broker.cluster) >= page.now_ms]
-    avoided = sum(1 for broker in current if broker.avoiding)
-    incidents = sum(1 for broker in page.brokers if broker.open_incidents)
-    words = [counted(len(page.brokers), "broker")]
-    if current:
-        words.append(f"{avoided:,} avoided by producers now" if avoided else "none avoided by a producer now")
-    if len(current) < len(page.brokers):
-        words.append(f"{len(page.brokers) - len(current):,} without current data")
-    words.append(f"{incidents:,} with open incidents" if incidents else "no open incidents")
-    return "; ".join(words) + "."
-
-
-def _silent(page: BrokersPage) -> list[tuple[str, int]]:
-    """Return the clusters whose brokers are shown in their last known state, and since when."""
-    if page.is_stale:  # the notice of stale data covers it
-        return []
-    hidden = CANARY_CLUSTER if not page.cluster else ""
-    clusters = sorted(page.known.silent_ms.items())
-    return [(name, ms) for name, ms in clusters if page.cluster in ("", name) and name != hidden]
-
-
-def _state(broker: Broker) -> tuple[str, str, str]:
-    """Return the last known state as shape, words and CSS class."""
-    if not broker.producers:
-        return "?", "no sends seen", ""
-    share = f"{broker.avoiding} of {broker.producers}"
-    if not broker.avoiding:
-        return "●", "not avoided", "broker-used"
-    if broker.avoiding >= broker.producers:
-        return "✖", f"avoided by all, {share}", "broker-all"
-    return "◐", f"avoided by {share}", "broker-some"
-
-
-def brokers_chart(page: BrokersPage, lanes: Sequence[Broker]) -> Chart:
+def brokers_chart(page: Mapping[str, Any], lanes: Sequence[Broker]) -> Chart:
     """Return the chart of brokers with avoidance or incidents: a band while it is avoided, its incidents below."""
-    axis, known = Axis(page.from_ms, page.until_ms), page.known
+    known, from_ms, until_ms = page["known"], page["from_ms"], page["until_ms"]
+    axis = Axis(from_ms, until_ms)
     bars = []
     for number, lane in enumerate(lanes):
         y = number * LANE_PX
@@ -356,60 +286,30 @@ def brokers_chart(page: BrokersPage, lanes: Sequence[Broker]) -> Chart:
             key = KEYS[interval.avoiding >= interval.producers]
             place = axis.span(interval.start_ms, interval.end_ms, LEAST_SHARE)
             text = fitting(f"{interval.avoiding} of {interval.producers}", place[1])
-            times = f"{clock(interval.start_ms, page.until_ms)} to {clock(interval.end_ms, page.until_ms)}"
-            title = f"{lane.broker_name}: {_describe_interval(interval)}, {times}"
+            times = f"{clock(interval.start_ms, until_ms)} to {clock(interval.end_ms, until_ms)}"
+            title = f"{lane.broker_name}: {interval.words}, {times}"
             bars.append(Bar(*place, y + 3, 20, key.tone, key.hatch, key.name, title, text))
-        known_ms = max(known.of(lane.cluster), page.from_ms)
-        if known_ms < page.until_ms:
-            place = axis.span(known_ms, page.until_ms)
-            title = f"{lane.broker_name}: {NO_DATA} since {clock(known_ms, page.until_ms)}"
+        known_ms = max(known.of(lane.cluster), from_ms)
+        if known_ms < until_ms:
+            place = axis.span(known_ms, until_ms)
+            title = f"{lane.broker_name}: {NO_DATA} since {clock(known_ms, until_ms)}"
             text = fitting(NO_DATA, place[1])
             bars.append(Bar(*place, y + 3, 20, SILENT.tone, SILENT.hatch, NO_DATA, title, text))
         taken: list[tuple[float, float]] = []
         for incident in lane.incidents:
             end_ms = incident["end_ms"] or known.of_incident(lane.cluster, incident["kind"], incident["start_ms"])
             place = axis.span(incident["start_ms"], max(incident["start_ms"], end_ms), LEAST_SHARE)
-            title, link = (
-                f"{incident['kind']}: {incident['summary']}",
-                href("/incident", {"id": incident["incident_id"]}),
-            )
+            title, link = f"{incident['kind']}: {incident['summary']}", href("/incident", id=incident["incident_id"])
             is_free = all(place[0] + place[1] <= x or place[0] >= end for x, end in taken)
             taken.append((place[0], place[0] + place[1]))
             text = fitting(incident["kind"], place[1]) if is_free else ""
             bars.append(Bar(*place, y + 25, 15, BLUE, "", "incident", title, text, link))
-    with_cluster = len(page.clusters) > 1 and not page.cluster
+    with_cluster = len(page["clusters"]) > 1 and not page["cluster"]
     names = [f"{lane.cluster} {lane.broker_name}" if with_cluster else lane.broker_name for lane in lanes]
     label = f"Avoidance and incidents over time of {counted(len(lanes), 'broker')}: {', '.join(names[:10])}"
     keys = (*KEYS, SILENT) if any(bar.name == NO_DATA for bar in bars) else KEYS
     places = [(number * LANE_PX + LANE_PX / 2, lane_name(name)) for number, name in enumerate(names)]
     return Chart("brokers-chart", label, LANE_PX * len(lanes), axis, bars, keys=keys, names=places)
-
-
-def _close_joined(lanes: Sequence[Broker], time_ms: int) -> list[Broker]:
-    """Join intervals over ever longer breaks until at most MOST_BARS remain."""
-    break_ms = time_ms // 200
-    while sum(len(lane.intervals) for lane in lanes) > MOST_BARS and break_ms < time_ms:
-        lanes = [replace(lane, intervals=join_intervals(lane.intervals, break_ms)) for lane in lanes]
-        break_ms *= 2
-    return list(lanes)
-
-
-def _describe_interval(interval: Interval) -> str:
-    share = f"{interval.avoiding} of {interval.producers} producers"
-    return f"up to {share}, {interval.times} times" if interval.times > 1 else share
-
-
-def _text(lane: Broker, until_ms: int, known: Known) -> str:
-    """Return a lane as text, newest first."""
-    parts = [
-        f"{clock(interval.start_ms, until_ms)} for {span(interval.end_ms - interval.start_ms)}, "
-        f"{_describe_interval(interval)}"
-        for interval in lane.intervals[:5]
-    ] or ["not avoided"]
-    parts += [f"{incident['kind']} from {clock(incident['start_ms'], until_ms)}" for incident in lane.incidents[:5]]
-    if (known_ms := known.of(lane.cluster)) < until_ms:
-        parts.append(f"{NO_DATA} since {clock(known_ms, until_ms)}")
-    return "; ".join(parts)
 
 
 PAGE = Page(

@@ -1,6 +1,5 @@
 """The group page: counts of verdicts, open incidents, the matrix of queues by clients, and the members."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,8 +8,7 @@ from streaming.board.page import Page, View
 from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, is_alerted_topic, read_group
 from streaming.board.pages.matrix import build_matrix, clients_of, count_verdicts, order_queues
 from streaming.board.url import AskedError, href, read_choice, read_moment_ms, slice_of
-from streaming.board.words import WORST_FIRST, WRONG, version_words, worst_first
-from streaming.text.times import iso
+from streaming.board.words import WORST_FIRST, WRONG
 
 QUEUES_A_PAGE = 100
 MOST_IN_ORDER = 64
@@ -75,8 +73,7 @@ def members_of(channels: Sequence[Channel]) -> list[dict[str, Any]]:
         members.append(
             {
                 "client": client,
-                "sdk": version_words(*(_first(own, name) for name in ("language", "client_version"))),
-                "strategy": _first(own, "strategy") or "unknown",
+                **{name: _first(own, name) for name in ("language", "client_version", "strategy")},
                 "topics": sorted({topic for channel in own for topic in channel.topics}),
                 "brokers": sorted({channel.broker_name for channel in own}),
                 "joined_ms": min(channel.joined_ms for channel in own),
@@ -99,7 +96,6 @@ def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
     )
     return {
         "verdicts": count_verdicts(group.queues),
-        "client_ids": len({channel.client_id for channel in group.channels}),
         "members": members,
         "most_members": MOST_MEMBERS,
         "most_incidents": MOST_INCIDENTS,
@@ -111,11 +107,7 @@ def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
         },
         "incidents": _incidents_by_queue(page),
         "brokers": _worst_brokers(group) if len(group.queues) > MOST_IN_ORDER else [],
-        "worst_first": worst_first({queue.verdict for queue in group.queues}),
-        "command": _command(page),
-        "members_command": shlex.join(
-            ["balancewatch", "members", "--current", "--group", group.consumer_group, "--cluster", group.cluster]
-        ),
+        "worst": order_queues(page["shown"].items, "worst")[:1],
         "topics": [*group.topics(), *([page["bare_topic"]] if page["bare_topic"] else [])],
         "verdict_choices": [
             (name, f"{name} ({page['of_topic'][name]:,})") for name in WORST_FIRST if page["of_topic"][name]
@@ -140,20 +132,6 @@ def _worst_brokers(group: Group) -> list[tuple[str, Counter[str]]]:
     for queue in group.queues:
         by_broker.setdefault(queue.broker_name, Counter())[queue.verdict] += 1
     return sorted(by_broker.items(), key=lambda item: ([-item[1][name] for name in WRONG], item[0]))
-
-
-def _command(page: Mapping[str, Any]) -> str:
-    group: Group = page["group"]
-    words = ["balancewatch"]
-    if page["shown"].items:
-        worst = order_queues(page["shown"].items, "worst")[0]
-        words += ["owner", worst.topic, worst.name]
-    else:
-        words += ["assignments", *(["--topic", page["topic"]] if page["topic"] else [])]
-    words += ["--group", group.consumer_group, "--cluster", group.cluster]
-    if group.at_ms is not None:
-        words += ["--at", iso(group.at_ms)]
-    return shlex.join(words)
 
 
 PAGE = Page(

@@ -1,12 +1,11 @@
 """The groups page: all consumer groups, worst first, with their verdicts, members and firing alerts."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from streaming.board.known import read_cluster_names
 from streaming.board.page import Page, View
 from streaming.board.url import read_choice, slice_of
-from streaming.board.words import WORST_FIRST, WRONG, counted
+from streaming.board.words import WORST_FIRST, WRONG
 from streaming.store.store import History
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.groups.queue_state import NOT_JUDGED, OK, UNKNOWN
@@ -101,32 +100,11 @@ def read(view: View) -> dict[str, Any]:
     return {**names, "chosen": chosen, "shown": shown, "is_empty": not every}
 
 
-def draw(page: Mapping[str, Any]) -> Mapping[str, str]:
-    groups = page["chosen"]
-    if not groups:
-        return {"described": "0 groups."}
-    wrong = [group for group in groups if group["wrong"]]
-    unknown = sum(1 for group in groups if group["unknown"])
-    firing = sum(1 for group in groups if group["firing"])
-    words = [counted(len(groups), "group")]
-    if wrong:
-        queues = counted(sum(group["wrong"] for group in wrong), "queue")
-        words.append(f"{len(wrong):,} with {queues} unowned, not consumed, double-consumed or misplaced")
-    else:
-        words.append("no queue is unowned, not consumed, double-consumed or misplaced")
-    if unknown:
-        words.append(f"{unknown:,} with unknown queues")
-    if firing:
-        words.append(f"{firing:,} with firing alerts")
-    return {"described": "; ".join(words) + "."}
-
-
 PAGE = Page(
     "groups",
     "/groups",
     "Groups",
     read,
-    draw,
     nav="Groups",
     parameters=frozenset({"cluster", "q", "page"}),
     tables=frozenset({"alerts", "assignments", "broker_health", "fault_items", "memberships"}),

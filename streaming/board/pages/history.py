@@ -15,13 +15,13 @@ import pyarrow as pa
 from streaming.board.chart import BLUE, GREEN, GREY, Axis, Bar, Chart, Mark, fitting, lane_name
 from streaming.board.known import extent_of, named
 from streaming.board.page import Page, View
-from streaming.board.pages.group_tables import Group, Queue, find_cluster, is_alerted_topic, queues_of, read_group
-from streaming.board.pages.matrix import Matrix, build_matrix, count_verdicts, order_queues
-from streaming.board.url import AskedError, Slice, href, read_choice, read_moment_ms, read_span_ms, slice_of
+from streaming.board.pages.group_tables import find_cluster, is_alerted_topic, queues_of, read_group
+from streaming.board.pages.matrix import build_matrix, count_verdicts, order_queues
+from streaming.board.url import AskedError, href, read_choice, read_moment_ms, read_span_ms, slice_of
 from streaming.board.words import VERDICTS, WRONG, counted
 from streaming.store.store import History
 from streaming.text.times import clock
-from udfs.alerts.prose import join_words, name_queues, some
+from udfs.alerts.prose import join_words, some
 from udfs.groups.queue_state import OK
 
 MOST_CHANGES = 60
@@ -136,21 +136,6 @@ known_until_ms  the end of the data, and of the spans
 """
 
 
-@dataclass(frozen=True)
-class Place:
-    """A group of a cluster, one topic or all, one queue (`broker:queue_id`) or all, and the period and time."""
-
-    cluster: str
-    consumer_group: str
-    topic: str
-    queue: str
-    from_ms: int
-    until_ms: int
-    at_ms: int
-    known_until_ms: int | None = None
-    """End of the data; None if it is not before `until_ms`."""
-
-
 _GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
 _WITHIN = "changed_at > make_timestamptz($from_ms * 1000) AND changed_at <= make_timestamptz($until_ms * 1000)"
 _COLUMNS = "topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, verdict"
@@ -238,13 +223,14 @@ LIMIT {MOST_INCIDENTS}
 """
 
 
-def read_times(history: History, place: Place) -> Times:
-    """Return the history between `from_ms` and `until_ms` and the state at `at_ms`.
+def read_times(history: History, place: Mapping[str, Any]) -> Times:
+    """Return the history between `from_ms` and `until_ms`, and the state at `at_ms`.
 
-    The period begins with the first queue, member or incident, or with `at_ms` if that is earlier.
+    The period begins with the first queue, member or incident, or with `at_ms` if that is earlier. `place` has the
+    parameters of the queries: `topic` and `queue` (`broker:queue_id`) are "" for all; `known_until_ms` is the end of
+    the data, at most `until_ms`.
     """
-    known_until_ms = min(place.until_ms, place.known_until_ms or place.until_ms)
-    params = {**vars(place), "known_until_ms": known_until_ms}
+    params, until_ms = dict(place), place["until_ms"]
     comings = history.rows(_COMINGS, named(_COMINGS, params))
     incidents = history.rows(_INCIDENTS, named(_INCIDENTS, params))
     with duckdb.connect() as engine:
@@ -252,14 +238,14 @@ def read_times(history: History, place: Place) -> Times:
         (edges,) = _ask(engine, _EDGES, params).to_pylist()
         starts_ms = [edges["first_ms"], *(row["time_ms"] for row in comings), *(row["start_ms"] for row in incidents)]
         known_ms = [ms for ms in starts_ms if ms is not None]
-        shown_ms = [place.at_ms, place.until_ms, *known_ms] if known_ms else []
-        params["from_ms"], _ = extent_of(place.from_ms, place.until_ms, shown_ms)
+        shown_ms = [place["at_ms"], until_ms, *known_ms] if known_ms else []
+        params["from_ms"], _ = extent_of(place["from_ms"], until_ms, shown_ms)
         lanes = _ask(engine, _LANES, params).to_pylist()
         names = [f"{row['topic']} {row['broker_name']}:{row['queue_id']}" for row in lanes]
         steps = _ask(engine, _SPANS, {**params, "lanes": names}).to_pylist() if names else []
         return {
             "from_ms": params["from_ms"],
-            "until_ms": place.until_ms,
+            "until_ms": until_ms,
             "lanes": lanes[0]["lanes"] if lanes else 0,
             "spans": [Span(**row) for row in steps[:MOST_STEPS]],
             "is_cut": len(steps) > MOST_STEPS,
@@ -270,7 +256,7 @@ def read_times(history: History, place: Place) -> Times:
             "comings": comings,
             "incidents": incidents,
             "changes": read_changes(engine, params),
-            "known_until_ms": known_until_ms,
+            "known_until_ms": place["known_until_ms"],
         }
 
 
@@ -285,63 +271,43 @@ MOST_CHOICES = 100
 """Above this number of queues, the filter offers those that the bands show; the URL may name any."""
 
 
-@dataclass(frozen=True)
-class HistoryPage:
-    """Values of the page: the group at the chosen time, and the period around it.
+def read(view: View) -> dict[str, Any]:
+    """Return the values of the page: the group at the time `at_ms`, and the period around it.
 
     topic, queue   chosen by the URL, "" for all, out of `topics` and `names`
     queues         the chosen ones at that time; `shown` is the requested page of them, `matrix` these by client
+    kept           parameters that links on this page keep; each link sets its own time
     """
-
-    asked: Mapping[str, str]
-    group: Group
-    times: Times
-    topics: Sequence[str]
-    names: Sequence[str]
-    queues: Sequence[Queue]
-    shown: Slice[Queue]
-    matrix: Matrix
-    now_ms: int
-
-    @property
-    def topic(self) -> str:
-        return self.asked.get("topic", "")
-
-    @property
-    def queue(self) -> str:
-        return self.asked.get("queue", "")
-
-    @property
-    def kept(self) -> dict[str, str]:
-        """Parameters that links on this page keep; each link sets its own time."""
-        return {name: value for name, value in self.asked.items() if name not in ("at", "page")}
-
-    @property
-    def at_ms(self) -> int:
-        return self.now_ms if self.group.at_ms is None else self.group.at_ms
-
-
-def read(view: View) -> HistoryPage:
     asked = view.asked
     place, at_ms = _read_place(view)
-    times = read_times(view.history, place)
-    group = read_group(view.history, place.cluster, place.consumer_group, at_ms, times["queues"])
+    topic, queue, times = place["topic"], place["queue"], read_times(view.history, place)
+    group = read_group(view.history, place["cluster"], asked["group"], at_ms, times["queues"])
     topics = group.topics()
-    is_unknown = place.topic not in topics and not times["lanes"] and topics
-    if is_unknown and not is_alerted_topic(view.history, group, place.topic):
+    is_unknown = topic not in topics and not times["lanes"] and topics
+    if is_unknown and not is_alerted_topic(view.history, group, topic):
         read_choice(asked, "topic", topics)
-    names = sorted({queue.name for queue in group.queues if place.topic in ("", queue.topic)})
+    names = sorted({one.name for one in group.queues if topic in ("", one.topic)})
     if len(names) > MOST_CHOICES:
         names = list(dict.fromkeys(span.queue for span in times["spans"]))
-    queues = [
-        queue for queue in times["queues"] if place.topic in ("", queue.topic) and place.queue in ("", queue.name)
-    ]
-    order = "worst" if len(queues) > MOST_IN_ORDER else "queue"
-    shown = slice_of(order_queues(queues, order), asked, QUEUES_A_PAGE)
-    return HistoryPage(asked, group, times, topics, names, queues, shown, build_matrix(group, shown.items), view.now_ms)
+    queues = [one for one in times["queues"] if topic in ("", one.topic) and queue in ("", one.name)]
+    shown = slice_of(order_queues(queues, "worst" if len(queues) > MOST_IN_ORDER else "queue"), asked, QUEUES_A_PAGE)
+    return {
+        "asked": asked,
+        "kept": {name: value for name, value in asked.items() if name not in ("at", "page")},
+        "group": group,
+        "at_ms": view.now_ms if at_ms is None else at_ms,
+        "times": times,
+        "topic": topic,
+        "topics": topics,
+        "queue": queue,
+        "names": names,
+        "queues": queues,
+        "shown": shown,
+        "matrix": build_matrix(group, shown.items),
+    }
 
 
-def _read_place(view: View) -> tuple[Place, int | None]:
+def _read_place(view: View) -> tuple[dict[str, Any], int | None]:
     """Return the group, filter and period, and the time that the URL names, if any."""
     asked = view.asked
     if not asked.get("group"):
@@ -351,16 +317,16 @@ def _read_place(view: View) -> tuple[Place, int | None]:
     from_ms, until_ms = view.now_ms - since_ms, view.now_ms
     if at_ms is not None and at_ms <= from_ms:
         from_ms, until_ms = at_ms - since_ms // 2, min(at_ms + since_ms // 2, view.now_ms)
-    place = Place(
-        asked.get("cluster") or find_cluster(view.history, asked["group"]),
-        asked["group"],
-        asked.get("topic", ""),
-        asked.get("queue", ""),
-        from_ms,
-        until_ms,
-        until_ms if at_ms is None else at_ms,
-        view.known_until_ms,
-    )
+    place = {
+        "cluster": asked.get("cluster") or find_cluster(view.history, asked["group"]),
+        "consumer_group": asked["group"],
+        "topic": asked.get("topic", ""),
+        "queue": asked.get("queue", ""),
+        "from_ms": from_ms,
+        "until_ms": until_ms,
+        "at_ms": until_ms if at_ms is None else at_ms,
+        "known_until_ms": min(until_ms, view.known_until_ms),
+    }
     return place, at_ms
 
 
@@ -374,24 +340,32 @@ SYMBOLS = {"JOINED": "▲", "CHANGED": "◆", "LEFT": "▼", "EXPIRED": "✕"}
 COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy", "LEFT": "left", "EXPIRED": "expired"}
 
 
-def draw(page: HistoryPage) -> Mapping[str, Any]:
+def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the chart, links of queues, and the newest changes: of members, which have `change`, and of queues."""
+    times = page["times"]
+    changes = sorted(
+        [*times["changes"]["newest"], *times["comings"]], key=lambda row: (-row["time_ms"], "change" in row)
+    )
     return {
-        "chart": bands_chart(page) if page.times["spans"] else None,
+        "chart": bands_chart(page) if times["spans"] else None,
         "most_lanes": MOST_LANES,
-        "changes": _changes(page.times),
-        "changes_note": _describe_number(page.times),
-        "verdicts": count_verdicts(page.queues),
+        "changes": changes[:MOST_CHANGES],
+        "number": times["changes"]["number"] + len(times["comings"]),
+        "is_more": len(times["comings"]) == MOST_COMINGS,
+        "symbols": SYMBOLS,
+        "coming_words": COMING_WORDS,
+        "verdicts": count_verdicts(page["queues"]),
         "hrefs": {
-            queue.key: href(PATH, page.asked, page=None, topic=queue.topic, queue=queue.name)
-            for queue in page.shown.items
+            queue.key: href(PATH, page["asked"], page=None, topic=queue.topic, queue=queue.name)
+            for queue in page["shown"].items
         },
-        "with_topic": len({queue.topic for queue in page.queues}) > 1,
+        "with_topic": len({queue.topic for queue in page["queues"]}) > 1,
     }
 
 
-def bands_chart(page: HistoryPage) -> Chart:
+def bands_chart(page: Mapping[str, Any]) -> Chart:
     """Return the chart with a lane per queue below those of incidents and members. Its label counts the changes."""
-    times = page.times
+    times = page["times"]
     axis = Axis(times["from_ms"], times["until_ms"])
     queues = list(dict.fromkeys((span.topic, span.queue) for span in times["spans"]))
     names = [*(incident["kind"] for incident in times["incidents"]), "members", *(queue for _, queue in queues)]
@@ -440,12 +414,12 @@ def bands_chart(page: HistoryPage) -> Chart:
         bars,
         marks,
         names=[(lane * LANE_PX + LANE_PX / 2, lane_name(name)) for lane, name in enumerate(names)],
-        at=None if page.group.at_ms is None else axis.x(page.group.at_ms),
+        at=None if page["group"].at_ms is None else axis.x(page["group"].at_ms),
     )
 
 
-def _at(page: HistoryPage, time_ms: int) -> str:
-    return href(PATH, {**page.kept, "at": time_ms})
+def _at(page: Mapping[str, Any], time_ms: int) -> str:
+    return href(PATH, {**page["kept"], "at": time_ms})
 
 
 def _bars(times: Times) -> list[Span]:
@@ -459,51 +433,6 @@ def _bars(times: Times) -> list[Span]:
         owner = newest.planned_owner if not older else None
         merged.append(Span(topic, queue, start_ms, newest.end_ms, verdict, owner, newest.observed_owners))
     return sorted(merged, key=lambda span: (span.verdict == OK, -span.end_ms))[:MOST_BARS]
-
-
-def _changes(times: Times) -> list[Row]:
-    """Return the newest changes of verdicts, owners and members, one row per time and kind.
-
-    A row has a new verdict (`became`) and the one before it (`was`), or a shape with words.
-    """
-    rows = [_change_row(change) for change in times["changes"]["newest"]]
-    for coming in times["comings"]:
-        time_ms, change = coming["time_ms"], coming["change"]
-        shape = "▲" if change == "JOINED" else "◆" if change == "CHANGED" else "▼"
-        mark = {"shape": shape, "words": COMING_WORDS.get(change, change), "look": "coming"}
-        rows.append({"key": f"{time_ms}-{change}", "time_ms": time_ms, "what": some(coming["client_ids"], 6), **mark})
-    return sorted(rows, key=lambda row: (-row["time_ms"], row.get("look") == "coming"))[:MOST_CHANGES]
-
-
-def _change_row(change: Row) -> Row:
-    queues = f"{name_queues(change['queues'])} of {change['topic']}"
-    before, after, way, owners = change["before"], change["after"], change["way"], change["owners"]
-    row = {"key": f"{change['time_ms']}/{change['topic']}/{way}/{before}/{after}", "time_ms": change["time_ms"]}
-    if way == "became":
-        if owners:
-            more = change["owners_number"] - len(owners)
-            named = join_words([*owners, *([f"{more} more"] if more else [])])
-            queues += f"; {'planned owner' if change['owners_number'] == 1 else 'planned owners'}: {named}"
-        return {**row, "what": queues, "became": after, "was": before}
-    words, none = ("planned owner", "none") if way == "moved" else ("pulled by", "no client")
-    return {
-        **row,
-        "what": queues,
-        "shape": "→",
-        "words": f"{words}: {before or none} → {after or none}",
-        "look": "moved",
-    }
-
-
-def _describe_number(times: Times) -> str:
-    """Return `12 changes, newest first`, or `newest 60 of 70 changes` if the table shows only a part."""
-    number = times["changes"]["number"] + len(times["comings"])
-    if not number:
-        return ""
-    if number <= MOST_CHANGES:
-        return f"{counted(number, 'change')}, newest first"
-    over = "over " if len(times["comings"]) == MOST_COMINGS else ""
-    return f"newest {MOST_CHANGES} of {over}{counted(number, 'change')}"
 
 
 def _describe_changes(times: Times) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -19,7 +19,6 @@ from streaming.history.incident_story import IncidentStory, Row, lines_of, read_
 from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.text.times import clock, span
 from udfs.alerts.pattern import incident_matchers
-from udfs.alerts.prose import name_queues
 from udfs.alerts.runbook import runbook_url
 
 MOST_EVENTS = 300
@@ -85,50 +84,22 @@ def read(view: View) -> dict[str, Any]:
 
 def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
     story: IncidentStory = page["story"]
-    active = [silence for silence in story.silences if silence["starts_ms"] <= page["now_ms"] < silence["ends_ms"]]
+    silences = story.silences if story.ended_ms is None else ()
     shown = page["events"][-MOST_EVENTS:]
     return {
         "story": story,
         "chart": states_chart(page),
-        "active": active if story.ended_ms is None else [],
-        "subject": _subject,
+        "active": [silence for silence in silences if silence["starts_ms"] <= page["now_ms"] < silence["ends_ms"]],
         "events": shown,
         "more_events": sum(story.left_out.values()) + len(page["events"]) - len(shown),
-        "queues": name_queues(story.queues) if story.queues else "",
         "evidence": [(name, _shown(value)) for name, value in sorted(story.evidence.items())],
-        "delivered": sum(delivery["outcome"] == "DELIVERED" for delivery in story.deliveries),
-        "commands": _commands(story, active),
+        "matchers": [f"{name}={quote(globs[0])}" for name, globs in incident_matchers(vars(story)).items()],
     }
-
-
-def _subject(incident: Row) -> str:
-    if incident["consumer_group"]:
-        return f"in group {incident['consumer_group']}" + (f", topic {incident['topic']}" if incident["topic"] else "")
-    return f"of {incident['broker_name']}" if incident["broker_name"] else ""
 
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 1_000 else text[:1_000] + " …"
-
-
-def _commands(story: IncidentStory, active: Sequence[Row]) -> str:
-    """Return the commands that make sense now: `ack` and `silence add` only once each."""
-    lines = [f"balancewatch explain {story.incident_id}"]
-    if story.ended_ms is None and not story.acknowledgements:
-        lines.append(f'balancewatch ack {story.incident_id} --owner YOU --note "what you do"')
-    if story.ended_ms is None and active:
-        lines += [f"balancewatch silence end {silence['silence_id']}" for silence in active]
-    elif story.ended_ms is None:
-        subject = {
-            "kind": story.kind,
-            "cluster": story.cluster,
-            "consumer_group": story.consumer_group,
-            "broker_name": story.broker_name,
-        }
-        matchers = " ".join(f"--match {name}={quote(globs[0])}" for name, globs in incident_matchers(subject).items())
-        lines.append(f'balancewatch silence add {matchers} --for 2h --owner YOU --reason "why"')
-    return "\n".join(lines)
 
 
 def states_chart(page: Mapping[str, Any]) -> Chart:

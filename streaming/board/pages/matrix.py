@@ -30,18 +30,8 @@ class Cell(Enum):
     ONE_OF = ("◐", "planned owner; one client with this ClientId consumes it, unknown which")
     PULLS = ("●", "consumes it; no planned owner to compare with")
 
-    @property
-    def sign(self) -> str:
-        return self.value[0]
-
-    @property
-    def words(self) -> str:
-        return self.value[1]
-
-    @property
-    def look(self) -> str:
-        """CSS class."""
-        return f"cell-{self.name.lower().replace('_', '-')}"
+    def __init__(self, sign: str, words: str) -> None:
+        self.sign, self.words = sign, words
 
 
 @dataclass(frozen=True)
@@ -56,11 +46,6 @@ class Client:
     @property
     def key(self) -> str:
         return f"{self.client_id} at {self.place}" if self.place else self.client_id
-
-    @property
-    def broken_id(self) -> str:
-        """The ClientId in lines: host, `@` process or instance name, `#` the suffix of 4.9.0 and later."""
-        return self.client_id.replace("@", "\n@").replace("#", "\n#")
 
 
 @dataclass(frozen=True)

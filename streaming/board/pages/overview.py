@@ -17,20 +17,15 @@ from schemas.tables import TABLES, Table
 from schemas.views import MOST_SEVERE_FIRST, acknowledged_sql
 from streaming.board.page import Page, View
 from streaming.board.pages.groups import read_groups
-from streaming.board.words import WRONG
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from streaming.text.times import DAY, MINUTE, to_ms
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import table_path
 from udfs.alerts.rulebook import CANARY_CLUSTER
-from udfs.groups.queue_state import UNKNOWN
 
 MOST_FIRING = 20
 MOST_GROUPS = 12
-
-TROUBLED = (*WRONG, UNKNOWN)
-"""Verdicts that make a group a problem."""
 
 
 def read_trouble(history: History, lately_from_ms: int) -> dict[str, Any]:
@@ -140,19 +135,6 @@ def read_clusters(history: History) -> list[dict[str, Any]]:
     return [row | {"without_data": [*filter(None, row["without_data"])]} for row in rows]
 
 
-def read_troubled_groups(history: History) -> tuple[list[dict[str, Any]], int]:
-    """Return the worst groups as on the groups page, and the number of all groups with problems."""
-    groups = [group for group in read_groups(history) if group["wrong"] or group["unknown"]]
-    shown = [
-        {
-            **{name: group[name] for name in ("cluster", "consumer_group", "queues")},
-            "verdicts": {name: group[name.lower()] for name in TROUBLED if group[name.lower()]},
-        }
-        for group in groups[:MOST_GROUPS]
-    ]
-    return shown, len(groups)
-
-
 TIMELY = ("alerts", "assignments", "memberships")
 """Tables whose newest rows carry the time of their evaluation."""
 
@@ -206,20 +188,20 @@ def _read_written(warehouse: Location, table: Table, version: int) -> Written | 
 def read(view: View) -> dict[str, Any]:
     """Return the values of the page.
 
-    groups, troubled   the worst groups, and the number of all groups with a problem
+    groups, troubled   the worst groups, as on their page, and the number of all groups with a problem
     newest_ms          time of the newest row of the live tables, at most now; None while they are empty
     lags               by table, delay from the newest event of its newest commit to that commit
     lag                the largest recent delay of the tables with verdicts and alerts
     """
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, as on the alerts page, so that its counts agree
-    groups, troubled = read_troubled_groups(view.history)
+    groups = [group for group in read_groups(view.history) if group["wrong"] or group["unknown"]]
     ages, lags = read_ages(view.history), read_lags(view.history, view.now_ms)
     live = {table.name for table in LIVE_TABLES}
     newest_ms = max((age["newest_ms"] for age in ages if age["name"] in live and age["newest_ms"]), default=None)
     return {
         "trouble": read_trouble(view.history, until_ms - DAY),
-        "groups": groups,
-        "troubled": troubled,
+        "groups": groups[:MOST_GROUPS],
+        "troubled": len(groups),
         "clusters": read_clusters(view.history),
         "ages": ages,
         "newest_ms": None if newest_ms is None else min(newest_ms, view.now_ms),

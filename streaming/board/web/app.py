@@ -59,22 +59,22 @@ class Board:
         settings: BoardSettings,
         warehouse: Location,
         clock_ms: Callable[[], int],
-        pages: tuple[Page[Any], ...] = PAGES,
+        pages: tuple[Page, ...] = PAGES,
         runbooks_url: str = runbooks.ROOT,
     ) -> None:
         self.settings, self._runbooks_url = settings, runbooks_url
         self.now_ms = clock_ms
         """Returns epoch ms by the board's clock."""
         self.tables = Tables(warehouse)
-        self.pages: Mapping[str, Page[Any]] = {page.path: page for page in pages}
+        self.pages: Mapping[str, Page] = {page.path: page for page in pages}
         self._body = lru_cache(KEPT_BODIES)(self._body_in)
 
-    def page(self, path: str) -> Page[Any] | None:
+    def page(self, path: str) -> Page | None:
         """Return the page at this path; a slash at its end is ignored."""
         return self.pages.get(path.rstrip("/") or "/")
 
     def render(
-        self, page: Page[Any], search: str, shown: str | None = None
+        self, page: Page, search: str, shown: str | None = None
     ) -> tuple[Body | None, str, dict[str, Any] | None]:
         """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
         seen, minute = self.tables.look(), self.now_ms() // MINUTE
@@ -83,7 +83,7 @@ class Board:
             return None, key, None
         return self._body(page, search, seen, minute), key, seen.firing
 
-    def value_json(self, page: Page[Any], search: str) -> tuple[str, int]:
+    def value_json(self, page: Page, search: str) -> tuple[str, int]:
         """Return the page's value as JSON and the status of the response; of an error its sentence."""
         now_ms = self.now_ms()
         seen = self.tables.look()
@@ -97,7 +97,7 @@ class Board:
         left_out = {name: number for name, number in view.history.left_out.items() if name in page.tables}
         return as_json({"now_ms": now_ms, "newest_ms": view.newest_ms, "left_out": left_out, "page": value}), 200
 
-    def _body_in(self, page: Page[Any], search: str, seen: Seen, _minute: int) -> Body:
+    def _body_in(self, page: Page, search: str, seen: Seen, _minute: int) -> Body:
         """Render a page; ages in it are as of the minute."""
         now_ms = self.now_ms()
         if seen.history is None:
@@ -113,9 +113,7 @@ class Board:
             return Body(page.title, html, 200 if is_refused else status)
         return Body(page.title, html)
 
-    def _read(
-        self, page: Page[Any], search: str, seen: Seen, now_ms: int, read: Callable[[View], Any]
-    ) -> tuple[View, Any]:
+    def _read(self, page: Page, search: str, seen: Seen, now_ms: int, read: Callable[[View], Any]) -> tuple[View, Any]:
         """Return the view and what `read` makes of it. Raises AskedError and whatever `read` raises."""
         asked = read_asked(search, page.parameters)
         try:
@@ -244,7 +242,7 @@ def asset_url(name: str) -> str:
     return f"{ASSETS}/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
 
 
-def _describe(page: Page[Any], error: Exception) -> tuple[str, int]:
+def _describe(page: Page, error: Exception) -> tuple[str, int]:
     """Return the sentence and the status of an error, and log one that is not the reader's."""
     if isinstance(error, AskedError):
         return str(error), 400
