@@ -142,7 +142,7 @@ def check(question: Question, reported: Question, release: str) -> Replay:
     return replay
 
 
-@pytest.mark.parametrize(("mode", "count"), [(SYNC, 2_000), (ONEWAY, 100)])
+@pytest.mark.parametrize(("mode", "count"), [(SYNC, 2_000), (ONEWAY, 200)])
 def test_every_send_ends_alike_and_leaves_the_same_fault_items(
     release: str, mode: str, count: int, random: Random
 ) -> None:
