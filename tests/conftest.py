@@ -9,7 +9,6 @@ Properties are tried without a deadline, for a busy machine is no failure: 20 ex
 
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from schemas.events import EVENTS
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.topics import create_topics
 from tests.support.engine import Stream
+from tests.support.rocketmq_server import wait_for
 from tests.support.scratch_kafka import scratch_kafka
 from tests.support.twins_log import Log, Story, publish, story, twins_log
 
@@ -48,8 +48,6 @@ os.environ |= {
 MAIN = sys.modules["__main__"]
 if MAIN.__spec__ is None and not hasattr(MAIN, "__file__"):
     MAIN.__file__ = __file__
-
-TOPICS_GONE_SECONDS = 60.0
 
 LONGEST_GROUPS = ("rocketmq", "spark", "kafka")
 """Groups of tests that take minutes and mostly wait; the other tests fill the cores beside them."""
@@ -129,10 +127,7 @@ def delete_topics(broker: EmbeddedKafka, topics: Iterable[str]) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     try:
         admin.delete_topics(sorted({*topics} & {*admin.list_topics()}))
-        deadline = time.monotonic() + TOPICS_GONE_SECONDS
-        while {*topics} & {*admin.list_topics()}:
-            assert time.monotonic() < deadline, "the topics are still there"
-            time.sleep(0.05)
+        wait_for("the topics are gone", lambda: not {*topics} & {*admin.list_topics()}, 60, 0.05)
     finally:
         admin.close()
 

@@ -18,6 +18,7 @@ from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.support.markdown import Block, blocks_of, commands_of
 from tests.support.modelled_warehouse import fill_warehouse
+from tests.support.offenders import assert_none
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("*/**/*.md")) if ".venv" not in path.parts]
@@ -156,24 +157,13 @@ def test_every_make_target_that_a_page_shows_is_there() -> None:
     assert shown <= targets
 
 
-def test_every_file_that_a_page_links_to_is_there() -> None:
-    missing = [
-        f"{page.name}: {target}"
-        for page in PAGES
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
-        if not (page.parent / target).exists()
-    ]
-    assert not missing
-
-
-def test_every_part_of_a_page_that_a_page_links_to_is_there() -> None:
-    missing = [
+def test_every_file_and_part_of_a_page_that_a_page_links_to_is_there() -> None:
+    assert_none(
         f"{page.name}: {target}#{part}"
         for page in PAGES
-        for target, part in re.findall(r"\]\((?!https?:)([^)#]*)#([\w-]+)\)", page.read_text())
-        if part not in heads_of((page.parent / target) if target else page)
-    ]
-    assert not missing
+        for target, part in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", page.read_text())
+        if not (path := page.parent / target if target else page).exists() or (part and part not in heads_of(path))
+    )
 
 
 def heads_of(page: Path) -> set[str]:

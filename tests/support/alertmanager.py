@@ -122,12 +122,9 @@ def scratch_alertmanagers(webhook_url: str, replicas: int = 1) -> Iterator[list[
     """Replicas that notify `webhook_url`, in a folder that is deleted with them. More than one gossip."""
     ports = tuple(free_port() for _ in range(replicas)) if replicas > 1 else (None,)
     started: list[Alertmanager] = []
-    with tempfile.TemporaryDirectory(prefix="balancewatch-alertmanager-") as folder:
-        try:
-            for number, port in enumerate(ports):
-                others = tuple(other for other in ports if other and other != port)
-                started.append(Alertmanager(Path(folder) / str(number), webhook_url, port, others))
-            yield started
-        finally:
-            for replica in started:
-                replica.stop()
+    with tempfile.TemporaryDirectory(prefix="balancewatch-alertmanager-") as folder, contextlib.ExitStack() as stack:
+        for number, port in enumerate(ports):
+            others = tuple(other for other in ports if other and other != port)
+            started.append(Alertmanager(Path(folder) / str(number), webhook_url, port, others))
+            stack.callback(started[-1].stop)
+        yield started

@@ -6,7 +6,6 @@ by pid, with its files in one folder that is deleted.
 """
 
 import contextlib
-import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -173,15 +172,12 @@ class RocketMQ:
 @contextlib.contextmanager
 def rocketmq(jars: Path, clocks: Clocks) -> Iterator[RocketMQ]:
     """A RocketMQ cluster whose files are deleted when it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="balancewatch-rocketmq-test-"))
-    try:
-        cluster = RocketMQ(jars, folder, clocks)
+    with tempfile.TemporaryDirectory(prefix="balancewatch-rocketmq-test-", ignore_cleanup_errors=True) as folder:
+        cluster = RocketMQ(jars, Path(folder), clocks)
         try:
             yield cluster
         finally:
             cluster.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

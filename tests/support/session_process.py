@@ -74,12 +74,14 @@ class SessionProcess:
 
 def pids_of_session(session: int) -> list[int]:
     """Living processes of a session, named by its leader."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        if fields[0] != "Z" and int(fields[3]) == session:
-            found.append(int(stat.parent.name))
-    return found
+    return [pid for pid, (_, fields) in read_stats().items() if fields[0] != "Z" and int(fields[3]) == session]
+
+
+def read_stats() -> dict[int, tuple[str, list[str]]]:
+    """Return the command of each process by id, and the fields of /proc/PID/stat after it: state, parent, group, ..."""
+    stats: dict[int, tuple[str, list[str]]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            head, _, tail = path.read_text().rpartition(")")  # a name may hold blanks and brackets
+            stats[int(path.parent.name)] = head.partition("(")[2], tail.split()
+    return stats

@@ -15,6 +15,7 @@ import pyspark
 from streaming.kafka_io.embedded_kafka import free_port
 from tests.support.freezing import end
 from tests.support.rocketmq_server import wait_for
+from tests.support.session_process import read_stats
 
 _HOME = Path(pyspark.__file__).parent
 _PACKAGE = "org.apache.spark.deploy"
@@ -31,7 +32,8 @@ class Cluster:
 
     def executors(self) -> list[int]:
         """Process ids of those that run, one a worker at the most."""
-        return [child for worker in self.workers for child in _children(worker)]
+        living = [(pid, int(fields[1])) for pid, (_, fields) in read_stats().items() if fields[0] != "Z"]
+        return [pid for worker in self.workers for pid, parent in living if parent == worker]
 
     def executor_logs(self) -> list[str]:
         """What the executors of each worker said so far."""
@@ -71,16 +73,6 @@ def _start(log: Path, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
     command = [str(_HOME / "bin" / "spark-class"), f"{_PACKAGE}.{name}", "--webui-port", "0", *arguments]
     with log.open("wb") as file:
         return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment, cwd=log.parent)
-
-
-def _children(parent: int) -> Iterator[int]:
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        if int(fields[1]) == parent and fields[0] != "Z":
-            yield int(path.parent.name)
 
 
 def _wait_for(log: Path, text: str, process: "subprocess.Popen[bytes]") -> None:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
+
+from tests.support.session_process import read_stats
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -40,7 +41,7 @@ class Process:
 
 def read_tree(root: int, left_out: frozenset[int] | set[int] = frozenset()) -> list[Process]:
     """`root` first, then its descendants; without those left out and their descendants. Empty once it has ended."""
-    stats = {int(folder.name): stat for folder in Path("/proc").iterdir() if (stat := _read_stat(folder)) is not None}
+    stats = read_stats()
     children: dict[int, list[int]] = {}
     for pid, (_, fields) in stats.items():
         children.setdefault(int(fields[1]), []).append(pid)
@@ -64,17 +65,6 @@ def read_tree(root: int, left_out: frozenset[int] | set[int] = frozenset()) -> l
         tree.append(Process(pid, name, user + system, ended_user + ended_system, int(fields[21]) * _PAGE))
         waiting += sorted(children.get(pid, []))
     return tree
-
-
-def _read_stat(folder: Path) -> tuple[str, list[str]] | None:
-    """Command and the fields after it, from the state on; None unless it is a process."""
-    if not folder.name.isdigit():
-        return None
-    try:
-        head, _, tail = (folder / "stat").read_text().rpartition(")")  # a name may hold blanks and brackets
-    except OSError:
-        return None
-    return head.partition("(")[2], tail.split()
 
 
 def cpu_of(tree: list[Process]) -> float:

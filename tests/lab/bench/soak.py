@@ -6,6 +6,7 @@ Ctrl-C ends it with the samples so far. An hour takes about 2 GB in the folder f
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -134,23 +135,12 @@ class Sampler:
 
 def _stock(name: str, *folders: Path) -> dict[str, float]:
     """MB and number of all files in the folders now; files deleted meanwhile do not count."""
-    sizes = [size for folder in folders for size in _sizes(folder)]
+    sizes = []
+    for root, _, names in (found for folder in folders for found in os.walk(folder)):
+        for file in names:
+            with contextlib.suppress(FileNotFoundError):
+                sizes.append((Path(root) / file).lstat().st_size)
     return {f"{name}, MB": sum(sizes) / 1e6, f"{name}, files": len(sizes)}
-
-
-def _sizes(folder: Path) -> Iterator[int]:
-    try:
-        entries = list(os.scandir(folder))
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _sizes(Path(entry.path))
-            continue
-        try:
-            yield entry.stat(follow_symlinks=False).st_size
-        except FileNotFoundError:
-            continue
 
 
 def tenth_of(began: float, ended: float, samples: Sequence[Sample], latencies: Mapping[str, Timed]) -> dict[str, float]:

@@ -5,7 +5,6 @@ Under load the log is still being written meanwhile: the reference reads the sam
 
 import random
 import signal
-import threading
 import time
 from collections.abc import Sequence
 
@@ -82,12 +81,6 @@ def kills_under_load(place: Place, name: str, count: int, seed: int) -> Outcome:
     """The log is played, three times as fast as life, until the last kill."""
     source = Source(place.settings("under_load"))
     log = modelled_log(int(count * SECONDS_A_LIFE * SPEED), seed)
-    player = threading.Thread(target=source.play, args=(log, SPEED), daemon=True)
-    player.start()
-    try:
+    with source.playing(log, SPEED):
         kills = at_random(place, "under_load", count, random.Random(seed), SERVE)
-    finally:
-        source.stop.set()
-        player.join()
-        source.close()
     return Outcome(name, kills, kills, place.compare_live("under_load"))

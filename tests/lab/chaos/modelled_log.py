@@ -70,3 +70,15 @@ class Source:
 
     def close(self) -> None:
         self._publisher.close()
+
+    @contextlib.contextmanager
+    def playing(self, log: Iterable[Event], speed: float) -> Iterator[None]:
+        """Play the log beside the block, whose end ends it."""
+        player = threading.Thread(target=self.play, args=(log, speed), daemon=True)
+        player.start()
+        try:
+            yield
+        finally:
+            self.stop.set()
+            player.join()
+            self.close()

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 
@@ -30,7 +29,6 @@ def kafka_away(place: Place, seconds: float, seed: int) -> Outcome:
     """
     source = Source(place.settings(RUN))
     log = modelled_log(int((3 * WORK_SECONDS + 60) * SPEED), seed, SCENARIOS)
-    player = threading.Thread(target=source.play, args=(log, SPEED), daemon=True)
     victim = Victim(place.settings(RUN), place.log_of(RUN), SERVE)
     restarts, remark = 0, ""
 
@@ -48,28 +46,23 @@ def kafka_away(place: Place, seconds: float, seed: int) -> Outcome:
             time.sleep(0.2)
 
     try:
-        player.start()
-        deadline = time.monotonic() + LIFE_SECONDS
-        while not victim.has_written():
-            if time.monotonic() > deadline:
-                raise ChaosError(f"{RUN}: no batch: {victim.printed()[-600:]}")
-            work(0.2)
-        for name, away in (("frozen", _frozen), ("stopped", _stopped)):
+        with source.playing(log, SPEED):
+            deadline = time.monotonic() + LIFE_SECONDS
+            while not victim.has_written():
+                if time.monotonic() > deadline:
+                    raise ChaosError(f"{RUN}: no batch: {victim.printed()[-600:]}")
+                work(0.2)
+            for name, away in (("frozen", _frozen), ("stopped", _stopped)):
+                work(WORK_SECONDS)
+                with source.held(), away(place):
+                    work(seconds)
+                say(f"{RUN}: Kafka was {name} for {seconds:.0f} s")
             work(WORK_SECONDS)
-            with source.held(), away(place):
-                work(seconds)
-            say(f"{RUN}: Kafka was {name} for {seconds:.0f} s")
-        work(WORK_SECONDS)
-        source.stop.set()
-        player.join()
         if code := victim.stop():
             raise ChaosError(f"{RUN} ended with {code}: {' '.join(victim.errors())}")
     except BaseException:
         victim.kill()
         raise
-    finally:
-        source.stop.set()
-        source.close()
     return Outcome("Kafka away twice", 0, restarts, place.compare_live(RUN), remark)
 
 

@@ -1,8 +1,13 @@
 """What a client is: kind, release, group, topics and settings, as a scenario names them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import field, replace
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from streaming.simulator.scenario import Name
 
 Kind = Literal[
     "push",
@@ -19,11 +24,11 @@ Kind = Literal[
 GRPC_KINDS = ("grpc_push", "grpc_producer")
 PRODUCER_KINDS = ("producer", "grpc_producer")
 
-RELEASES = ("4.7.1", "4.9.8", "5.5.0")
+Release = Literal["4.7.1", "4.9.8", "5.5.0"]
 """Of the remoting clients; those of gRPC are of one release, GRPC."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class ClientSpec:
     """What a client is. Times and rates are the client's own, `clock_skew_s` is added to its clock.
 
@@ -40,13 +45,14 @@ class ClientSpec:
     `options`          further setters by Java property, {"pullThresholdForQueue": 10}; of strategies config_queues
                        ("broker-a:0", ...), consumer_idcs, virtual_nodes, rooms {"broker-a": "east", CLIENT_ID: "east"}
     `access_key`       with `secret_key`: requests are signed as AclClientRPCHook signs them
+    `running`          whether it runs from the start of a play
     """
 
-    name: str
+    name: Name
     kind: Kind
     group: str
     topics: tuple[str, ...]
-    release: str = "5.5.0"
+    release: Release = "5.5.0"
     expression: str = "*"
     instance_name: str = ""
     client_ip: str = "127.0.0.1"
@@ -65,19 +71,20 @@ class ClientSpec:
     access_key: str = ""
     secret_key: str = ""
     tls: bool = False
+    running: bool = True
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no client can be."""
-        if self.kind not in get_args(Kind):
-            raise ValueError(f"client {self.name}: kind {self.kind} is none of {', '.join(get_args(Kind))}")
-        if self.kind not in GRPC_KINDS and self.release not in RELEASES:
-            raise ValueError(f"client {self.name}: release {self.release} is none of {', '.join(RELEASES)}")
         if self.hooked and self.kind != "producer":
             raise ValueError(f"client {self.name}: only a producer is hooked, not {self.kind}")
         if self.mute and self.kind in GRPC_KINDS:
             raise ValueError(f"client {self.name}: only a remoting client is mute, not {self.kind}")
         if self.kind == "pop" and self.release != "5.5.0":
             raise ValueError(f"client {self.name}: {self.release} has no POP")
+
+    def in_play(self, suffix: str) -> "ClientSpec":
+        """Return the client with its topics and its group by their names on the cluster."""
+        return replace(self, group=self.group + suffix, topics=tuple(topic + suffix for topic in self.topics))
 
     @property
     def is_producer(self) -> bool:

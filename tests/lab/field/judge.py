@@ -180,7 +180,7 @@ class Facts:
 
     def _skewed(self) -> set[str | None]:
         """The clients whose clock the file sets wrong."""
-        names = [one.name for one in self._played.scenario.clients if one.spec().clock_skew_s]
+        names = [one.name for one in self._played.scenario.clients if one.clock_skew_s]
         return {f"client:{client_id}" for name in names for client_id in self._truth.client_ids(name)} or {None}
 
     def _is_broadcasting(self, group: str) -> bool:

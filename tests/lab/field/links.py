@@ -70,7 +70,7 @@ class Link:
             with contextlib.suppress(OSError):
                 self._listener.bind(("127.0.0.1", self.port))
                 break
-        self._condition = HEALTHY
+        self.condition = HEALTHY
         self._passes = asyncio.Event()
         self._passes.set()
         self._connections: set[asyncio.Task[None]] = set()
@@ -79,7 +79,7 @@ class Link:
 
     def set_condition(self, condition: Condition) -> None:
         """At once, for the connections that there are too."""
-        was, self._condition = self._condition, condition
+        was, self.condition = self.condition, condition
         if condition.is_black_hole:
             self._passes.clear()
         else:
@@ -163,8 +163,8 @@ class Link:
         async def read() -> None:
             with contextlib.suppress(OSError):
                 while received := await loop.sock_recv(source, CHUNK):
-                    await flight.put((loop.time() + self._condition.delay_ms / 1000, received))
-            await flight.put((loop.time() + self._condition.delay_ms / 1000, b""))
+                    await flight.put((loop.time() + self.condition.delay_ms / 1000, received))
+            await flight.put((loop.time() + self.condition.delay_ms / 1000, b""))
 
         reading = asyncio.create_task(read())
         try:
@@ -197,8 +197,8 @@ Answer = TypeVar("Answer")
 class Links:
     """A link a client and server, made when it is first asked for; one thread passes the bytes of all.
 
-    Clients are any names. Servers are named as FieldCluster.servers names them. EVERY, as client or server, is all of
-    them, those of later too; what is said last counts. Threads may call side by side.
+    Clients are any names. Servers are named as FieldCluster.servers names them; EVERY is all
+    of them. Threads may call side by side.
     """
 
     def __init__(self, servers: Mapping[str, int]) -> None:
@@ -206,7 +206,6 @@ class Links:
         self._servers = dict(servers)
         self._names = {port: name for name, port in servers.items()}
         self._links: dict[tuple[str, str], Link] = {}
-        self._said: dict[tuple[str, str], Condition] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="links")
         self._thread.start()
@@ -265,29 +264,20 @@ class Links:
             raise ValueError(f"server {server!r} is not one of {', '.join(self._servers)}")
 
         def say() -> None:
-            said = self._said.pop((client, server), None)
-            before = said or self._condition(client, server)
-            covered = [one for one in self._said if _covers((client, server), one)]
-            for one in covered:
-                del self._said[one]
-            self._said[client, server] = change(before)
-            for where, link in self._links.items():
-                link.set_condition(self._condition(*where))
+            for each in self._servers if server == EVERY else [server]:
+                link = self._link(client, each)
+                link.set_condition(change(link.condition))
 
         self._run(say)
 
-    def _condition(self, client: str, server: str) -> Condition:
-        """What was said last of this link."""
-        said = [condition for where, condition in self._said.items() if _covers(where, (client, server))]
-        return said[-1] if said else HEALTHY
-
-    def _port(self, client: str, server: str) -> int:
+    def _link(self, client: str, server: str) -> Link:
         if (client, server) not in self._links:
             filter_of = functools.partial(self._rewriter, client) if server.startswith(NAME_SERVERS) else None
-            link = Link(self._servers[server], filter_of)
-            link.set_condition(self._condition(client, server))
-            self._links[client, server] = link
-        return self._links[client, server].port
+            self._links[client, server] = Link(self._servers[server], filter_of)
+        return self._links[client, server]
+
+    def _port(self, client: str, server: str) -> int:
+        return self._link(client, server).port
 
     def _rewriter(self, client: str) -> Filter:
         return RouteRewriter(lambda port: self._port(client, self._names[port]) if port in self._names else port)
@@ -304,10 +294,6 @@ class Links:
 
         self._loop.call_soon_threadsafe(run)
         return done.result()
-
-
-def _covers(where: tuple[str, str], link: tuple[str, str]) -> bool:
-    return all(one in (EVERY, other) for one, other in zip(where, link, strict=True))
 
 
 _ADDRESS = re.compile(rb"\b127\.0\.0\.1:(\d{2,5})\b")

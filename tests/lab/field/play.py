@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.lab.field.client import ClientError, FieldClient, FieldClients
+from tests.lab.field.client_spec import ClientSpec
 from tests.lab.field.others import ask_others
 from tests.lab.field.played import Done, Played
-from tests.lab.field.scenario import Client, Scenario, Trouble, load_scenario
+from tests.lab.field.scenario import Scenario, Trouble, load_scenario
 from tests.lab.field.stage import FieldStage, StoppedError
 from tests.lab.field.troubles import make_trouble
 
@@ -52,7 +53,7 @@ class Play:
             for topic in self.scenario.topics if group.is_pop else ():
                 self.cluster.set_pop(group.group + self.suffix, topic.topic + self.suffix)
         for client in self.scenario.clients:
-            spec = client.spec(self.suffix)
+            spec = client.in_play(self.suffix)
             link = self.link_name(client.name)
             self._clients.add(spec, self.links.proxy_of(link) if spec.is_grpc else self.links.name_server_of(link))
         running = [client for client in self.scenario.clients if client.running]
@@ -99,7 +100,7 @@ class Play:
         """End every client, whatever came before."""
         self._clients.close()
 
-    def _start(self, client: Client) -> None:
+    def _start(self, client: ClientSpec) -> None:
         with STARTS:
             if self.stage.stop.is_set():
                 return

@@ -7,6 +7,7 @@ from tests.lab.field.judge import SHORT_OF, Verdict
 from tests.lab.field.others import Said
 from tests.lab.field.played import Played
 from tests.lab.score.report import FIGURES, Row, cells, kinds_of, name_of
+from tests.manual.block import markdown_table
 
 HOUR_MS = 3_600_000
 
@@ -54,17 +55,15 @@ def markdown_of(report: Row) -> str:
     short = short_of(report)
     return "\n".join(
         [
-            *_table(("what", *FIGURES), kinds),
+            markdown_table(("what", *FIGURES), kinds),
+            "",
             f"False pages in {report['quiet_hours']} quiet hours: {len(report['false_pages'])}.",
             "",
-            *_table(("play", "seed", "balancewatch", *tools, "as it should"), plays),
+            markdown_table(("play", "seed", "balancewatch", *tools, "as it should"), plays),
+            "",
             *(["What fell short:", "", *(f"- {one}" for one in short), ""] if short else []),
         ]
     )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)] + [""]
 
 
 def short_of(report: Row) -> list[str]:

@@ -45,22 +45,6 @@ class Group(Part):
     is_pop: bool = Field(default=False, description="the message request mode of its topics is POP")
 
 
-class Client(BaseModel):
-    """ClientSpec's fields, and whether it runs from the start."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-    name: Name
-    running: bool = True
-
-    def spec(self, suffix: str = "") -> ClientSpec:
-        """As a play starts it. Raises TypeError or ValueError for what is no client."""
-        fields: dict[str, Any] = {key: _frozen(value) for key, value in (self.model_extra or {}).items()}
-        fields["group"] += suffix
-        fields["topics"] = tuple(topic + suffix for topic in fields["topics"])
-        return ClientSpec(name=self.name, **fields)
-
-
 class Trouble(BaseModel):
     """What is done, when, and the verb's own arguments (`troubles.py`)."""
 
@@ -102,7 +86,7 @@ class Scenario(Part):
     jitter: float = Field(default=15, ge=0, description="seconds at most by which a seed shifts all troubles alike")
     topics: tuple[Topic, ...] = Field(min_length=1)
     groups: tuple[Group, ...] = ()
-    clients: tuple[Client, ...] = Field(min_length=1)
+    clients: tuple[ClientSpec, ...] = Field(min_length=1)
     troubles: tuple[Trouble, ...] = ()
     expects: tuple[Expects, ...] = ()
     asks_others_at: Seconds | None = Field(default=None, description="when mqadmin is asked; None: not at all")
@@ -115,7 +99,7 @@ class Scenario(Part):
         if len(names) < len(self.clients):
             raise ValueError("two clients have one name")
         for client in self.clients:
-            _check_known(f"client {client.name}: topics", client.spec().topics, topics)
+            _check_known(f"client {client.name}: topics", client.topics, topics)
         for trouble in self.troubles:
             if trouble.at + self.jitter > self.seconds:
                 raise ValueError(f"trouble {trouble.do} at {trouble.at:g} is after the end, {self.seconds:g}")
@@ -131,18 +115,17 @@ class Scenario(Part):
     @property
     def group_names(self) -> frozenset[str]:
         """Consumer groups, by their own names."""
-        return frozenset(spec.group for client in self.clients if not (spec := client.spec()).is_producer)
+        return frozenset(client.group for client in self.clients if not client.is_producer)
 
     @property
     def processes(self) -> int:
         """JVMs at the most."""
-        specs = [client.spec() for client in self.clients]
-        return len({spec.process or f"client {spec.name}" for spec in specs})
+        return len({client.process or f"client {client.name}" for client in self.clients})
 
     @property
     def has_grpc(self) -> bool:
         """Whether it needs a proxy."""
-        return any(client.spec().is_grpc for client in self.clients)
+        return any(client.is_grpc for client in self.clients)
 
     def shift(self, seed: int) -> float:
         """Seconds by which every time of the file is later in a play of this seed; 0 for seed 0."""
@@ -164,10 +147,6 @@ def load_scenario(name: str) -> Scenario:
         return Scenario.model_validate(tomllib.loads(path.read_text()))
     except (tomllib.TOMLDecodeError, ValidationError, TypeError, KeyError) as error:
         raise ScenarioError(f"{path.name}: {error}") from None
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _suffixed(value: Any, suffix: str) -> Any:

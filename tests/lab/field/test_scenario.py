@@ -30,7 +30,7 @@ def fault_of(name: str) -> str | None:
 
 def test_topics_and_groups_carry_the_suffix_of_their_play() -> None:
     scenario = load_scenario("frozen")
-    spec = scenario.clients[1].spec("_a")
+    spec = scenario.clients[1].in_play("_a")
     assert (spec.name, spec.group, spec.topics) == ("order-2", "order-service_a", ("orders_a",))
     trouble = load_scenario("topic_deleted").troubles[1]
     assert trouble.arguments("_a")["topic"] == "old-orders_a"

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from tests.lab.field.client import ClientError
-from tests.lab.field.links import EVERY
 
 VERSION_5_3_0 = 473
 """MQVersion's ordinal, what a Java client of that release sends."""
@@ -124,10 +123,6 @@ def lose_lock(play: Any, group: str, topic: str, broker: str, queue_ids: Sequenc
     take_locks(play.cluster.brokers[broker].address, broker, group, topic, queue_ids, seconds)
 
 
-def _link(play: Any, client: str) -> str:
-    return EVERY if client == EVERY else play.link_name(client)
-
-
 VERBS: dict[str, Callable[..., None]] = {
     # a client, by name; `stop` unregisters at the brokers, `gc` and `freeze` are SIGSTOP
     "start": start_supervised,
@@ -144,11 +139,11 @@ VERBS: dict[str, Callable[..., None]] = {
     "resume": lambda play, to: play.clients[to].command("resume"),
     "consume_ms": lambda play, to, ms: play.clients[to].command(f"consume_ms {ms}"),
     "rate_per_s": lambda play, to, rate: play.clients[to].command(f"rate_per_s {rate}"),
-    # the links between a client and a server of FieldCluster.servers; "*" is all of them
-    "cut": lambda play, to, broker: play.links.cut(_link(play, to), broker),
-    "blackhole": lambda play, to, broker: play.links.blackhole(_link(play, to), broker),
-    "delay": lambda play, to, broker, ms: play.links.delay(_link(play, to), broker, ms),
-    "heal": lambda play, to, broker: play.links.heal(_link(play, to), broker),
+    # the links between a client and a server of FieldCluster.servers
+    "cut": lambda play, to, broker: play.links.cut(play.link_name(to), broker),
+    "blackhole": lambda play, to, broker: play.links.blackhole(play.link_name(to), broker),
+    "delay": lambda play, to, broker, ms: play.links.delay(play.link_name(to), broker, ms),
+    "heal": lambda play, to, broker: play.links.heal(play.link_name(to), broker),
     # a broker; NameServers keep a frozen one in routes for 120 s, MQFaultStrategy's first step is 550 ms
     "broker_start": lambda play, to: play.cluster.start_broker(to),
     "broker_stop": lambda play, to: play.cluster.brokers[to].stop(),

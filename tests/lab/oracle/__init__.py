@@ -23,8 +23,8 @@ BROKER_RELEASE = "5.5.0"
 
 
 def cases(count: int, release: str) -> int:
-    """Return how many of `count` cases to ask: in `make test` half of them, a third of an older release."""
-    return count if "ORACLE_CASES" in os.environ else count // (2 if release == BROKER_RELEASE else 3)
+    """Return how many of `count` cases to ask: in `make test` a quarter of them, a sixth of an older release."""
+    return count if "ORACLE_CASES" in os.environ else count // (4 if release == BROKER_RELEASE else 6)
 
 
 MARKS = [pytest.mark.real, pytest.mark.xdist_group("oracle")]

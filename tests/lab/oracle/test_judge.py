@@ -41,10 +41,13 @@ def judge(tmp_path: Path) -> Iterator[Judge]:
 
 
 def test_more_than_a_pipe_holds_goes_both_ways_and_what_others_print_is_no_answer(judge: Judge) -> None:
+    """Then a JVM that falls silent is killed, and fails with its stderr."""
     texts = [f"{number} " + "caf\u00e9 " * 20_000 for number in range(20)]
     assert judge.ask("Odd", [json.dumps({"echo": text}) for text in texts]) == texts
     assert judge.ask("Odd", []) == []
     assert judge.ask("Odd", [json.dumps({"echo": "more"})]) == ["more"]
+    with pytest.raises(NoAnswerError, match=r"(?s)^0 of 1 .*killed in its silence.*600000"):
+        judge.ask("Odd", [json.dumps({"sleep_ms": 600_000})], silence_seconds=2.0)
 
 
 def test_a_question_that_throws_fails_with_its_stack_trace(judge: Judge) -> None:
@@ -53,9 +56,3 @@ def test_a_question_that_throws_fails_with_its_stack_trace(judge: Judge) -> None
         NoAnswerError, match=r"(?s)1 of 3 questions to Odd .*IllegalStateException: odd.*at Odd\.answer"
     ):
         judge.ask("Odd", [json.dumps(question) for question in questions])
-
-
-def test_a_jvm_that_falls_silent_is_killed_and_fails_with_its_stderr(judge: Judge) -> None:
-    judge.ask("Odd", [json.dumps({"echo": "started"})])
-    with pytest.raises(NoAnswerError, match=r"(?s)^0 of 1 .*killed in its silence.*600000"):
-        judge.ask("Odd", [json.dumps({"sleep_ms": 600_000})], silence_seconds=2.0)

@@ -12,7 +12,7 @@ from streaming.simulator.consumer_manager import (
     RebalanceLockManager,
     SubscriptionData,
 )
-from tests.lab.oracle import BROKER_RELEASE, MARKS, ask_json
+from tests.lab.oracle import BROKER_RELEASE, MARKS, ask_json, cases
 from udfs.rocketmq.model import MessageQueue
 
 pytestmark = MARKS
@@ -173,10 +173,11 @@ KINDS: Mapping[str, tuple[Callable[[Random], Step], Callable[[], Consumers | Loc
 
 
 def test_every_step_of_every_session_ends_as_in_rocketmq(random: Random) -> None:
+    sessions = cases(SESSIONS, BROKER_RELEASE)
     questions = [
         {"kind": kind, "steps": [random_step(random) for _ in range(STEPS)]}
         for kind, (random_step, _) in KINDS.items()
-        for _ in range(SESSIONS)
+        for _ in range(sessions)
     ]
     answers = ask_json("Membership", BROKER_RELEASE, questions)
     seen: Counter[str] = Counter()
@@ -186,4 +187,4 @@ def test_every_step_of_every_session_ends_as_in_rocketmq(random: Random) -> None
             assert session.play(step) == reported, question["steps"][: number + 1]
             seen[f"{step[0]} {reported.split()[0]}"] += 1
     wanted = ("register true", "register false", "close true", "close false", "lock true", "lock false", "list null")
-    assert min(seen[answer] for answer in wanted) > 100, seen
+    assert min(seen[answer] for answer in wanted) > sessions / 4, seen

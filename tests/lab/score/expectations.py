@@ -5,13 +5,10 @@ from typing import Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from streaming.simulator.scenario import Part, Scenario, Seconds
+from tests.lab.score.bounds import BOUNDS_MS
 from tests.lab.score.fact import ALSO, Fact
 
-CAUSES = (
-    "duplicate_client_id", "member_not_subscribed", "mixed_strategy", "split_view", "stale_route", "frozen_client",
-    "pull_stopped", "order_lock", "write_only_queue", "consume_disabled", "group_offline", "strategy_gap",
-    "consume_stopped",
-)  # fmt: skip
+CAUSES = tuple(BOUNDS_MS)
 """Why a queue starves, where a page is due."""
 
 Kind = Literal[

@@ -42,7 +42,7 @@ LEAST_SECONDS = 120.0
 """A leg is this much longer than its bound."""
 
 RETRY_SECONDS, STARTS = 90.0, 2
-"""The bound without --bound. `run` pauses up to a minute before it tries again, a receiver is tried again within 5 s, a
+"""Of the bound. `run` pauses up to a minute before it tries again, a receiver is tried again within 5 s, a
 poll round takes 10 s; and `run` may have to start, which takes longer on a busy machine."""
 
 
@@ -88,11 +88,11 @@ class Leg:
 
 def main() -> None:
     options = _arguments()
-    folder = options.folder or Path(".storm") / str(int(time.time()))
+    folder = Path(".storm") / str(int(time.time()))
     folder.mkdir(parents=True)
     stop = stop_on_signals(say)
     seconds = options.minutes * 60 if options.minutes else options.hours * 3_600
-    legs = play_legs(folder.resolve(), options.seed, seconds, options.bound, stop, options.only or (), options.calm)
+    legs = play_legs(folder.resolve(), options.seed, seconds, stop, options.only or (), options.calm)
     report = {"seed": options.seed, "legs": [leg.fields() for leg in legs]}
     (folder / "storm.json").write_text(json.dumps(report, indent=2) + "\n")
     Console().print(_table(legs))
@@ -110,7 +110,6 @@ def play_legs(
     folder: Path,
     seed: int,
     seconds: float,
-    bound: float | None,
     stop: threading.Event,
     only: Collection[str] = (),
     is_calm: bool = False,
@@ -123,7 +122,7 @@ def play_legs(
     for number in range(1, count + 1):
         if not stop.is_set():
             leg = folder / f"leg-{number}"
-            legs.append(_play(leg, draw_deployment(seed, number), seconds / count, bound, stop, only, is_calm))
+            legs.append(_play(leg, draw_deployment(seed, number), seconds / count, stop, only, is_calm))
     return legs
 
 
@@ -131,7 +130,6 @@ def _play(
     folder: Path,
     deployment: Deployment,
     seconds: float,
-    bound: float | None,
     stop: threading.Event,
     only: Collection[str],
     is_calm: bool,
@@ -144,7 +142,7 @@ def _play(
         try:
             with stage.opened():
                 start_seconds = stage.wait_until_ready(stop)
-                bound = bound or round(RETRY_SECONDS + STARTS * start_seconds)
+                bound = round(RETRY_SECONDS + STARTS * start_seconds)
                 seconds = max(seconds, bound + LEAST_SECONDS)
                 plan = draw_plan(deployment, seconds, bound, start_seconds, only)
                 plan = replace(plan, faults=[]) if is_calm else plan
@@ -184,15 +182,9 @@ def _arguments() -> argparse.Namespace:
     length.add_argument("--minutes", type=float, help="the same in minutes")
     parser.add_argument("--seed", type=int, default=1, help="of troubles and faults (default: %(default)s)")
     parser.add_argument(
-        "--bound",
-        type=float,
-        help="seconds from healing to page (default: 90 and twice the time that run takes to start)",
-    )
-    parser.add_argument(
         "--only", metavar="KIND", choices=KINDS, action="append", help="one of: %(choices)s; repeatable"
     )
     parser.add_argument("--calm", action="store_true", help="draw no faults")
-    parser.add_argument("--folder", type=Path, help="where logs and arrivals go; .storm/TIME without it")
     return parser.parse_args()
 
 

@@ -103,9 +103,21 @@ def draw_plan(
     Faults of processes leave time to start, `start_seconds` on this machine, and sometimes too little of it.
     """
     rng = random.Random(f"{deployment.seed} faults")
-    drawn = _faults(rng, deployment, seconds, bound, start_seconds, only)
-    faults = sorted(drawn, key=lambda fault: fault.at)
-    return Plan(deployment.seed, seconds, bound, faults)
+    drawn: list[Drawn] = []
+    last = seconds - bound - 30
+    for track, all_faults in _tracks(deployment.tables, is_apart=deployment.is_apart).items():
+        faults = [fault for fault in all_faults if not only or fault[0] in only]
+        bag: list[tuple[str, str, float, float]] = []
+        at = FIRST_FAULT_SECONDS + rng.uniform(0, 15)
+        while faults and at < last:
+            if not bag:  # every fault comes before one comes again
+                bag = rng.sample(faults, len(faults))
+            kind, target, least, most = bag.pop()
+            lasts = min(rng.uniform(least, most), last - at)
+            if lasts >= least and not _is_quiet(at, at + lasts, bound):
+                drawn.append(Drawn(track, kind, target, round(at, 1), round(lasts, 1), rng.random()))
+            at += lasts + (rng.uniform(0.2, 1.5) * start_seconds if track == "processes" else rng.uniform(3, 25))
+    return Plan(deployment.seed, seconds, bound, sorted(drawn, key=lambda fault: fault.at))
 
 
 def kinds_of(tables: Tables) -> set[str]:
@@ -126,29 +138,6 @@ def _tracks(tables: Tables, *, is_apart: bool) -> dict[str, list[tuple[str, str,
         ]
         for track, kinds in tracks.items()
     }
-
-
-def _faults(
-    rng: random.Random,
-    deployment: Deployment,
-    seconds: float,
-    bound: float,
-    start_seconds: float,
-    only: Collection[str],
-) -> Iterator[Drawn]:
-    last = seconds - bound - 30
-    for track, all_faults in _tracks(deployment.tables, is_apart=deployment.is_apart).items():
-        faults = [fault for fault in all_faults if not only or fault[0] in only]
-        bag: list[tuple[str, str, float, float]] = []
-        at = FIRST_FAULT_SECONDS + rng.uniform(0, 15)
-        while faults and at < last:
-            if not bag:  # every fault comes before one comes again
-                bag = rng.sample(faults, len(faults))
-            kind, target, least, most = bag.pop()
-            lasts = min(rng.uniform(least, most), last - at)
-            if lasts >= least and not _is_quiet(at, at + lasts, bound):
-                yield Drawn(track, kind, target, round(at, 1), round(lasts, 1), rng.random())
-            at += lasts + (rng.uniform(0.2, 1.5) * start_seconds if track == "processes" else rng.uniform(3, 25))
 
 
 def _is_quiet(at: float, until: float, bound: float) -> bool:

@@ -24,7 +24,7 @@ def test_a_seed_draws_the_same_faults_and_leaves_the_quiet_spell() -> None:
 @pytest.mark.real
 @pytest.mark.proof
 def test_a_storm_loses_no_page(tmp_path: Path) -> None:
-    (leg,) = play_legs(tmp_path, SEED, SECONDS, None, threading.Event())
+    (leg,) = play_legs(tmp_path, SEED, SECONDS, threading.Event())
     assert leg.verdict.is_good, leg.verdict
     assert leg.verdict.transitions
     assert leg.storm.faults

@@ -1,6 +1,5 @@
 """The contenders one after the other: a drain of one topic of one Kafka, then live events, each with a fresh Kafka."""
 
-import os
 import signal
 import subprocess
 import time
@@ -24,6 +23,7 @@ from tests.lab.bench.rivals.environments import LOOP, RIVALS, NoEnvironmentError
 from tests.lab.bench.rivals.work import Work, read_flips, read_report
 from tests.lab.bench.scratch import Scratch, scratch
 from tests.support.laboratory import say
+from tests.support.session_process import SessionProcess
 
 ROOT = Path(__file__).parents[4]
 LOGS = Path(".bench/rivals")
@@ -171,27 +171,21 @@ def _work(place: Scratch, rival: Rival, events: int, warm_events: int, label: st
 @contextmanager
 def _started(one: Contender, work: Work) -> Iterator[subprocess.Popen[bytes]]:
     """The contender in its own session; asked to end, and killed with its descendants if it does not."""
-    _log(one.rival).parent.mkdir(parents=True, exist_ok=True)
-    with _log(one.rival).open("ab") as log:
-        process = subprocess.Popen(
-            [str(one.python), "-m", one.rival.module, work.argument()],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    command = [str(one.python), "-m", one.rival.module, work.argument()]
+    session = SessionProcess(command, {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}, _log(one.rival))
+    session.start()
+    assert session.process
     try:
-        yield process
-        if process.poll() is None:
-            process.terminate()
-            process.wait(60)
+        yield session.process
+        if session.is_alive():
+            session.process.terminate()
+            session.process.wait(60)
     except subprocess.TimeoutExpired:
         say(f"rivals: {one.rival.name} did not end when asked to")
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if session.is_alive():
+            session.signal(signal.SIGKILL)
+            session.process.wait()
 
 
 def _log(rival: Rival) -> Path:
