@@ -264,18 +264,18 @@ def test_no_file_is_over_600_lines() -> None:
 
 
 BUDGET = {
-    "streaming/board": 4_050, "streaming/check": 520, "streaming/collector": 3_240, "streaming/history": 1_880,
+    "streaming/board": 3_730, "streaming/check": 520, "streaming/collector": 3_220, "streaming/history": 1_850,
     "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 750,
-    "streaming/metrics": 1_000, "streaming/quality": 1_720, "streaming/queries": 4_150, "streaming/relay": 3_360,
-    "streaming/replay": 540, "streaming/self_monitoring": 450, "streaming/service": 1_490,
-    "streaming/simulator": 3_650, "streaming/spark": 450, "streaming/store": 620, "streaming/system": 290,
+    "streaming/metrics": 1_000, "streaming/quality": 1_680, "streaming/queries": 4_150, "streaming/relay": 3_280,
+    "streaming/replay": 540, "streaming/self_monitoring": 440, "streaming/service": 1_490,
+    "streaming/simulator": 3_570, "streaming/spark": 450, "streaming/store": 620, "streaming/system": 290,
     "streaming/terminal": 420, "streaming/text": 530, "streaming/warehouse": 1_490, "streaming/whatif": 440,
     "udfs/alerts": 1_590, "udfs/brokers": 2_150, "udfs/groups": 3_670, "udfs/producers": 1_230,
-    "udfs/rocketmq": 2_040, "udfs/whatif": 440, "schemas": 1_660, "conf": 1_130,
+    "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_660, "conf": 1_120,
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure; none raises one."""
 
-MOST_FILES = 271
+MOST_FILES = 269
 """Of the product, likewise."""
 
 
