@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Patterns, Seconds, Section, SettingsError, Variable, compared, invalid, require
+from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, not_below, require
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
@@ -156,7 +156,7 @@ class OnCall(Section):
     resend_seconds: Annotated[float, Field(ge=1, le=86_400)]
     resolved_resend_seconds: Annotated[float, Field(ge=1, le=604_800)]
     backoff_min_seconds: Pause
-    backoff_max_seconds: Annotated[Pause, compared("must not be below", "backoff_min_seconds")]
+    backoff_max_seconds: Annotated[Pause, not_below("backoff_min_seconds")]
     auth_retry_seconds: Pause
     delivery_failed_after_seconds: Pause
     digest_seconds: Annotated[float, Field(ge=0, le=600)]

@@ -4,6 +4,7 @@ balancewatch.toml explains each key. An override may set any of them but `file`;
 bounds are made from those of `Rules`, so they cannot differ.
 """
 
+import operator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, create_model, field_validator
@@ -76,7 +77,7 @@ class Thresholds(Section):
     no_data_page_ms: Milliseconds
     flap_slot_ms: Milliseconds
     flap_high: Share
-    flap_low: Annotated[Share, compared("must be below", "flap_high")]
+    flap_low: Annotated[Share, compared("flap_high", operator.lt, "must be below {}")]
 
 
 class Scope(Section):

@@ -1,5 +1,6 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
+import operator
 import re
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -60,19 +61,19 @@ def require(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def compared(words: str, key: str, why: str = "") -> AfterValidator:
-    """Return a validator that compares a number with an earlier key of the section, which may be missing.
-
-    `words` are "must be below" or "must not be below".
-    """
+def compared(key: str, holds: Callable[[float, float], bool], words: str) -> AfterValidator:
+    """Return a validator of a number and an earlier key of the section, if that is valid."""
 
     def check(number: float, known: ValidationInfo) -> float:
-        other = known.data.get(key)
-        if other is not None and (number < other) == ("not" in words):
-            raise invalid(f"{words} {key} = {other:g}{why}")
+        if (other := known.data.get(key)) is not None and not holds(number, other):
+            raise invalid(words.format(f"{key} = {other:g}"))
         return number
 
     return AfterValidator(check)
+
+
+def not_below(key: str, why: str = "") -> AfterValidator:
+    return compared(key, operator.ge, f"must not be below {{}}{why}")
 
 
 _VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"

@@ -28,8 +28,8 @@ from conf.section import (
     Served,
     SettingsError,
     VariableOrNone,
-    compared,
     invalid,
+    not_below,
     require,
 )
 from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, read_toml, sentences, settings_files
@@ -71,7 +71,7 @@ class Maintain(Section):
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
     beside_seconds: Annotated[float, Field(ge=0, le=86_400)]
     reader_hours: Hours
-    vacuum_hours: Annotated[Hours, compared("must not be below", "reader_hours", ", for which readers need the files")]
+    vacuum_hours: Annotated[Hours, not_below("reader_hours", ", for which readers need the files")]
 
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -199,9 +199,7 @@ class Metrics(Served):
     token_env: VariableOrNone
     max_groups: Annotated[int, Field(ge=1, le=100_000)]
     unready_after_seconds: Annotated[float, Field(ge=15, le=86_400)]
-    unhealthy_after_seconds: Annotated[
-        float, Field(ge=30, le=86_400), compared("must not be below", "unready_after_seconds")
-    ]
+    unhealthy_after_seconds: Annotated[float, Field(ge=30, le=86_400), not_below("unready_after_seconds")]
 
 
 class Log(Section):

@@ -94,12 +94,12 @@ def test_the_title_counts_all_that_fire_but_the_canary_and_names_the_newest(show
     write(warehouse, {"alerts": [alert("canary", cluster="balancewatch_canary")]}, 1)
     _, _, alerts = shown.render()
     assert (alerts["count"], set(alerts["newest"])) == (1, {"one"})
-    write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(MOST_ANNOUNCED + 50)]}, 1)
+    write(warehouse, {"alerts": [alert(f"more-{number}") for number in range(MOST_ANNOUNCED + 50)]}, 2)
+    _, _, alerts = shown.render()
     assert (alerts["count"], len(alerts["newest"])) == (MOST_ANNOUNCED + 51, MOST_ANNOUNCED)
 
 
 def test_errors_are_one_sentence_and_nothing_of_the_stack(shown: Shown) -> None:
-    """After files vanish, as by a vacuum, there is one retry."""
     sentence = "'colour' is not a parameter of this page; allowed: kind."
     assert sentence in shown.text("colour=red")
     text, status = shown.board.value_json(shown.page, "colour=red")
@@ -110,6 +110,10 @@ def test_errors_are_one_sentence_and_nothing_of_the_stack(shown: Shown) -> None:
     text, status = shown.board.value_json(shown.page, "")
     assert status == 500
     assert "secret detail" not in text
+
+
+def test_files_that_vanish_between_look_and_question_are_looked_for_again(shown: Shown) -> None:
+    """As when the tables are vacuumed meanwhile: one retry, then a sentence."""
     shown.error = WarehouseError("No files found")
     assert "The tables cannot be read" in shown.text()
     assert shown.calls == 2
