@@ -1,7 +1,7 @@
 """The Prometheus registry of the listed metrics. Thread-safe. A gauge without labels is NaN until it is set."""
 
 import math
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import prometheus_client as client
@@ -28,11 +28,7 @@ class Exporter:
         self._metrics = {metric.name: self._make(metric) for metric in METRICS if metric.name not in GAUGES}
         if tables is not None:
             self._registry.register(tables)
-        try:
-            release = version("balancewatch")
-        except PackageNotFoundError:
-            release = "unknown"
-        self.series("balancewatch_build_info", version=release).set(1)
+        self.series("balancewatch_build_info", version=version("balancewatch")).set(1)
 
     def series(self, name: str, **labels: str) -> Any:
         """Return the series of prometheus_client, created with its first use.

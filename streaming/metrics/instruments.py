@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 
 import structlog
 from pyspark.sql import SparkSession
@@ -84,12 +84,6 @@ class Instruments:
         self._server.close()
         self.tables.close()
 
-    def __enter__(self) -> "Instruments":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
@@ -101,7 +95,8 @@ def instruments_of(
     settings: Settings, query: str, *, key: str = "port", is_lasting: bool = True
 ) -> AbstractContextManager[Instruments | None]:
     """Return the instruments of a process that runs until stopped, if metrics are enabled. Raises SettingsError."""
-    return Instruments(settings, query, key=key) if settings.metrics.enabled and is_lasting else nullcontext()
+    is_wanted = settings.metrics.enabled and is_lasting
+    return closing(Instruments(settings, query, key=key)) if is_wanted else nullcontext()
 
 
 class Deliveries(RelayListener):

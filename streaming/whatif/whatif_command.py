@@ -26,10 +26,10 @@ from streaming.text.suggestions import suggest
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.prose import name_queues
 from udfs.rocketmq.allocation import VIRTUAL_NODES
-from udfs.rocketmq.model import MessageQueue, queue_order
+from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.allotment import Allotment, allot
-from udfs.whatif.comparison import RECOVERED, SAME, QueueChange, compare, describe_reasons, describe_verdict
+from udfs.whatif.comparison import RECOVERED, SAME, compare, describe_reasons, describe_verdict
 from udfs.whatif.group import Changes, Client, Group, change
 
 PRESENT = ("JOINED", "CHANGED")
@@ -205,7 +205,7 @@ def report_of(before: Group, after: Group, notes: Sequence[str]) -> dict[str, An
     allotted, changed = allot(before), allot(after)
     changes = compare(allotted, changed)
     return {
-        "verdict": describe_verdict(changes, allotted),
+        "verdict": describe_verdict(changes, allotted, changed),
         "reasons": describe_reasons(changes, allotted, changed),
         "cluster": after.cluster,
         "consumer_group": after.consumer_group,
@@ -213,7 +213,7 @@ def report_of(before: Group, after: Group, notes: Sequence[str]) -> dict[str, An
         "notes": list(notes),
         "before": _allotment(before, allotted),
         "after": _allotment(after, changed),
-        "queues": [_queue(change) for change in changes],
+        "queues": [change._asdict() for change in changes],
     }
 
 
@@ -231,23 +231,8 @@ def _allotment(group: Group, allotment: Allotment) -> dict[str, Any]:
             }
             for label, client in group.labelled()
         ],
-        "starved": [
-            {"queue": queue, "cause": gap.cause, "client_id": gap.client_id} for queue, gap in allotment.gaps.items()
-        ],
+        "starved": [{"queue": queue, **gap._asdict()} for queue, gap in allotment.gaps.items()],
         "doubled": [{"queue": queue, "clients": list(allotment.takers[queue])} for queue in allotment.doubled()],
-    }
-
-
-def _queue(change: QueueChange) -> dict[str, Any]:
-    broker_name, queue_id = queue_order(change.queue)
-    return {
-        "broker_name": broker_name,
-        "queue_id": queue_id,
-        "before": None if change.before is None else list(change.before),
-        "after": None if change.after is None else list(change.after),
-        "change": change.change,
-        "cause": change.gap.cause if change.gap else None,
-        "cause_client_id": change.gap.client_id if change.gap else None,
     }
 
 
@@ -296,7 +281,7 @@ def _share(report: dict[str, Any], side: str) -> Callable[[Mapping[str, Any]], s
 def _fate(row: dict[str, Any]) -> dict[str, str]:
     """Return the clients of a queue before and after, and the remark."""
 
-    def clients(labels: list[str] | None) -> str:
+    def clients(labels: Sequence[str] | None) -> str:
         return "absent" if labels is None else " and ".join(labels) or "none"
 
     return {"before": clients(row["before"]), "after": clients(row["after"]), "result": _remark(row)}

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -184,7 +185,7 @@ def played_live(
     }  # a busy machine is no failure
     watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
-    with Instruments(settings, "balance") as instruments:
+    with closing(Instruments(settings, "balance")) as instruments:
         instruments.tables._cache_seconds = 0  # at 40 times the speed, states last less than the cache
         scraper = Scraper(instruments.port)
         with Service(settings, instruments=instruments, spark=warm_spark.newSession()) as service:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, queue_name
 from udfs.rocketmq.allocation import CONFIG, CONSISTENT_HASH, MACHINE_ROOM, NEARBY, POSITIONAL, allocate_all
@@ -16,8 +17,7 @@ Method = tuple[str, ClientVersion]
 """The strategy of a client, and its release where that makes a difference."""
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """The reason why a queue has no client. `client_id` holds the slot that the queue falls into, if any."""
 
     cause: str
@@ -36,9 +36,6 @@ class Allotment:
     shares: Mapping[str, tuple[str, ...]]
     gaps: Mapping[str, Gap]
     idle: Mapping[str, str]
-
-    def starved(self) -> list[str]:
-        return [name for name, takers in self.takers.items() if not takers]
 
     def doubled(self) -> list[str]:
         return [name for name, takers in self.takers.items() if len(takers) > 1]
