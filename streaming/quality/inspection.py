@@ -62,22 +62,6 @@ class Bounds:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Messages of one topic, in the order of their offsets a partition."""
-
-    topic: str
-    messages: tuple[Message, ...]
-
-    @property
-    def spans(self) -> dict[str, list[int]]:
-        """Partition to its first and last offset."""
-        spans: dict[str, list[int]] = {}
-        for message in self.messages:
-            spans.setdefault(str(message.partition), [message.offset, message.offset])[1] = message.offset
-        return spans
-
-
 def read_sample(
     consumer: KafkaConsumer,
     topic: str,
@@ -85,10 +69,10 @@ def read_sample(
     bounds: Bounds,
     *,
     window_ms: float = WINDOW_MS,
-) -> Sample:
+) -> list[Message]:
     """Return the topic's newest messages before `ends` (partition to the offset after the last); None is the end.
 
-    Raises KafkaError, also when they take over READ_SECONDS.
+    They are in the order of their offsets a partition. Raises KafkaError, also when they take over READ_SECONDS.
     """
     spans = read_spans(consumer, [topic])
     share = max(1, bounds.messages // max(1, len(spans)))
@@ -105,7 +89,7 @@ def read_sample(
     now_ms = wall_ms()
     reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
     first_ms = max(reached, default=-math.inf) - window_ms
-    return Sample(topic, tuple(message for message in messages if message.ingest_time_ms >= first_ms))
+    return [message for message in messages if message.ingest_time_ms >= first_ms]
 
 
 def _read(consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int, deadline: float) -> deque[Message]:
@@ -201,28 +185,25 @@ class UsualRates:
     """Events per second of each source in the samples of this process."""
 
     def __init__(self) -> None:
-        self._rates: dict[tuple[str, str], list[float]] = {}
+        self._rates: dict[tuple[str, str], deque[float]] = {}
 
     def usual(self, topic: str, cluster: str) -> float | None:
         """Return the median of the newest rates; None before ENOUGH_LOOKS."""
-        rates = self._rates.get((topic, cluster), [])
+        rates = self._rates.get((topic, cluster), ())
         return median(rates) if len(rates) >= ENOUGH_LOOKS else None
 
     def learn(self, topic: str, rates: Mapping[str, float]) -> None:
         for cluster, rate in rates.items():
             if (topic, cluster) in self._rates or len(self._rates) < MOST_SOURCES:
-                known = self._rates.setdefault((topic, cluster), [])
-                known.append(rate)
-                del known[:-KEPT_LOOKS]
+                self._rates.setdefault((topic, cluster), deque(maxlen=KEPT_LOOKS)).append(rate)
 
 
-def read(sample: Sample, routes: Routes, rates: UsualRates) -> Readings:
-    """Return the rows of every suite of the sample's topic, and add its rates to the usual ones."""
-    topic = sample.topic
+def read(topic: str, sample: Iterable[Message], routes: Routes, rates: UsualRates) -> Readings:
+    """Return the rows of every suite of the topic, and add the sample's rates to the usual ones."""
     events, *elements = suites_of(topic)
     readings: Readings = {suite.name: [] for suite in (events, *elements)}
     valid: list[tuple[Row, Any, bytes]] = []
-    for message in sample.messages:
+    for message in sample:
         place = {"partition": message.partition, "offset": message.offset}
         row: Row = {**place, "contract": KEPT}
         readings[topic].append(row)
@@ -388,11 +369,14 @@ class Inspection:
         consumer = self._consumer = self._consumer or open_consumer(self._kafka)
         if topic in (PULLS, SEND_LATENCIES):
             bounds = NEW_ROUTES if self._knows_routes else ALL_ROUTES
-            self._routes.learn(read_sample(consumer, ROUTES, None, bounds, window_ms=math.inf).messages)
+            self._routes.learn(read_sample(consumer, ROUTES, None, bounds, window_ms=math.inf))
             self._knows_routes = True
         sample = read_sample(consumer, topic, ends, self._bounds)
-        offsets = json.dumps(sample.spans, sort_keys=True)
-        found = self.validate(topic, read(sample, self._routes, self._rates))
+        spans: dict[str, list[int]] = {}
+        for message in sample:
+            spans.setdefault(str(message.partition), [message.offset, message.offset])[1] = message.offset
+        offsets = json.dumps(spans, sort_keys=True)
+        found = self.validate(topic, read(topic, sample, self._routes, self._rates))
         return [{**outcome, "offsets": offsets} for outcome in found]
 
     def validate(self, topic: str, readings: Readings) -> list[Row]:

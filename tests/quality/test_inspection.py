@@ -15,7 +15,7 @@ from streaming.kafka_io.consumer import open_consumer
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.quality import inspection as module
-from streaming.quality.inspection import Bounds, Inspection, QualityError, Row, Sample, read_sample
+from streaming.quality.inspection import Bounds, Inspection, Message, QualityError, Row, read_sample
 from tests.conftest import settings_for
 from tests.quality.sampled import log_of, reading_of, samples_of
 from tests.schemas.samples import GOOD
@@ -26,7 +26,7 @@ def settings(empty_kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
     return settings_for(empty_kafka, tmp_path)
 
 
-def sample_of(settings: Settings, topic: str, bounds: Bounds) -> Sample:
+def sample_of(settings: Settings, topic: str, bounds: Bounds) -> list[Message]:
     consumer = open_consumer(settings.kafka)
     try:
         return read_sample(consumer, topic, None, bounds)
@@ -51,11 +51,11 @@ def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings) ->
         sample = sample_of(settings, PULLS, Bounds(8, 20 << 20))
         publisher.publish_raw(PULLS, b"k", b"later")
         publisher.flush()
-    newest = sample.messages[-1].offset
-    assert json.loads(before["offsets"]) == sample.spans
-    assert (before["evaluated"], before["unexpected"]) == (len(sample.messages), 5)
+    newest = sample[-1].offset
+    assert json.loads(before["offsets"]) == {str(sample[0].partition): [sample[0].offset, newest]}
+    assert (before["evaluated"], before["unexpected"]) == (len(sample), 5)
     assert set(before["observed"]) == {"not_json", "too_many", "too_large"}
-    assert sum(len(one.value or b"") for one in sample.messages) < 1 << 20
+    assert sum(len(one.value or b"") for one in sample) < 1 << 20
     assert contract_of(looking.look(PULLS, {0: newest + 1}))["offsets"] == before["offsets"]
     looking.close()
 
@@ -68,7 +68,7 @@ def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Setti
         for number in range(300):
             publisher.publish_raw(SEND_LATENCIES, b"k", b"%d" % number + b" " * 10_000)
         publisher.flush()
-    values = [one.value or b"" for one in sample_of(settings, SEND_LATENCIES, Bounds(2_000, 2 << 20)).messages]
+    values = [one.value or b"" for one in sample_of(settings, SEND_LATENCIES, Bounds(2_000, 2 << 20))]
     numbers = [int(value) for value in values if value.strip().isdigit()]
     assert numbers[-1] == 299
     assert numbers == list(range(numbers[0], 300))
@@ -84,7 +84,7 @@ def test_events_of_a_simulated_past_may_be_late_by_its_length(
         for message in log_of("healthy")[ROUTES][:5]
     )
     monkeypatch.setattr(module, "open_consumer", lambda _: None)
-    monkeypatch.setattr(module, "read_sample", lambda *_, **__: Sample(ROUTES, late))
+    monkeypatch.setattr(module, "read_sample", lambda *_, **__: late)
     inspection = Inspection(Settings.load(), past_ms=past_ms)
     outcomes = inspection.look(ROUTES)
     inspection.end_look()
@@ -134,7 +134,7 @@ def test_run_does_not_import_great_expectations() -> None:
         "import sys; import streaming.service.run_command; from conf.settings import Settings; "
         "from streaming.quality.inspection import *; from schemas.events import ROUTES; "
         "inspection = Inspection(Settings.load()); "
-        "assert inspection.validate(ROUTES, read(Sample(ROUTES, ()), Routes(), UsualRates())); inspection.close(); "
+        "assert inspection.validate(ROUTES, read(ROUTES, (), Routes(), UsualRates())); inspection.close(); "
         "print('great_expectations' in sys.modules)"
     )
     done = subprocess.run(

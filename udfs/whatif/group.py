@@ -57,9 +57,6 @@ class Group:
     def broker_names(self) -> list[str]:
         return sorted({mq.broker_name for mq in self.queues})
 
-    def client_ids(self) -> list[str]:
-        return sorted({client.client_id for client in self.clients}, key=java_order)
-
     def labelled(self) -> list[tuple[str, Client]]:
         """Return every channel by its ClientId, in the order of cid_all; the later ones of an id as `ID (2)`, ..."""
         labelled: dict[str, Client] = {}
@@ -114,7 +111,7 @@ def _change_clients(group: Group, changes: Changes) -> Iterator[Client]:
     for name in changes.remove_clients:
         rest = [client for client in clients if name not in client.names()]
         if len(rest) == len(clients):
-            raise ValueError(_unknown("client", name, group.client_ids(), group))
+            raise ValueError(_unknown("client", name, [client.client_id for client in group.clients], group))
         clients = rest
     for client_id in changes.add_clients:
         if any(client.client_id == client_id for client in clients):

@@ -65,7 +65,7 @@ def test_a_client_that_leaves_is_named_by_id_address_or_host() -> None:
     by_id = change(group, Changes(remove_clients=(IDS[0],)))
     assert by_id == change(group, Changes(remove_clients=("10.0.0.1:50",)))
     assert by_id == change(group, Changes(remove_clients=("10.0.0.1",)))
-    assert by_id.client_ids() == list(IDS[1:])
+    assert [client.client_id for client in by_id.clients] == list(IDS[1:])
     assert fates(group, Changes(remove_clients=(IDS[0],))) == {"moved": names("a", 0, 1, 2, 4, 5)}
 
 
