@@ -27,7 +27,6 @@ from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.prose import name_queues
 from udfs.rocketmq.allocation import VIRTUAL_NODES
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.version import parse_client_version
 from udfs.whatif.allotment import Allotment, allot
 from udfs.whatif.comparison import RECOVERED, SAME, compare, describe_reasons, describe_verdict
 from udfs.whatif.group import Changes, Client, Group, change
@@ -67,7 +66,7 @@ def read_group(
                 row["client_addr"],
                 None if row["topics"] is None else tuple(row["topics"]),
                 row["strategy"],
-                parse_client_version(row["client_version"]) if row["client_version"] else None,
+                row["client_version"],
             )
             for row in members
         ),
@@ -175,11 +174,8 @@ def read_file(path: Path) -> Group:
         for broker_name, ids in spec.queues.items()
         for queue_id in (range(ids) if isinstance(ids, int) else ids)
     }
-    clients = []
-    for client in spec.clients:
-        version = parse_client_version(client.client_version) if client.client_version else None
-        clients.append(Client(**{**asdict(client), "client_version": version}))
-    return Group(**{**asdict(spec), "queues": tuple(sorted(queues)), "clients": tuple(clients)})
+    clients = tuple(Client(**asdict(client)) for client in spec.clients)
+    return Group(**{**asdict(spec), "queues": tuple(sorted(queues)), "clients": clients})
 
 
 def save_file(path: Path, group: Group) -> None:
@@ -188,10 +184,7 @@ def save_file(path: Path, group: Group) -> None:
     for name in group.broker_names():
         ids = sorted(mq.queue_id for mq in group.queues if mq.broker_name == name)
         queues[name] = len(ids) if ids == list(range(len(ids))) else ids
-    clients = []
-    for _, client in group.labelled():
-        version = ".".join(map(str, client.client_version)) if client.client_version else None
-        clients.append(ClientSpec(**{**vars(client), "client_version": version}))
+    clients = [ClientSpec(**vars(client)) for _, client in group.labelled()]
     spec = StateSpec(**{**vars(group), "queues": queues, "clients": clients})
     try:
         with path.open("x") as file:
@@ -393,7 +386,7 @@ def whatif(
             strategies=dict(map(_last_part, strategy or ())),
             consumer_idcs=tuple(consumer_idc or ()),
             virtual_nodes=virtual_nodes,
-            client_version=parse_client_version(client_version) if client_version else None,
+            client_version=client_version,
         )
         changed = change(state, changes)
         if save is not None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, queue_name
 from udfs.rocketmq.allocation import CONFIG, CONSISTENT_HASH, MACHINE_ROOM, NEARBY, POSITIONAL, allocate_all
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.version import NEWEST, ClientVersion
+from udfs.rocketmq.version import ClientVersion, parse_client_version
 from udfs.whatif.group import Client, Group
 
 GROUP_OFFLINE = "group_offline"
@@ -85,7 +85,7 @@ def allot(group: Group) -> Allotment:
 
 def _method(group: Group, client: Client) -> Method:
     strategy = client.strategy or group.strategy
-    return strategy, client.client_version or NEWEST if "MACHINE_ROOM" in strategy else (0, 0, 0)
+    return strategy, parse_client_version(client.client_version or "") if "MACHINE_ROOM" in strategy else (0, 0, 0)
 
 
 def _refuse_without_options(group: Group, methods: Iterable[Method]) -> None:

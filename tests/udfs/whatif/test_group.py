@@ -154,7 +154,7 @@ def test_rooms_without_a_consumer_starve_by_the_strategy() -> None:
 def test_old_and_new_machine_rooms_are_mixed_strategies() -> None:
     """4.7.1 takes A's run from the list of all rooms, hz's queues first, and leaves sh@b:0-1, which were A's."""
     group = replace(group_of({"hz@a": 2, "sh@b": 4}, ("A", "B"), "MACHINE_ROOM"), consumer_idcs=("sh",))
-    old = replace(group, clients=(replace(group.clients[0], client_version=(4, 7, 1)), group.clients[1]))
+    old = replace(group, clients=(replace(group.clients[0], client_version="4.7.1"), group.clients[1]))
     assert [*allot(group).gaps] == names("hz@a", 0, 1)
     assert [*allot(old).gaps] == names("sh@b", 0, 1)
     assert {gap.cause for gap in allot(old).gaps.values()} == {"mixed_strategy"}
