@@ -68,9 +68,10 @@ def test_calls_in_the_code_give_each_metric_its_labels() -> None:
                 continue
             first = node.args[0] if node.args else None
             assert isinstance(first, ast.Constant), path.name
-            used.add(first.value)
+            name = str(first.value)
+            used.add(name)
             given = {keyword.arg for keyword in node.keywords}
-            assert given == set(BY_NAME[first.value].labels), (path.name, first.value)
+            assert given == set(BY_NAME[name].labels), (path.name, name)
     assert used.isdisjoint(GAUGES)
     assert used | set(GAUGES) == BY_NAME.keys()
 
