@@ -1,13 +1,13 @@
 """The Prometheus registry of the listed metrics. Thread-safe. A gauge without labels is NaN until it is set."""
 
 import math
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import prometheus_client as client
 from prometheus_client.exposition import generate_latest
 
-from streaming.metrics.names import BUILD_INFO, METRICS, Metric
+from streaming.metrics.names import METRICS, Metric
 from streaming.metrics.tables import GAUGES, TableMetrics
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -25,21 +25,20 @@ class Exporter:
         self._registry = client.CollectorRegistry()
         client.ProcessCollector(registry=self._registry)
         client.GCCollector(registry=self._registry)
-        self._metrics: dict[Metric, Any] = {metric: self._make(metric) for metric in METRICS if metric not in GAUGES}
+        self._metrics = {metric.name: self._make(metric) for metric in METRICS if metric.name not in GAUGES}
         if tables is not None:
             self._registry.register(tables)
-        try:
-            release = version("balancewatch")
-        except PackageNotFoundError:
-            release = "unknown"
-        self.series(BUILD_INFO, version=release).set(1)
+        self.series("balancewatch_build_info", version=version("balancewatch")).set(1)
 
-    def series(self, metric: Metric, **labels: str) -> Any:
-        """Return the series of prometheus_client, created with its first use. Raises ValueError for other labels."""
-        return self._metrics[metric].labels(**labels) if labels else self._metrics[metric]
+    def series(self, name: str, **labels: str) -> Any:
+        """Return the series of prometheus_client, created with its first use.
 
-    def drop(self, metric: Metric, **labels: str) -> None:
-        self._metrics[metric].remove(*(labels[name] for name in metric.labels))
+        Raises KeyError for a name that the page lacks, ValueError for other labels than the page's.
+        """
+        return self._metrics[name].labels(**labels) if labels else self._metrics[name]
+
+    def drop(self, name: str, **labels: str) -> None:
+        self._metrics[name].remove_by_labels(labels)
 
     def text(self) -> bytes:
         """Return all series in Prometheus' text format."""

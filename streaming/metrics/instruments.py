@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 
 import structlog
 from pyspark.sql import SparkSession
@@ -16,22 +16,6 @@ from schemas.tables import TABLES
 from streaming.logs.logs import count_lines
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.liveness import Liveness, listen
-from streaming.metrics.names import (
-    ATTEMPT_SECONDS,
-    CANARY_AGE,
-    CANARY_INTERVAL,
-    CANARY_SECONDS,
-    DELIVERY_ATTEMPTS,
-    DELIVERY_DECISIONS,
-    DELIVERY_SECONDS,
-    DUE_NOTICES,
-    LOG_LINES,
-    QUARANTINED,
-    QUARANTINED_MESSAGES,
-    RELAY_RESTARTS,
-    ROWS_WRITTEN,
-    RULES_TAKEN,
-)
 from streaming.metrics.server import Server
 from streaming.metrics.tables import OTHER, TableMetrics
 from streaming.queries.events import RUN
@@ -57,10 +41,10 @@ class Instruments:
         self.exporter = Exporter(self.tables)
         self.deliveries = Deliveries(self.exporter)
         self.liveness = Liveness(self.exporter, query)
-        self.exporter.series(CANARY_INTERVAL).set(settings.canary.interval_seconds)
+        self.exporter.series("balancewatch_canary_interval_seconds").set(settings.canary.interval_seconds)
         for level in ("warning", "error"):
-            self.exporter.series(LOG_LINES, level=level)
-        count_lines(lambda level: self.exporter.series(LOG_LINES, level=level).inc())
+            self.exporter.series("balancewatch_log_lines_total", level=level)
+        count_lines(lambda level: self.exporter.series("balancewatch_log_lines_total", level=level).inc())
         self._server = Server(
             settings.metrics,
             self.exporter.text,
@@ -92,19 +76,13 @@ class Instruments:
                 self.tables.note_clock(clock["cluster"], clock["newest_ms"])
 
     def take_rules(self) -> None:
-        self.exporter.series(RULES_TAKEN).inc()
+        self.exporter.series("balancewatch_rules_taken_total").inc()
 
     def close(self) -> None:
         count_lines(None)
         self.liveness.stop()
         self._server.close()
         self.tables.close()
-
-    def __enter__(self) -> "Instruments":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:
@@ -117,7 +95,8 @@ def instruments_of(
     settings: Settings, query: str, *, key: str = "port", is_lasting: bool = True
 ) -> AbstractContextManager[Instruments | None]:
     """Return the instruments of a process that runs until stopped, if metrics are enabled. Raises SettingsError."""
-    return Instruments(settings, query, key=key) if settings.metrics.enabled and is_lasting else nullcontext()
+    is_wanted = settings.metrics.enabled and is_lasting
+    return closing(Instruments(settings, query, key=key)) if is_wanted else nullcontext()
 
 
 class Deliveries(RelayListener):
@@ -135,12 +114,14 @@ class Deliveries(RelayListener):
         except WarehouseError:
             known = []
         self._canary_at = known[-1]["delivered_at"].timestamp() if known else time.time()
-        self._exporter.series(CANARY_AGE).set_function(lambda: time.time() - self._canary_at)
+        self._exporter.series("balancewatch_canary_age_seconds").set_function(lambda: time.time() - self._canary_at)
 
     def answered(self, receiver: str, answer: Answer, latency_ms: int) -> None:
         if receiver != CANARY:
-            self._exporter.series(DELIVERY_ATTEMPTS, receiver=receiver, outcome=answer.verdict).inc()
-            self._exporter.series(ATTEMPT_SECONDS, receiver=receiver).observe(latency_ms / 1000)
+            self._exporter.series(
+                "balancewatch_delivery_attempts_total", receiver=receiver, outcome=answer.verdict
+            ).inc()
+            self._exporter.series("balancewatch_delivery_attempt_seconds", receiver=receiver).observe(latency_ms / 1000)
 
     def decided(self, records: Sequence[Row]) -> None:
         for record in records:
@@ -149,30 +130,32 @@ class Deliveries(RelayListener):
             if receiver == CANARY:
                 if is_delivered and record["status"] == "firing":
                     self._canary_at = record["delivered_at"] / 1000
-                    self._exporter.series(CANARY_SECONDS).observe(seconds)
+                    self._exporter.series("balancewatch_canary_latency_seconds").observe(seconds)
                 continue
-            self._exporter.series(DELIVERY_DECISIONS, outcome=record["outcome"]).inc()
+            self._exporter.series("balancewatch_delivery_decisions_total", outcome=record["outcome"]).inc()
             if is_delivered:
-                self._exporter.series(DELIVERY_SECONDS, receiver=receiver).observe(seconds)
+                self._exporter.series("balancewatch_delivery_seconds", receiver=receiver).observe(seconds)
 
     def owes(self, due: Mapping[str, int]) -> None:
         for receiver in self._due - due.keys():
-            self._exporter.drop(DUE_NOTICES, receiver=receiver)
+            self._exporter.drop("balancewatch_notifications_pending", receiver=receiver)
         self._due = set(due) - {CANARY}
         for receiver in self._due:
-            self._exporter.series(DUE_NOTICES, receiver=receiver).set(due[receiver])
+            self._exporter.series("balancewatch_notifications_pending", receiver=receiver).set(due[receiver])
 
     def restarted(self) -> None:
-        self._exporter.series(RELAY_RESTARTS).inc()
+        self._exporter.series("balancewatch_relay_restarts_total").inc()
 
 
 def count_rows(exporter: Exporter, rows: Rows) -> None:
     """Count a batch's rows by table, and its quarantined messages by topic and reason."""
     for table, written in rows.items():
         if written and table in TABLES:
-            exporter.series(ROWS_WRITTEN, table=table).inc(len(written))
+            exporter.series("balancewatch_rows_written_total", table=table).inc(len(written))
     for row in rows.get("quarantine", ()):
         topic = row["topic"] if row["topic"] in EVENTS else OTHER
-        exporter.series(QUARANTINED_MESSAGES, topic=topic).inc()
+        exporter.series("balancewatch_quarantined_messages_total", topic=topic).inc()
         for code in {reason.partition(":")[0] for reason in row["reasons"]}:
-            exporter.series(QUARANTINED, topic=topic, reason=code if code in CODES else OTHER).inc()
+            exporter.series(
+                "balancewatch_quarantined_total", topic=topic, reason=code if code in CODES else OTHER
+            ).inc()

@@ -17,23 +17,6 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.names import (
-    JVM_AGE,
-    JVM_HEAP,
-    JVM_HEAP_MAX,
-    LAG,
-    LAG_MAX,
-    MESSAGES,
-    PART_ALIVE,
-    PHASE_SECONDS,
-    PROCESSED,
-    PROGRESS_AGE,
-    QUERY_STARTS,
-    STATE_COMMIT,
-    STATE_FILES,
-    STATE_MEMORY,
-    STATE_ROWS,
-)
 from streaming.metrics.tables import OTHER
 
 ASK_SECONDS = 5.0
@@ -88,18 +71,18 @@ class Liveness:
         session: Any = spark
         runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()
         self._jvm_at = self._monotonic()
-        self._exporter.series(JVM_AGE).set_function(self._jvm_age)
+        self._exporter.series("balancewatch_jvm_age_seconds").set_function(self._jvm_age)
         self._asking = threading.Thread(target=self._ask, args=(runtime,), name="liveness", daemon=True)
         self._asking.start()
 
     def watch(self, part: str, is_alive: Callable[[], bool]) -> None:
         self._parts[part] = is_alive
-        self._exporter.series(PART_ALIVE, part=part).set_function(lambda: float(is_alive()))
+        self._exporter.series("balancewatch_part_alive", part=part).set_function(lambda: float(is_alive()))
 
     def started(self) -> None:
         self._progressed_at, self._is_running = self._monotonic(), True
-        self._exporter.series(PROGRESS_AGE, query=self.query).set_function(self._age)
-        self._exporter.series(QUERY_STARTS, query=self.query).inc()
+        self._exporter.series("balancewatch_progress_age_seconds", query=self.query).set_function(self._age)
+        self._exporter.series("balancewatch_query_starts_total", query=self.query).inc()
 
     def progressed(self, progress: dict[str, Any]) -> None:
         self.idled()
@@ -135,8 +118,8 @@ class Liveness:
             with suppress(Exception):  # a dead JVM does not answer: its age grows
                 total, free, most = runtime.totalMemory(), runtime.freeMemory(), runtime.maxMemory()
                 self._jvm_at = self._monotonic()
-                self._exporter.series(JVM_HEAP).set(total - free)
-                self._exporter.series(JVM_HEAP_MAX).set(most)
+                self._exporter.series("balancewatch_jvm_heap_bytes").set(total - free)
+                self._exporter.series("balancewatch_jvm_heap_max_bytes").set(most)
 
     def _jvm_age(self) -> float:
         return self._monotonic() - self._jvm_at if self._jvm_at is not None else 0.0
@@ -212,13 +195,13 @@ def export_progress(exporter: Exporter, progress: Progress, paused_seconds: floa
     query = progress["name"]
     for source in progress["sources"]:
         for topic, messages in _lag_by_topic(source):
-            exporter.series(LAG, query=query, topic=topic).set(sum(messages))
-            exporter.series(LAG_MAX, query=query, topic=topic).set(max(messages))
+            exporter.series("balancewatch_kafka_lag_messages", query=query, topic=topic).set(sum(messages))
+            exporter.series("balancewatch_kafka_lag_max_messages", query=query, topic=topic).set(max(messages))
     if not has_run(progress):
         return
     for source in progress["sources"]:
         for topic, count in _read_by_topic(source):
-            exporter.series(MESSAGES, query=query, topic=topic).inc(count)
+            exporter.series("balancewatch_messages_total", query=query, topic=topic).inc(count)
     durations, paused_ms = progress["durationMs"], round(paused_seconds * 1000)
     worked = {
         phase: max(0, durations[phase] - paused_ms) if phase in PAUSED_PHASES else durations[phase]
@@ -226,19 +209,25 @@ def export_progress(exporter: Exporter, progress: Progress, paused_seconds: floa
         if phase in durations
     }
     for phase, ms in worked.items():
-        exporter.series(PHASE_SECONDS, query=query, phase=phase).observe(ms / 1000)
+        exporter.series("balancewatch_batch_phase_seconds", query=query, phase=phase).observe(ms / 1000)
     if progress["numInputRows"]:
         total_ms, worked_ms = durations.get("triggerExecution", 0), worked.get("triggerExecution", 0)
         factor = total_ms / worked_ms if worked_ms else 1.0
-        exporter.series(PROCESSED, query=query).set(progress["processedRowsPerSecond"] * factor)
+        exporter.series("balancewatch_processed_rows_per_second", query=query).set(
+            progress["processedRowsPerSecond"] * factor
+        )
     operators = progress["stateOperators"]
     if operators:
         files = sum(operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for operator in operators)
-        exporter.series(STATE_ROWS, query=query).inc(sum(operator["numRowsUpdated"] for operator in operators))
-        exporter.series(STATE_MEMORY, query=query).set(sum(operator["memoryUsedBytes"] for operator in operators))
-        exporter.series(STATE_FILES, query=query).set(files)
+        exporter.series("balancewatch_state_rows_updated_total", query=query).inc(
+            sum(operator["numRowsUpdated"] for operator in operators)
+        )
+        exporter.series("balancewatch_state_memory_bytes", query=query).set(
+            sum(operator["memoryUsedBytes"] for operator in operators)
+        )
+        exporter.series("balancewatch_state_files_bytes", query=query).set(files)
         committed_ms = sum(operator["commitTimeMs"] for operator in operators)
-        exporter.series(STATE_COMMIT, query=query).observe(committed_ms / 1000)
+        exporter.series("balancewatch_state_commit_seconds", query=query).observe(committed_ms / 1000)
 
 
 def has_run(progress: Progress) -> bool:

@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 class Server:
-    """Serves the metrics and the health checks in threads. Use as a context manager."""
+    """Serves the metrics and the health checks in threads, until `close`."""
 
     def __init__(
         self,
@@ -102,12 +102,6 @@ class Server:
         thread.start()
         self._served.append((server, thread))
         return bound_port
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End requests in flight and release the ports."""

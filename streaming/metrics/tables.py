@@ -15,19 +15,7 @@ from prometheus_client.registry import Collector
 
 from conf.location import Location
 from schemas.tables import TABLES
-from streaming.metrics.names import (
-    CLIENT_IDS,
-    EVENT_TIME_GAP,
-    FOLDED,
-    GROUPS,
-    INCIDENTS,
-    MEMBERS,
-    PRODUCERS,
-    QUEUES,
-    TABLE_AGE,
-    UNAVAILABLE_PRODUCERS,
-    Metric,
-)
+from streaming.metrics.names import METRICS
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -37,10 +25,10 @@ Row = Mapping[str, Any]
 Subject = tuple[str, str]
 """A cluster and a name in it."""
 
-Figures = Mapping[tuple[Metric, tuple[str, ...]], int]
+Figures = Mapping[tuple[str, tuple[str, ...]], int]
 """A subject's values by gauge and by the labels that do not name the subject."""
 
-Sample = tuple[Metric, tuple[str, ...], float]
+Sample = tuple[str, tuple[str, ...], float]
 
 CACHE_SECONDS = 5.0
 """Interval between two reads of the tables, however many scrapes ask."""
@@ -63,8 +51,17 @@ OTHER = "other"
 VERDICTS = (OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, UNKNOWN)
 
 GAUGES = (
-    QUEUES, MEMBERS, CLIENT_IDS, UNAVAILABLE_PRODUCERS, PRODUCERS, GROUPS, FOLDED, INCIDENTS, EVENT_TIME_GAP, TABLE_AGE
-)  # fmt: skip
+    "balancewatch_queues",
+    "balancewatch_members",
+    "balancewatch_client_ids",
+    "balancewatch_unavailable_producers",
+    "balancewatch_producers",
+    "balancewatch_groups",
+    "balancewatch_series_limited",
+    "balancewatch_incidents",
+    "balancewatch_event_time_lag_seconds",
+    "balancewatch_table_age_seconds",
+)
 """The gauges of this collector."""
 
 _REAL = f"cluster <> '{CANARY_CLUSTER}'"
@@ -160,7 +157,11 @@ class TableMetrics(Collector):
             self._reading.join(WAIT_SECONDS)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        families = {gauge: GaugeMetricFamily(gauge.name, gauge.says, labels=gauge.labels) for gauge in GAUGES}
+        families = {
+            metric.name: GaugeMetricFamily(metric.name, metric.says, labels=metric.labels)
+            for metric in METRICS
+            if metric.name in GAUGES
+        }
         with self._lock:
             self._read()
             for gauge, labels, value in self._samples():
@@ -185,7 +186,7 @@ class TableMetrics(Collector):
         rows: dict[str, Sequence[Row]] = dict.fromkeys(QUERIES, ())
         for reader in self._readers:
             rows[reader.table] = reader.rows
-            yield TABLE_AGE, (reader.table,), time.monotonic() - reader.read_at
+            yield "balancewatch_table_age_seconds", (reader.table,), time.monotonic() - reader.read_at
         groups, brokers = _groups(rows["assignments"], rows["memberships"]), _brokers(rows["broker_health"])
         full = {cluster for cluster, _ in (*groups, *brokers)}
         full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
@@ -194,7 +195,7 @@ class TableMetrics(Collector):
         starved = {
             subject
             for subject, figures in groups.items()
-            if any(figures[QUEUES, (verdict,)] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))
+            if any(figures["balancewatch_queues", (verdict,)] for verdict in (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED))
         }
         urgent_first = [*sorted(starved), *sorted(groups.keys() - starved)]
         folded = {"clusters": len(full - named)}
@@ -204,10 +205,10 @@ class TableMetrics(Collector):
             folded[kind] = len(wanted) - len(chosen)
             yield from _sums(figures, named, chosen)
         for kind, count in folded.items():
-            yield FOLDED, (kind,), count
+            yield "balancewatch_series_limited", (kind,), count
         sizes = Counter({row["cluster"]: 0 for row in rows["assignments"]})
         sizes.update(cluster for cluster, _ in groups)
-        yield from ((GROUPS, (cluster,), sizes[cluster]) for cluster in sizes.keys() & named)
+        yield from (("balancewatch_groups", (cluster,), sizes[cluster]) for cluster in sizes.keys() & named)
         yield from _incidents(rows["alerts"], named)
         yield from self._event_time_lags(rows["assignments"], named & full)
 
@@ -220,7 +221,7 @@ class TableMetrics(Collector):
                 newest_ms[row["cluster"]] = max(row["newest_ms"], newest_ms.get(row["cluster"], 0))
         newest_ms |= dict(self._clocks_ms)
         for cluster in newest_ms.keys() & clusters:
-            yield EVENT_TIME_GAP, (cluster,), max(0.0, now_ms - newest_ms[cluster]) / 1000
+            yield "balancewatch_event_time_lag_seconds", (cluster,), max(0.0, now_ms - newest_ms[cluster]) / 1000
 
 
 def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subject, Figures]:
@@ -229,9 +230,9 @@ def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subj
     groups: dict[Subject, Figures] = {}
     for subject in members.keys() | {subject for subject, row in queues.items() if not row["is_closed"]}:
         counts, channels = queues.get(subject, {}), members.get(subject, {})
-        groups[subject] = {(QUEUES, (verdict,)): counts.get(verdict, 0) for verdict in VERDICTS} | {
-            (MEMBERS, ()): channels.get("channels", 0),
-            (CLIENT_IDS, ()): channels.get("client_ids", 0),
+        groups[subject] = {("balancewatch_queues", (verdict,)): counts.get(verdict, 0) for verdict in VERDICTS} | {
+            ("balancewatch_members", ()): channels.get("channels", 0),
+            ("balancewatch_client_ids", ()): channels.get("client_ids", 0),
         }
     return groups
 
@@ -240,8 +241,8 @@ def _brokers(rows: Sequence[Row]) -> dict[Subject, Figures]:
     """Return the figures of each broker for which a producer keeps a FaultItem."""
     return {
         (row["cluster"], row["broker_name"]): {
-            (UNAVAILABLE_PRODUCERS, ()): row["unavailable_producers"],
-            (PRODUCERS, ()): row["producers"],
+            ("balancewatch_unavailable_producers", ()): row["unavailable_producers"],
+            ("balancewatch_producers", ()): row["producers"],
         }
         for row in rows
     }
@@ -249,7 +250,7 @@ def _brokers(rows: Sequence[Row]) -> dict[Subject, Figures]:
 
 def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Collection[Subject]) -> Iterator[Sample]:
     """Yield the figures of the chosen subjects, and the sums of the others by cluster."""
-    sums: Counter[tuple[Metric, tuple[str, ...]]] = Counter()
+    sums: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for (cluster, name), values in figures.items():
         labels = cluster if cluster in named else OTHER, name if (cluster, name) in chosen else OTHER
         for (gauge, more), value in values.items():
@@ -266,4 +267,4 @@ def _incidents(rows: Sequence[Row], named: Collection[str]) -> Iterator[Sample]:
             cluster = row["cluster"] if is_named else OTHER
             is_inhibited = "true" if row["is_inhibited"] else "false"
             counts[cluster, row["kind"], row["severity"], row["state"], is_inhibited] += row["incidents"]
-    yield from ((INCIDENTS, labels, count) for labels, count in counts.items())
+    yield from (("balancewatch_incidents", labels, count) for labels, count in counts.items())

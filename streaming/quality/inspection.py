@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
@@ -62,22 +62,6 @@ class Bounds:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Messages of one topic, in the order of their offsets a partition."""
-
-    topic: str
-    messages: tuple[Message, ...]
-
-    @property
-    def spans(self) -> dict[str, list[int]]:
-        """Partition to its first and last offset."""
-        spans: dict[str, list[int]] = {}
-        for message in self.messages:
-            spans.setdefault(str(message.partition), [message.offset, message.offset])[1] = message.offset
-        return spans
-
-
 def read_sample(
     consumer: KafkaConsumer,
     topic: str,
@@ -85,10 +69,10 @@ def read_sample(
     bounds: Bounds,
     *,
     window_ms: float = WINDOW_MS,
-) -> Sample:
+) -> list[Message]:
     """Return the topic's newest messages before `ends` (partition to the offset after the last); None is the end.
 
-    Raises KafkaError, also when they take over READ_SECONDS.
+    They are in the order of their offsets a partition. Raises KafkaError, also when they take over READ_SECONDS.
     """
     spans = read_spans(consumer, [topic])
     share = max(1, bounds.messages // max(1, len(spans)))
@@ -105,7 +89,7 @@ def read_sample(
     now_ms = wall_ms()
     reached = (message.ingest_time_ms for message in messages if message.ingest_time_ms <= now_ms)
     first_ms = max(reached, default=-math.inf) - window_ms
-    return Sample(topic, tuple(message for message in messages if message.ingest_time_ms >= first_ms))
+    return [message for message in messages if message.ingest_time_ms >= first_ms]
 
 
 def _read(consumer: KafkaConsumer, place: TopicPartition, span: Span, room: int, deadline: float) -> deque[Message]:
@@ -201,28 +185,25 @@ class UsualRates:
     """Events per second of each source in the samples of this process."""
 
     def __init__(self) -> None:
-        self._rates: dict[tuple[str, str], list[float]] = {}
+        self._rates: dict[tuple[str, str], deque[float]] = {}
 
     def usual(self, topic: str, cluster: str) -> float | None:
         """Return the median of the newest rates; None before ENOUGH_LOOKS."""
-        rates = self._rates.get((topic, cluster), [])
+        rates = self._rates.get((topic, cluster), ())
         return median(rates) if len(rates) >= ENOUGH_LOOKS else None
 
     def learn(self, topic: str, rates: Mapping[str, float]) -> None:
         for cluster, rate in rates.items():
             if (topic, cluster) in self._rates or len(self._rates) < MOST_SOURCES:
-                known = self._rates.setdefault((topic, cluster), [])
-                known.append(rate)
-                del known[:-KEPT_LOOKS]
+                self._rates.setdefault((topic, cluster), deque(maxlen=KEPT_LOOKS)).append(rate)
 
 
-def read(sample: Sample, routes: Routes, rates: UsualRates) -> Readings:
-    """Return the rows of every suite of the sample's topic, and add its rates to the usual ones."""
-    topic = sample.topic
+def read(topic: str, sample: Iterable[Message], routes: Routes, rates: UsualRates) -> Readings:
+    """Return the rows of every suite of the topic, and add the sample's rates to the usual ones."""
     events, *elements = suites_of(topic)
     readings: Readings = {suite.name: [] for suite in (events, *elements)}
     valid: list[tuple[Row, Any, bytes]] = []
-    for message in sample.messages:
+    for message in sample:
         place = {"partition": message.partition, "offset": message.offset}
         row: Row = {**place, "contract": KEPT}
         readings[topic].append(row)
@@ -338,52 +319,32 @@ class QualityError(BalancewatchError):
     """The process that validates failed."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of an expectation: `evaluated` rows with a value, `unexpected` of them, with examples."""
+def outcome_of(
+    suite: str,
+    expectation: Expectation,
+    is_success: bool,
+    evaluated: int,
+    unexpected: int,
+    examples: Mapping[str, Any] | None = None,
+) -> Row:
+    """Return the row of the table `quality` without offsets, query and time; `examples` are unexpected values by place.
 
-    suite: str
-    expectation: Expectation
-    is_success: bool
-    evaluated: int
-    unexpected: int
-    observed: tuple[Any, ...] = ()
-    sample_offsets: tuple[str, ...] = ()
-
-    @property
-    def share(self) -> float:
-        """Return the share of unexpected rows, 0 to 1."""
-        return self.unexpected / self.evaluated if self.evaluated else 0.0
-
-
-@dataclass(frozen=True)
-class Inspected:
-    """A sample and the outcome of each expectation of its topic."""
-
-    sample: Sample
-    outcomes: tuple[Outcome, ...]
-
-    def rows(self, query: str | None, validated_ms: int) -> list[dict[str, Any]]:
-        """Return rows of the table `quality`, times in epoch ms."""
-        return [
-            {
-                "suite": outcome.suite,
-                "expectation": outcome.expectation.name,
-                "topic": SUITES[outcome.suite].topic,
-                "severity": outcome.expectation.severity.value,
-                "success": outcome.is_success,
-                "evaluated": outcome.evaluated,
-                "unexpected": outcome.unexpected,
-                "unexpected_share": outcome.share,
-                "description": str(outcome.expectation),
-                "observed": [_short(value) for value in outcome.observed],
-                "sample_offsets": list(outcome.sample_offsets),
-                "offsets": json.dumps(self.sample.spans, sort_keys=True),
-                "query": query,
-                "validated_at": validated_ms,
-            }
-            for outcome in self.outcomes
-        ]
+    `evaluated` counts the rows with a value.
+    """
+    found = examples or {}
+    return {
+        "suite": suite,
+        "expectation": expectation.name,
+        "topic": SUITES[suite].topic,
+        "severity": expectation.severity.value,
+        "success": is_success,
+        "evaluated": evaluated,
+        "unexpected": unexpected,
+        "unexpected_share": unexpected / evaluated if evaluated else 0.0,
+        "description": str(expectation),
+        "observed": [_short(value) for value in dict.fromkeys(found.values())],
+        "sample_offsets": list(found),
+    }
 
 
 class Inspection:
@@ -400,24 +361,32 @@ class Inspection:
         self._routes, self._rates = Routes(), UsualRates()
         self._knows_routes = False
 
-    def look(self, topic: str, ends: Mapping[int, int] | None = None) -> Inspected:
-        """Validate the newest messages before `ends` (partition to offset), or all. Raises KafkaError, QualityError."""
+    def look(self, topic: str, ends: Mapping[int, int] | None = None) -> list[Row]:
+        """Validate the newest messages before `ends` (partition to offset), or all. Raises KafkaError, QualityError.
+
+        Return rows of the table `quality` without query and time.
+        """
         consumer = self._consumer = self._consumer or open_consumer(self._kafka)
         if topic in (PULLS, SEND_LATENCIES):
             bounds = NEW_ROUTES if self._knows_routes else ALL_ROUTES
-            self._routes.learn(read_sample(consumer, ROUTES, None, bounds, window_ms=math.inf).messages)
+            self._routes.learn(read_sample(consumer, ROUTES, None, bounds, window_ms=math.inf))
             self._knows_routes = True
         sample = read_sample(consumer, topic, ends, self._bounds)
-        return Inspected(sample, self.validate(topic, read(sample, self._routes, self._rates)))
+        spans: dict[str, list[int]] = {}
+        for message in sample:
+            spans.setdefault(str(message.partition), [message.offset, message.offset])[1] = message.offset
+        offsets = json.dumps(spans, sort_keys=True)
+        found = self.validate(topic, read(topic, sample, self._routes, self._rates))
+        return [{**outcome, "offsets": offsets} for outcome in found]
 
-    def validate(self, topic: str, readings: Readings) -> tuple[Outcome, ...]:
+    def validate(self, topic: str, readings: Readings) -> list[Row]:
         """Return the outcome of each expectation, with examples. Raises QualityError."""
         counts = self._ask(json.dumps({"topic": topic, "past_ms": self._past_ms, "readings": readings}))
-        return tuple(
-            _with_examples(Outcome(suite.name, expectation, *counted), readings[suite.name], topic)
+        return [
+            outcome_of(suite.name, expectation, *counted, examples_of(expectation, readings[suite.name], topic))
             for suite in suites_of(topic, self._past_ms)
             for expectation, counted in zip(suite.expectations, counts[suite.name], strict=True)
-        )
+        ]
 
     def _ask(self, request: str) -> dict[str, list[tuple[bool, int, int]]]:
         process = self._process = self._process or subprocess.Popen(
@@ -469,18 +438,16 @@ class Inspection:
         self._consumer = None
 
 
-def _with_examples(outcome: Outcome, rows: Iterable[Mapping[str, Any]], topic: str) -> Outcome:
-    """Return the outcome with the first unexpected values, and their places as topic-partition@offset."""
-    if not outcome.unexpected:
-        return outcome
+def examples_of(expectation: Expectation, rows: Iterable[Mapping[str, Any]], topic: str) -> dict[str, Any]:
+    """Return the first unexpected values by their places, topic-partition@offset."""
     found: dict[str, Any] = {}
     for row in rows:
-        value = row.get(outcome.expectation.column)
-        if value is not None and not outcome.expectation.is_expected(value):
+        value = row.get(expectation.column)
+        if value is not None and not expectation.is_expected(value):
             found.setdefault(f"{topic}-{row['partition']}@{row['offset']}", value)
             if len(found) == MOST_OFFSETS:
                 break
-    return replace(outcome, observed=tuple(dict.fromkeys(found.values())), sample_offsets=tuple(found))
+    return found
 
 
 def _short(value: Any) -> str:

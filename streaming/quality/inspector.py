@@ -12,9 +12,8 @@ consecutive failures open the alert, as many passes resolve it. A topic has one 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from conf.settings import Quality, Settings
 from schemas.expectations import Severity
 from schemas.suites import CONTRACT
 from schemas.tables import ALERTS, QUALITY
-from streaming.quality.inspection import MOST_OFFSETS, Inspection, Outcome
+from streaming.quality.inspection import Inspection, outcome_of
 from streaming.queries import balance
 from streaming.queries.checkpoint import Position, checkpoint_of, read_beginning, read_position
 from streaming.queries.rows import Row
@@ -38,9 +37,12 @@ from streaming.warehouse.writer import DeltalakeWriter
 from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS, OWN_CLUSTER
 
 _ADVICE = {
-    "queue": "Check that a collector publishes the routes of the cluster, and that its name is unique.",
-    "ahead_ms": "Correct the clock (NTP) of the machine that publishes these events, or of the agent.",
+    "queue in set": "Check that a collector publishes the routes of the cluster, and that its name is unique.",
+    "ahead_ms in range": "Correct the clock (NTP) of the machine that publishes these events, or of the agent.",
 }
+"""Expectation to advice."""
+
+_EVIDENCE = ("expectation", "suite", "description", "evaluated", "unexpected", "sample_offsets")
 
 
 class QualityAlerts:
@@ -52,22 +54,22 @@ class QualityAlerts:
         self._streaks: Counter[str] = Counter()
         self._judged_ms = {known.alert.labels["topic"]: known.changed_ms for known in self._alerts}
 
-    def judge(self, topic: str, outcomes: Sequence[Outcome], now_ms: int) -> list[Row]:
-        """Return the row to write after a validation, if any; times in epoch ms."""
+    def judge(self, topic: str, outcomes: Sequence[Row], now_ms: int) -> list[Row]:
+        """Return the row to write after a validation, if any. `outcomes` are rows of `quality`, times in epoch ms."""
         self._judged_ms[topic] = now_ms
-        failed = [one for one in outcomes if not one.is_success and one.expectation.severity is Severity.CRITICAL]
-        worst = max((one.share for one in failed), default=0.0)
+        failed = [row for row in outcomes if not row["success"] and row["severity"] == Severity.CRITICAL]
+        worst = max((row["unexpected_share"] for row in failed), default=0.0)
         share = self._quality.alert_share
         known = self._alerts.find(topic=topic)
         would_change = worst > share if known is None else worst <= share / 2
         self._streaks[topic] = self._streaks[topic] + 1 if would_change else 0
-        failing = {f"{one.suite} {one.expectation.name}" for one in failed}
+        failing = _names(failed)
         if self._streaks[topic] >= self._quality.alert_validations:
             self._streaks[topic] = 0
             if known is not None:
                 return self._end(known, now_ms)
             return self._noted(self._alerts.open(describe(topic, failed), now_ms))
-        if known is not None and worst > share and failing - set(_described(known.alert)):
+        if known is not None and worst > share and failing - _names(known.alert.evidence.get("failed", ())):
             return self._noted(self._alerts.update(known, describe(topic, failed), now_ms))
         return []
 
@@ -91,13 +93,13 @@ class QualityAlerts:
         return [row]
 
 
-def describe(topic: str, failed: Sequence[Outcome]) -> SelfAlert:
+def describe(topic: str, failed: Sequence[Row]) -> SelfAlert:
     """Return the alert of a topic, the worst expectation first."""
-    worst_first = sorted(failed, key=lambda one: -one.share)
+    worst_first = sorted(failed, key=lambda row: -row["unexpected_share"])
     reported = [
-        f"{one.unexpected:,} of {one.evaluated:,} fail: {one.expectation}"
-        + (f" (found {', '.join(map(str, one.observed))})" if one.observed else "")
-        for one in worst_first[:3]
+        f"{row['unexpected']:,} of {row['evaluated']:,} fail: {row['description']}"
+        + (f" (found {', '.join(row['observed'])})" if row["observed"] else "")
+        for row in worst_first[:3]
     ]
     more = f"; {len(failed) - 3} more expectations fail" if len(failed) > 3 else ""
     return SelfAlert(
@@ -107,26 +109,14 @@ def describe(topic: str, failed: Sequence[Outcome]) -> SelfAlert:
         {"cluster": OWN_CLUSTER, "topic": topic, "suite": topic},
         f"Events of {topic} fail their data expectations, so verdicts that depend on them may be wrong. "
         f"{'; '.join(reported)}{more}.",
-        _ADVICE.get(worst_first[0].expectation.column)
+        _ADVICE.get(worst_first[0]["expectation"])
         or f"Fix the agent that publishes these events; `balancewatch quarantine --topic {topic}` lists the reasons.",
-        {
-            "failed": [
-                {
-                    "expectation": one.expectation.name,
-                    "suite": one.suite,
-                    "description": str(one.expectation),
-                    "evaluated": one.evaluated,
-                    "unexpected": one.unexpected,
-                    "sample_offsets": list(one.sample_offsets[:MOST_OFFSETS]),
-                }
-                for one in worst_first
-            ]
-        },
+        {"failed": [{name: row[name] for name in _EVIDENCE} for row in worst_first]},
     )
 
 
-def _described(alert: SelfAlert) -> list[str]:
-    return [f"{one['suite']} {one['expectation']}" for one in alert.evidence.get("failed", ())]
+def _names(outcomes: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    return {(row["suite"], row["expectation"]) for row in outcomes}
 
 
 def read_open_topics(warehouse: Location) -> SelfAlerts:
@@ -136,7 +126,7 @@ def read_open_topics(warehouse: Location) -> SelfAlerts:
         """Raise ValueError unless the labels name a topic and the evidence lists what failed."""
         if not isinstance(alert.labels["topic"], str):
             raise ValueError("labels lack a topic")
-        _described(alert)
+        _names(alert.evidence.get("failed", ()))
 
     return read_open(warehouse, DATA_QUALITY, check)
 
@@ -176,8 +166,8 @@ class ReadProgress:
         for batch_id in [noted for noted in self._noted if noted <= newest]:
             self._quarantined += self._noted.pop(batch_id)
 
-    def since_last(self, topic: str, position: Position) -> Outcome:
-        """Return how many messages up to this position, which was advanced to, keep their contract.
+    def since_last(self, topic: str, position: Position) -> Row:
+        """Return the outcome of CONTRACT for the messages up to this position, which was advanced to.
 
         A recreated partition counts from 0.
         """
@@ -189,7 +179,7 @@ class ReadProgress:
                 begin = self._ends.get(place, 0)
                 read += end - begin if end >= begin else end
         quarantined = self._quarantined[topic]
-        return Outcome(topic, CONTRACT, not quarantined, read, quarantined)
+        return outcome_of(topic, CONTRACT, not quarantined, read, quarantined)
 
     def settle(self, topics: Iterable[str], position: Position) -> None:
         """Forget the counts of these topics up to this position, whose outcomes are written."""
@@ -267,12 +257,12 @@ class Inspector:
         quality, alerts, validated = [], [], []
         for topic in balance.TOPICS:
             contract = self._progress.since_last(topic, position)
-            if contract.evaluated <= 0:
+            if contract["evaluated"] <= 0:
                 alerts += self._alerts.rest(topic, now_ms)
                 continue
             ends = {partition: offset for (of, partition), offset in position.wanted.items() if of == topic}
             try:
-                inspected = self._inspection.look(topic, ends)
+                found = self._inspection.look(topic, ends)
             except Exception as error:  # other topics continue in any case
                 if self._stopping.is_set():
                     break
@@ -281,11 +271,11 @@ class Inspector:
                 if isinstance(error, KafkaError):
                     break  # each of the others would wait as long for Kafka
                 continue
-            quality += inspected.rows(balance.NAME, now_ms)
-            others = [one for one in inspected.outcomes if one.expectation is not CONTRACT]
-            for one in inspected.outcomes:
-                if one.expectation is CONTRACT:  # its examples are in the sample
-                    contract = replace(contract, observed=one.observed, sample_offsets=one.sample_offsets)
+            quality += [{**row, "query": balance.NAME, "validated_at": now_ms} for row in found]
+            others = [row for row in found if row["expectation"] != CONTRACT.name]
+            for row in found:
+                if row["expectation"] == CONTRACT.name:  # its examples are in the sample
+                    contract |= {name: row[name] for name in ("observed", "sample_offsets")}
             alerts += self._alerts.judge(topic, [contract, *others], now_ms)
             validated.append(topic)
         self._inspection.end_look()

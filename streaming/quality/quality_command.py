@@ -1,5 +1,6 @@
 """`balancewatch quality`: data expectations in the newest samples, in Kafka now, and as static pages."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,10 +10,11 @@ from kafka.errors import KafkaError
 
 from conf.settings import Settings
 from schemas.events import EVENTS
+from schemas.suites import CONTRACT
 from schemas.tables import QUALITY
 from streaming.history.query_options import FormatName, Topic, check_format, parse_options
 from streaming.kafka_io.topics import KafkaUnreachableError
-from streaming.quality.inspection import Bounds, Inspected, Inspection
+from streaming.quality.inspection import Bounds, Inspection
 from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
 from streaming.terminal.printing import Layout, plain, print_answer, print_rows, print_table
@@ -96,13 +98,14 @@ def check(
         if one not in EVENTS:
             fail(f"--topic {one[:100]!r} is unknown; choose one of {', '.join(EVENTS)}", code=2)
     bounds = Bounds(sample or settings.quality.sample_messages, settings.quality.sample_bytes)
-    found: list[Inspected] = []
+    found: list[dict[str, Any]] = []
     run_or_exit(lambda: found.extend(_inspect(settings, topic or list(EVENTS), bounds)))
     now = to_time(wall_ms())
-    rows = [plain({**row, "validated_at": now}) for inspected in found for row in inspected.rows(None, 0)]
+    rows = [plain({**row, "query": None, "validated_at": now}) for row in found]
     if form == "table":
-        for inspected in found:
-            say(f"{inspected.sample.topic}: {_extent(inspected)}")
+        for row in rows:
+            if row["expectation"] == CONTRACT.name:  # which has a value for each message
+                say(f"{row['topic']}: {_extent(row)}")
         _print(rows)
     else:
         print_rows(rows, form)
@@ -140,12 +143,12 @@ def docs(
     say(str(index.resolve()))
 
 
-def _inspect(settings: Settings, topics: Sequence[str], bounds: Bounds) -> list[Inspected]:
+def _inspect(settings: Settings, topics: Sequence[str], bounds: Bounds) -> list[dict[str, Any]]:
     """Validate the topics' newest events. Raises KafkaUnreachableError."""
     inspection = Inspection(settings, bounds)
     try:
         with VisibleConsole(stderr=True).status("validating"):
-            return [inspection.look(topic) for topic in topics]
+            return [row for topic in topics for row in inspection.look(topic)]
     except KafkaError as error:
         raise KafkaUnreachableError(
             f"kafka.bootstrap_servers = {settings.kafka.bootstrap_servers!r}: no broker answers "
@@ -155,12 +158,9 @@ def _inspect(settings: Settings, topics: Sequence[str], bounds: Bounds) -> list[
         inspection.close()
 
 
-def _extent(inspected: Inspected) -> str:
-    messages = inspected.sample.messages
-    if not messages:
-        return "no events"
-    spans = ", ".join(f"{part}: {first} to {last}" for part, (first, last) in inspected.sample.spans.items())
-    return f"{len(messages):,} events (partition {spans})"
+def _extent(row: Mapping[str, Any]) -> str:
+    spans = [f"{part}: {first} to {last}" for part, (first, last) in json.loads(row["offsets"]).items()]
+    return f"{row['evaluated']:,} events (partition {', '.join(spans)})" if spans else "no events"
 
 
 def _print_newest(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -195,6 +195,6 @@ def _local(time: datetime | str) -> list[str]:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return " ".join(str(item) for item in value)
     return json.dumps(value, sort_keys=True, default=_plain_text) if isinstance(value, dict) else str(value)

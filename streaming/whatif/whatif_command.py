@@ -26,10 +26,9 @@ from streaming.text.suggestions import suggest
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.prose import name_queues
 from udfs.rocketmq.allocation import VIRTUAL_NODES
-from udfs.rocketmq.model import MessageQueue, queue_order
-from udfs.rocketmq.version import parse_client_version
+from udfs.rocketmq.model import MessageQueue
 from udfs.whatif.allotment import Allotment, allot
-from udfs.whatif.comparison import RECOVERED, SAME, QueueChange, compare, describe_reasons, describe_verdict
+from udfs.whatif.comparison import RECOVERED, SAME, compare, describe_reasons, describe_verdict
 from udfs.whatif.group import Changes, Client, Group, change
 
 PRESENT = ("JOINED", "CHANGED")
@@ -67,7 +66,7 @@ def read_group(
                 row["client_addr"],
                 None if row["topics"] is None else tuple(row["topics"]),
                 row["strategy"],
-                parse_client_version(row["client_version"]) if row["client_version"] else None,
+                row["client_version"],
             )
             for row in members
         ),
@@ -175,11 +174,8 @@ def read_file(path: Path) -> Group:
         for broker_name, ids in spec.queues.items()
         for queue_id in (range(ids) if isinstance(ids, int) else ids)
     }
-    clients = []
-    for client in spec.clients:
-        version = parse_client_version(client.client_version) if client.client_version else None
-        clients.append(Client(**{**asdict(client), "client_version": version}))
-    return Group(**{**asdict(spec), "queues": tuple(sorted(queues)), "clients": tuple(clients)})
+    clients = tuple(Client(**asdict(client)) for client in spec.clients)
+    return Group(**{**asdict(spec), "queues": tuple(sorted(queues)), "clients": clients})
 
 
 def save_file(path: Path, group: Group) -> None:
@@ -188,10 +184,7 @@ def save_file(path: Path, group: Group) -> None:
     for name in group.broker_names():
         ids = sorted(mq.queue_id for mq in group.queues if mq.broker_name == name)
         queues[name] = len(ids) if ids == list(range(len(ids))) else ids
-    clients = []
-    for _, client in group.labelled():
-        version = ".".join(map(str, client.client_version)) if client.client_version else None
-        clients.append(ClientSpec(**{**vars(client), "client_version": version}))
+    clients = [ClientSpec(**vars(client)) for _, client in group.labelled()]
     spec = StateSpec(**{**vars(group), "queues": queues, "clients": clients})
     try:
         with path.open("x") as file:
@@ -205,7 +198,7 @@ def report_of(before: Group, after: Group, notes: Sequence[str]) -> dict[str, An
     allotted, changed = allot(before), allot(after)
     changes = compare(allotted, changed)
     return {
-        "verdict": describe_verdict(changes, allotted),
+        "verdict": describe_verdict(changes, allotted, changed),
         "reasons": describe_reasons(changes, allotted, changed),
         "cluster": after.cluster,
         "consumer_group": after.consumer_group,
@@ -213,7 +206,7 @@ def report_of(before: Group, after: Group, notes: Sequence[str]) -> dict[str, An
         "notes": list(notes),
         "before": _allotment(before, allotted),
         "after": _allotment(after, changed),
-        "queues": [_queue(change) for change in changes],
+        "queues": [change._asdict() for change in changes],
     }
 
 
@@ -231,23 +224,8 @@ def _allotment(group: Group, allotment: Allotment) -> dict[str, Any]:
             }
             for label, client in group.labelled()
         ],
-        "starved": [
-            {"queue": queue, "cause": gap.cause, "client_id": gap.client_id} for queue, gap in allotment.gaps.items()
-        ],
+        "starved": [{"queue": queue, **gap._asdict()} for queue, gap in allotment.gaps.items()],
         "doubled": [{"queue": queue, "clients": list(allotment.takers[queue])} for queue in allotment.doubled()],
-    }
-
-
-def _queue(change: QueueChange) -> dict[str, Any]:
-    broker_name, queue_id = queue_order(change.queue)
-    return {
-        "broker_name": broker_name,
-        "queue_id": queue_id,
-        "before": None if change.before is None else list(change.before),
-        "after": None if change.after is None else list(change.after),
-        "change": change.change,
-        "cause": change.gap.cause if change.gap else None,
-        "cause_client_id": change.gap.client_id if change.gap else None,
     }
 
 
@@ -296,7 +274,7 @@ def _share(report: dict[str, Any], side: str) -> Callable[[Mapping[str, Any]], s
 def _fate(row: dict[str, Any]) -> dict[str, str]:
     """Return the clients of a queue before and after, and the remark."""
 
-    def clients(labels: list[str] | None) -> str:
+    def clients(labels: Sequence[str] | None) -> str:
         return "absent" if labels is None else " and ".join(labels) or "none"
 
     return {"before": clients(row["before"]), "after": clients(row["after"]), "result": _remark(row)}
@@ -408,7 +386,7 @@ def whatif(
             strategies=dict(map(_last_part, strategy or ())),
             consumer_idcs=tuple(consumer_idc or ()),
             virtual_nodes=virtual_nodes,
-            client_version=parse_client_version(client_version) if client_version else None,
+            client_version=client_version,
         )
         changed = change(state, changes)
         if save is not None:

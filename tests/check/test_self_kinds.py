@@ -10,7 +10,7 @@ import pytest
 
 from schemas.suites import CONTRACT
 from streaming.quality import inspector
-from streaming.quality.inspection import Outcome
+from streaming.quality.inspection import outcome_of
 from streaming.relay import own_alerts
 from streaming.relay.tables import RelayTables
 from streaming.self_monitoring import data_loss
@@ -72,7 +72,7 @@ def written(tmp_path: Path, row: dict[str, Any]) -> str:
 
 
 ALERTS = (
-    inspector.describe("rocketmq.pulls", [Outcome("rocketmq.pulls", CONTRACT, False, 100, 50)]),
+    inspector.describe("rocketmq.pulls", [outcome_of("rocketmq.pulls", CONTRACT, False, 100, 50)]),
     data_loss._loss_alert(
         "groups",
         data_loss.Position("id", 0, True, {}, {}),

@@ -28,7 +28,9 @@ def settings(**keys: Any) -> Metrics:
 @pytest.fixture
 def url() -> Iterator[str]:
     reasons.update(alive=[], ready=["Spark is starting"])
-    with Server(settings(), Exporter().text, lambda: reasons["alive"], lambda: reasons["ready"]) as server:
+    with contextlib.closing(
+        Server(settings(), Exporter().text, lambda: reasons["alive"], lambda: reasons["ready"])
+    ) as server:
         yield f"http://127.0.0.1:{server.port}"
 
 
@@ -64,7 +66,7 @@ def test_only_three_pages_that_can_only_be_read(url: str, method: str, path: str
 
 def test_a_token_guards_the_metrics_and_not_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRAPE_TOKEN", "let-me-in")
-    with Server(settings(**{"token_env": "SCRAPE_TOKEN"}), bytes, list, list) as server:
+    with contextlib.closing(Server(settings(**{"token_env": "SCRAPE_TOKEN"}), bytes, list, list)) as server:
         url = f"http://127.0.0.1:{server.port}"
         shown = [None, "Bearer wrong", "Basic let-me-in", "Bearer let-me-in", "Bearer lét"]
         codes = [
@@ -107,7 +109,7 @@ def test_a_port_is_free_again_when_the_server_is_closed() -> None:
     server = Server(settings(), bytes, list, list)
     server.close()
     assert not any(thread.name in ("metrics", "health") for thread in threading.enumerate())
-    with Server(settings(port=server.port), bytes, list, list) as again:
+    with contextlib.closing(Server(settings(port=server.port), bytes, list, list)) as again:
         assert again.port == server.port
 
 
@@ -115,7 +117,10 @@ def test_a_health_port_in_use_is_reported_and_the_checks_answer_beside_the_metri
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as other:
         free, port = other.getsockname()[1], taken.getsockname()[1]
         other.close()
-        with capture_logs() as lines, Server(settings(port=free, health_port=port), bytes, list, list) as server:
+        with (
+            capture_logs() as lines,
+            contextlib.closing(Server(settings(port=free, health_port=port), bytes, list, list)) as server,
+        ):
             answer = httpx.get(f"http://127.0.0.1:{free}/healthz")
             assert (server.health_port, answer.status_code) == (None, 200)
     (warning,) = [line for line in lines if line["log_level"] == "warning"]
@@ -125,7 +130,7 @@ def test_a_health_port_in_use_is_reported_and_the_checks_answer_beside_the_metri
 @pytest.mark.parametrize("filled", [["port"], ["health_port"], ["port", "health_port"]])
 def test_health_is_reported_beside_80_dripping_sockets(filled: list[str]) -> None:
     with (
-        Server(settings(), bytes, list, lambda: ["not yet"]) as server,
+        contextlib.closing(Server(settings(), bytes, list, lambda: ["not yet"])) as server,
         contextlib.ExitStack() as stack,
         httpx.Client(timeout=30) as client,
     ):
@@ -139,7 +144,7 @@ def test_health_is_reported_beside_80_dripping_sockets(filled: list[str]) -> Non
 
 def test_labels_are_readable_on_a_terminal() -> None:
     text = 'lag{group="a\x1b[2J\u202e\\\\b"} 1\n'
-    with Server(settings(), text.encode, list, list) as server:
+    with contextlib.closing(Server(settings(), text.encode, list, list)) as server:
         answer = httpx.get(f"http://127.0.0.1:{server.port}/metrics").text
     assert answer == 'lag{group="a\\\\x1b[2J\\\\u202e\\\\b"} 1\n'
     (family,) = text_string_to_metric_families("# TYPE lag gauge\n" + answer)

@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics import tables as module
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.names import GROUPS
 from streaming.metrics.tables import MOST_CLOCKS, MOST_CLUSTERS, QUERIES, VERDICTS, TableMetrics
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
@@ -313,7 +312,7 @@ def test_a_table_without_changes_is_not_queried_again(scrapes: Scrapes, monkeypa
 def test_any_name_is_a_label_value_that_prometheus_reads_back(name: str) -> None:
     class One(TableMetrics):
         def _samples(self) -> Any:
-            yield GROUPS, (name,), 1
+            yield "balancewatch_groups", (name,), 1
 
     families = {family.name: family for family in text_string_to_metric_families(Exporter(One(1)).text().decode())}
     (sample,) = families["balancewatch_groups"].samples

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from schemas.events import EVENTS, ROUTES
-from streaming.quality.inspection import Message, Readings, Routes, Sample, UsualRates, read
+from streaming.quality.inspection import Message, Readings, Routes, UsualRates, read
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
@@ -35,4 +35,4 @@ def samples_of(topic: str) -> tuple[Message, ...]:
 def reading_of(topic: str, messages: Iterable[Message], routes: Iterable[Message] = ()) -> Readings:
     known = Routes()
     known.learn(one for one in routes if one.topic == ROUTES)
-    return read(Sample(topic, tuple(messages)), known, UsualRates())
+    return read(topic, messages, known, UsualRates())

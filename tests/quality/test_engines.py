@@ -9,7 +9,7 @@ import pytest
 from schemas.events import EVENTS, PULLS, ROUTES
 from schemas.expectations import Between, InSet, Suite, holds
 from schemas.suites import SUITES, suites_of
-from streaming.quality.inspection import Outcome, Row, _with_examples
+from streaming.quality.inspection import Row, examples_of, outcome_of
 from streaming.quality.validator import Counts, Validator
 from tests.quality.sampled import log_of, message, reading_of, samples_of
 from tests.schemas.samples import GOOD
@@ -78,5 +78,5 @@ def test_the_edges_of_a_verdict(validator: Validator, expectation: Any, values: 
 def test_no_more_than_five_examples_are_kept_and_long_ones_cut() -> None:
     expectation = InSet(column="x", why="", values=("a",))
     rows: list[Mapping[str, Any]] = [{"x": "b" * 1_000 + str(n), "partition": 0, "offset": n} for n in range(50)]
-    outcome = _with_examples(Outcome(PULLS, expectation, False, 50, 50), rows, PULLS)
-    assert (len(outcome.sample_offsets), len(outcome.observed)) == (5, 5)
+    outcome = outcome_of(PULLS, expectation, False, 50, 50, examples_of(expectation, rows, PULLS))
+    assert (len(outcome["sample_offsets"]), [*map(len, outcome["observed"])]) == (5, [100] * 5)

@@ -1,5 +1,6 @@
 """Looks at samples of Kafka's topics: their size and messages, and the process that validates them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +10,12 @@ import pytest
 
 from conf.settings import Settings
 from schemas.events import PULLS, ROUTES, SEND_LATENCIES
-from schemas.suites import BEHIND_MS
+from schemas.suites import BEHIND_MS, CONTRACT
+from streaming.kafka_io.consumer import open_consumer
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.quality import inspection as module
-from streaming.quality.inspection import Bounds, Inspection, QualityError, Sample
+from streaming.quality.inspection import Bounds, Inspection, Message, QualityError, Row, read_sample
 from tests.conftest import settings_for
 from tests.quality.sampled import log_of, reading_of, samples_of
 from tests.schemas.samples import GOOD
@@ -22,6 +24,18 @@ from tests.schemas.samples import GOOD
 @pytest.fixture
 def settings(empty_kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
     return settings_for(empty_kafka, tmp_path)
+
+
+def sample_of(settings: Settings, topic: str, bounds: Bounds) -> list[Message]:
+    consumer = open_consumer(settings.kafka)
+    try:
+        return read_sample(consumer, topic, None, bounds)
+    finally:
+        consumer.close()
+
+
+def contract_of(outcomes: list[Row]) -> Row:
+    return next(row for row in outcomes if row["expectation"] == CONTRACT.name)
 
 
 @pytest.mark.real
@@ -33,16 +47,16 @@ def test_a_sample_from_kafka_is_bounded_whatever_is_in_it(settings: Settings) ->
         for value in (good, None, b"\xff", b"[" * 100_000, b'{"a": NaN}', b"x" * (10 << 20), good):
             publisher.publish_raw(PULLS, b"k", value)
         publisher.flush()
-        before = looking.look(PULLS)
+        before = contract_of(looking.look(PULLS))
+        sample = sample_of(settings, PULLS, Bounds(8, 20 << 20))
         publisher.publish_raw(PULLS, b"k", b"later")
         publisher.flush()
-    newest = before.sample.messages[-1].offset
-    contract = next(one for one in before.outcomes if one.expectation.column == "contract")
-    assert (contract.evaluated, contract.unexpected) == (len(before.sample.messages), 5)
-    assert set(contract.observed) == {"not_json", "too_many", "too_large"}
-    assert sum(len(one.value or b"") for one in before.sample.messages) < 1 << 20
-    ended = looking.look(PULLS, {0: newest + 1})
-    assert ended.sample.messages[-1].offset == newest
+    newest = sample[-1].offset
+    assert json.loads(before["offsets"]) == {str(sample[0].partition): [sample[0].offset, newest]}
+    assert (before["evaluated"], before["unexpected"]) == (len(sample), 5)
+    assert set(before["observed"]) == {"not_json", "too_many", "too_large"}
+    assert sum(len(one.value or b"") for one in sample) < 1 << 20
+    assert contract_of(looking.look(PULLS, {0: newest + 1}))["offsets"] == before["offsets"]
     looking.close()
 
 
@@ -54,9 +68,7 @@ def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Setti
         for number in range(300):
             publisher.publish_raw(SEND_LATENCIES, b"k", b"%d" % number + b" " * 10_000)
         publisher.flush()
-    looking = Inspection(settings, Bounds(2_000, 2 << 20))
-    values = [one.value or b"" for one in looking.look(SEND_LATENCIES).sample.messages]
-    looking.close()
+    values = [one.value or b"" for one in sample_of(settings, SEND_LATENCIES, Bounds(2_000, 2 << 20))]
     numbers = [int(value) for value in values if value.strip().isdigit()]
     assert numbers[-1] == 299
     assert numbers == list(range(numbers[0], 300))
@@ -72,12 +84,12 @@ def test_events_of_a_simulated_past_may_be_late_by_its_length(
         for message in log_of("healthy")[ROUTES][:5]
     )
     monkeypatch.setattr(module, "open_consumer", lambda _: None)
-    monkeypatch.setattr(module, "read_sample", lambda *_, **__: Sample(ROUTES, late))
+    monkeypatch.setattr(module, "read_sample", lambda *_, **__: late)
     inspection = Inspection(Settings.load(), past_ms=past_ms)
-    outcomes = inspection.look(ROUTES).outcomes
+    outcomes = inspection.look(ROUTES)
     inspection.end_look()
-    lateness = next(outcome for outcome in outcomes if outcome.expectation.column == "behind_ms")
-    assert (lateness.is_success, lateness.evaluated) == (is_expected, 5)
+    lateness = next(row for row in outcomes if row["expectation"] == "behind_ms in range")
+    assert (lateness["success"], lateness["evaluated"]) == (is_expected, 5)
 
 
 def test_an_unexpected_value_is_reported_with_its_place_and_the_process_ends() -> None:
@@ -85,9 +97,9 @@ def test_an_unexpected_value_is_reported_with_its_place_and_the_process_ends() -
     outcomes = inspection.validate(PULLS, reading_of(PULLS, samples_of(PULLS)))
     process = inspection._process
     inspection.end_look()
-    outcome = next(outcome for outcome in outcomes if outcome.expectation.column == "contract_queue_id")
-    assert outcome.observed == ("unknown_queue", "wrong_type")
-    assert outcome.sample_offsets[0].startswith(f"{PULLS}-0@")
+    outcome = next(row for row in outcomes if row["expectation"] == "contract_queue_id in set")
+    assert outcome["observed"] == ["unknown_queue", "wrong_type"]
+    assert outcome["sample_offsets"][0].startswith(f"{PULLS}-0@")
     assert process is not None
     assert process.returncode is not None
 
@@ -122,7 +134,7 @@ def test_run_does_not_import_great_expectations() -> None:
         "import sys; import streaming.service.run_command; from conf.settings import Settings; "
         "from streaming.quality.inspection import *; from schemas.events import ROUTES; "
         "inspection = Inspection(Settings.load()); "
-        "assert inspection.validate(ROUTES, read(Sample(ROUTES, ()), Routes(), UsualRates())); inspection.close(); "
+        "assert inspection.validate(ROUTES, read(ROUTES, (), Routes(), UsualRates())); inspection.close(); "
         "print('great_expectations' in sys.modules)"
     )
     done = subprocess.run(

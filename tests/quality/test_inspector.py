@@ -14,13 +14,13 @@ from schemas.events import PULLS, SEND_LATENCIES
 from schemas.expectations import holds
 from schemas.suites import CONTRACT, SUITES
 from streaming.quality import inspector as module
-from streaming.quality.inspection import Inspected, Outcome, Sample
+from streaming.quality.inspection import outcome_of
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
 from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter
-from tests.quality.sampled import START_MS, message
+from tests.quality.sampled import START_MS
 from tests.support.row_writer import read_alerts
 
 MINUTE = 60_000
@@ -44,8 +44,8 @@ class FakeInspection:
             raise self.failure
         expectation = next(one for one in SUITES[topic].expectations if one.column == "queue")
         success = holds(expectation.mostly, 100, self.bad)
-        outcome = Outcome(topic, expectation, success, 100, self.bad, ("unknown_queue",) if self.bad else ())
-        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), (outcome,))
+        examples = {f"{topic}-0@7": "unknown_queue"} if self.bad else {}
+        return [outcome_of(topic, expectation, success, 100, self.bad, examples) | {"offsets": '{"0": [7, 7]}'}]
 
     def end_look(self) -> None:
         self.ended += 1
@@ -187,8 +187,8 @@ def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) 
     judge = inspector._alerts.judge
 
     def note(topic: str, outcomes: Any, now_ms: int) -> Any:
-        (contract,) = (one for one in outcomes if one.expectation is CONTRACT)
-        reported.append((contract.evaluated, contract.unexpected))
+        (contract,) = (row for row in outcomes if row["expectation"] == CONTRACT.name)
+        reported.append((contract["evaluated"], contract["unexpected"]))
         return judge(topic, outcomes, now_ms)
 
     monkeypatch.setattr(inspector._alerts, "judge", note)
@@ -205,7 +205,7 @@ def test_a_topic_that_cannot_be_validated_holds_up_no_other(place: Place) -> Non
         place.fake.looks.append((topic, ends))
         if topic == broken:
             raise TypeError("an integer that no column holds")
-        return Inspected(Sample(topic, (message(topic, b"{}", 7),)), look(PULLS, ends).outcomes)
+        return [row | {"topic": topic} for row in look(PULLS, ends)]
 
     place.fake.look = look_or_fail  # type: ignore[method-assign]  # an unforeseen message
     place.read_up_to(PULLS, 1, "balance")

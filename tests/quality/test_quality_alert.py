@@ -10,7 +10,7 @@ from schemas.events import PULLS
 from schemas.expectations import Between, InSet, Severity
 from schemas.suites import CONTRACT
 from schemas.tables import ALERTS
-from streaming.quality.inspection import Outcome
+from streaming.quality.inspection import outcome_of
 from streaming.quality.inspector import QualityAlerts
 from streaming.relay.notice import read_notice
 from streaming.warehouse.rows import arrow_table
@@ -24,17 +24,16 @@ KNOWN = InSet(column="queue", values=("known",), mostly=0.95, why="")
 SLOW = Between(column="behind_ms", maximum=5, why="", severity=Severity.WARNING)
 
 
-def contract(quarantined: int) -> Outcome:
-    return Outcome(PULLS, CONTRACT, not quarantined, 1_000, quarantined)
+def contract(quarantined: int) -> dict[str, Any]:
+    return outcome_of(PULLS, CONTRACT, not quarantined, 1_000, quarantined)
 
 
 ALL = contract(0)
 
 
-def outcome(unexpected: int, expectation: InSet | Between = KNOWN) -> Outcome:
+def outcome(unexpected: int, expectation: InSet | Between = KNOWN) -> dict[str, Any]:
     success = (1_000 - unexpected) / 1_000 >= expectation.mostly
-    places = (f"{PULLS}-0@17",) if unexpected else ()
-    return Outcome(PULLS, expectation, success, 1_000, unexpected, ("unknown_queue",), places)
+    return outcome_of(PULLS, expectation, success, 1_000, unexpected, {f"{PULLS}-0@17": "unknown_queue"})
 
 
 class Looks:
@@ -43,7 +42,9 @@ class Looks:
     def __init__(self) -> None:
         self.alerts, self.now_ms = QualityAlerts(QUALITY), START_MS
 
-    def see(self, unexpected: int, kept: Outcome = ALL, expectation: InSet | Between = KNOWN) -> list[dict[str, Any]]:
+    def see(
+        self, unexpected: int, kept: dict[str, Any] = ALL, expectation: InSet | Between = KNOWN
+    ) -> list[dict[str, Any]]:
         self.now_ms += MINUTE
         return self.alerts.judge(PULLS, [kept, outcome(unexpected, expectation)], self.now_ms)
 

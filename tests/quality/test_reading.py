@@ -10,7 +10,7 @@ from schemas.contract import find_reasons
 from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.expectations import Severity
 from schemas.suites import ENUMERATIONS, RULES, SUITES, suites_of
-from streaming.quality.inspection import ENOUGH_LOOKS, Message, Routes, Sample, UsualRates, read
+from streaming.quality.inspection import ENOUGH_LOOKS, Message, Routes, UsualRates, read
 from tests.quality.sampled import START_MS, log_of, message, reading_of
 from tests.schemas.messages import messages
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
@@ -159,8 +159,8 @@ def test_a_rate_is_reported_against_what_is_usual_once_enough_was_seen() -> None
     routes, rates = Routes(), UsualRates()
 
     def look(step_ms: int, start_ms: int) -> Any:
-        sample = Sample(PULLS, tuple(pull(0, start_ms + number * step_ms) for number in range(100)))
-        return read(sample, routes, rates)[PULLS][0]["rate_percent"]
+        sample = [pull(0, start_ms + number * step_ms) for number in range(100)]
+        return read(PULLS, sample, routes, rates)[PULLS][0]["rate_percent"]
 
     seen = [look(1_000, number * 1_000_000) for number in range(ENOUGH_LOOKS)]
     assert seen == [None] * ENOUGH_LOOKS

@@ -53,7 +53,7 @@ class Consumer:
 
 def sampled(times: Sequence[int], bounds: Bounds = PLENTY) -> list[int]:
     """The offsets in the sample."""
-    return [one.offset for one in read_sample(Consumer(times), PULLS, None, bounds).messages]
+    return [one.offset for one in read_sample(Consumer(times), PULLS, None, bounds)]
 
 
 def steady(count: int, newest_ms: int = NOW_MS) -> list[int]:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP, queue_name
 from udfs.rocketmq.allocation import CONFIG, CONSISTENT_HASH, MACHINE_ROOM, NEARBY, POSITIONAL, allocate_all
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.version import NEWEST, ClientVersion
+from udfs.rocketmq.version import ClientVersion, parse_client_version
 from udfs.whatif.group import Client, Group
 
 GROUP_OFFLINE = "group_offline"
@@ -16,8 +17,7 @@ Method = tuple[str, ClientVersion]
 """The strategy of a client, and its release where that makes a difference."""
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(NamedTuple):
     """The reason why a queue has no client. `client_id` holds the slot that the queue falls into, if any."""
 
     cause: str
@@ -36,9 +36,6 @@ class Allotment:
     shares: Mapping[str, tuple[str, ...]]
     gaps: Mapping[str, Gap]
     idle: Mapping[str, str]
-
-    def starved(self) -> list[str]:
-        return [name for name, takers in self.takers.items() if not takers]
 
     def doubled(self) -> list[str]:
         return [name for name, takers in self.takers.items() if len(takers) > 1]
@@ -88,7 +85,7 @@ def allot(group: Group) -> Allotment:
 
 def _method(group: Group, client: Client) -> Method:
     strategy = client.strategy or group.strategy
-    return strategy, client.client_version or NEWEST if "MACHINE_ROOM" in strategy else (0, 0, 0)
+    return strategy, parse_client_version(client.client_version or "") if "MACHINE_ROOM" in strategy else (0, 0, 0)
 
 
 def _refuse_without_options(group: Group, methods: Iterable[Method]) -> None:

@@ -1,11 +1,12 @@
 """The effect of a change on each queue of a group, as data and in words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from udfs.alerts.prose import count, join_words, name_queues
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, MIXED_STRATEGY, STRATEGY_GAP
-from udfs.whatif.allotment import GROUP_OFFLINE, Allotment, Gap
+from udfs.rocketmq.model import queue_order
+from udfs.whatif.allotment import GROUP_OFFLINE, Allotment
 
 SAME, MOVED, STARVED, DOUBLE_CONSUMED = "same", "moved", "starved", "doubled"
 RECOVERED, ADDED, REMOVED = "recovered", "added", "removed"
@@ -20,19 +21,24 @@ BECAUSE = {
 """Cause of a gap → the reason in the verdict; {0} is the client of the slot."""
 
 
-@dataclass(frozen=True)
-class QueueChange:
+class QueueChange(NamedTuple):
     """One queue before and after: the labels of its clients, None where the queue does not exist.
 
-    `change` is "starved" and "doubled" if it was neither before, "recovered" if it had no client or several. `gap` is
-    the reason why it has no client afterwards.
+    `change` is "starved" and "doubled" if it was neither before, "recovered" if it had no client or several. `cause` is
+    the reason why it has no client afterwards, and `cause_client_id` the client of its slot.
     """
 
-    queue: str
+    broker_name: str
+    queue_id: int
     before: tuple[str, ...] | None
     after: tuple[str, ...] | None
     change: str
-    gap: Gap | None
+    cause: str | None
+    cause_client_id: str | None
+
+    @property
+    def queue(self) -> str:
+        return f"{self.broker_name}:{self.queue_id}"
 
 
 def compare(before: Allotment, after: Allotment) -> list[QueueChange]:
@@ -41,7 +47,8 @@ def compare(before: Allotment, after: Allotment) -> list[QueueChange]:
     changes = []
     for name in names:
         was, becomes = before.takers.get(name), after.takers.get(name)
-        changes.append(QueueChange(name, was, becomes, _change(was, becomes), after.gaps.get(name)))
+        cause, client_id = after.gaps.get(name, (None, None))
+        changes.append(QueueChange(*queue_order(name), was, becomes, _change(was, becomes), cause, client_id))
     return changes
 
 
@@ -57,14 +64,15 @@ def _change(was: tuple[str, ...] | None, becomes: tuple[str, ...] | None) -> str
     return RECOVERED if len(becomes) == 1 and len(was) != 1 else MOVED
 
 
-def describe_verdict(changes: Sequence[QueueChange], before: Allotment) -> str:
+def describe_verdict(changes: Sequence[QueueChange], before: Allotment, after: Allotment) -> str:
     """Return the numbers of queues that starve, are consumed twice and move, as one line."""
-    there = sum(change.after is not None for change in changes)
-    starved = sum(change.gap is not None for change in changes)
-    reported = [f"{starved} of {count(there, 'queue')} {_verb(starved, 'starve')}" if starved else "nothing starves"]
-    if not starved and before.starved():
-        reported = [f"nothing starves ({count(len(before.starved()), 'queue')} before the change)"]
-    if doubled := len(_doubled(changes)):
+    if starved := len(after.gaps):
+        reported = [f"{starved} of {count(len(after.takers), 'queue')} {_verb(starved, 'starve')}"]
+    elif before.gaps:
+        reported = [f"nothing starves ({count(len(before.gaps), 'queue')} before the change)"]
+    else:
+        reported = ["nothing starves"]
+    if doubled := len(after.doubled()):
         reported.append(f"{doubled} {'is' if doubled == 1 else 'are'} consumed twice")
     if any(change.change != SAME for change in changes):
         moved = 0
@@ -79,19 +87,19 @@ def describe_reasons(changes: Sequence[QueueChange], before: Allotment, after: A
     """Return sentences: the starved queues of each cause, the queues consumed twice, and the sizes of shares."""
     by_reason: dict[str, list[str]] = {}
     for change in changes:
-        if change.gap is not None:
-            by_reason.setdefault(BECAUSE[change.gap.cause].format(change.gap.client_id), []).append(change.queue)
-    starved_before = set(before.starved()) if any(change.change != SAME for change in changes) else set()
+        if change.cause is not None:
+            by_reason.setdefault(BECAUSE[change.cause].format(change.cause_client_id), []).append(change.queue)
+    starved_before = set(before.gaps) if any(change.change != SAME for change in changes) else set()
     reported = []
     for because, queues in by_reason.items():
         known = len(starved_before.intersection(queues))
         too = f" {known if known < len(queues) else 'They'} starved before the change, too." if known else ""
         reported.append(f"{name_queues(queues)} {_verb(len(queues), 'starve')}: {because}.{too}")
-    if doubled := _doubled(changes):
-        labels = sorted({label for change in doubled for label in change.after or ()})
+    if doubled := after.doubled():
+        labels = sorted({label for name in doubled for label in after.takers[name]})
         by = join_words([*labels[:4], f"{len(labels) - 4} more"] if len(labels) > 4 else labels)
         are = "is" if len(doubled) == 1 else "are"
-        reported.append(f"{name_queues([change.queue for change in doubled])} {are} consumed twice, by {by}.")
+        reported.append(f"{name_queues(doubled)} {are} consumed twice, by {by}.")
     if after.shares:
         was, becomes = _span(before), _span(after)
         compared = f" ({was} before)" if before.shares and was != becomes else ""
@@ -99,10 +107,6 @@ def describe_reasons(changes: Sequence[QueueChange], before: Allotment, after: A
         idle = f"; {count(number, 'client')} of {len(after.shares)} {_verb(number, 'get')} none" if number else ""
         reported.append(f"Shares are {becomes} per client{compared}{idle}.")
     return reported
-
-
-def _doubled(changes: Sequence[QueueChange]) -> list[QueueChange]:
-    return [change for change in changes if change.after and len(change.after) > 1]
 
 
 def _verb(number: int, verb: str) -> str:

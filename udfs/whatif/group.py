@@ -6,7 +6,6 @@ from itertools import chain, count
 
 from udfs.rocketmq.allocation import VIRTUAL_NODES
 from udfs.rocketmq.model import MessageQueue, java_order
-from udfs.rocketmq.version import ClientVersion
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class Client:
 
     topics            its subscriptions; None: unknown, counts as subscribed
     strategy          AllocateMessageQueueStrategy.getName(); None: the group's
-    client_version    its release; None: the newest
+    client_version    its release, such as 4.9.8 or V4_9_8; None: the newest
     room              its machine room, for the nearby strategies
     config_queues     its queues under CONFIG, as `broker:queue_id`
     """
@@ -24,7 +23,7 @@ class Client:
     client_addr: str | None = None
     topics: tuple[str, ...] | None = None
     strategy: str | None = None
-    client_version: ClientVersion | None = None
+    client_version: str | None = None
     room: str | None = None
     config_queues: tuple[str, ...] | None = None
 
@@ -57,9 +56,6 @@ class Group:
     def broker_names(self) -> list[str]:
         return sorted({mq.broker_name for mq in self.queues})
 
-    def client_ids(self) -> list[str]:
-        return sorted({client.client_id for client in self.clients}, key=java_order)
-
     def labelled(self) -> list[tuple[str, Client]]:
         """Return every channel by its ClientId, in the order of cid_all; the later ones of an id as `ID (2)`, ..."""
         labelled: dict[str, Client] = {}
@@ -91,7 +87,7 @@ class Changes:
     strategies: Mapping[str, str] = field(default_factory=dict)
     consumer_idcs: tuple[str, ...] = ()
     virtual_nodes: int | None = None
-    client_version: ClientVersion | None = None
+    client_version: str | None = None
 
 
 def change(group: Group, changes: Changes) -> Group:
@@ -114,7 +110,7 @@ def _change_clients(group: Group, changes: Changes) -> Iterator[Client]:
     for name in changes.remove_clients:
         rest = [client for client in clients if name not in client.names()]
         if len(rest) == len(clients):
-            raise ValueError(_unknown("client", name, group.client_ids(), group))
+            raise ValueError(_unknown("client", name, [client.client_id for client in group.clients], group))
         clients = rest
     for client_id in changes.add_clients:
         if any(client.client_id == client_id for client in clients):
