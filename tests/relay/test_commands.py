@@ -250,6 +250,12 @@ def test_what_cannot_work_ends_in_a_sentence(
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("given", "missing"), [("--owner", "--reason"), ("--reason", "--owner")])
+def test_a_silence_without_owner_or_reason_is_wrong_usage(given: str, missing: str) -> None:
+    result = run("silence", "add", "--match", "cluster=*", "--for", "2h", given, "a", code=2)
+    assert f"Missing option '{missing}'" in result.stderr
+
+
 @pytest.mark.parametrize("command", [["relay", "--dry-run"], ["relay", "--once"], ["relay"], ["run"]], ids=" ".join)
 def test_a_missing_secret_stops_the_start(
     warehouse: Path, pager: FakePagerDuty, monkeypatch: pytest.MonkeyPatch, command: list[str]
