@@ -1,16 +1,14 @@
 """The arithmetic of the benches; no time is measured here."""
 
-from io import StringIO
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from schemas.events import PULLS
 from tests.lab.bench.events import LARGE, SMALL, Fleet, Sender
 from tests.lab.bench.figures import Figures, Percentiles, latencies_of, percentiles_of
 from tests.lab.bench.process_tree import ENDED, Process, TreeWatch, cores_by_name, cpu_of, peak_of, resident_by_name
-from tests.lab.bench.soak import COMMITS, SMALL_FILES, Sample, tenth_of, tenths_table
+from tests.lab.bench.soak import COMMITS, SMALL_FILES, Sample, tenth_of
 from udfs.rocketmq.allocation import allocate_all
 from udfs.rocketmq.model import MessageQueue
 
@@ -99,12 +97,3 @@ def test_a_tenth_has_the_means_of_its_samples_and_the_most_small_files_of_a_tabl
     }
     nearest = tenth_of(0, 10, [sample_of(30.0, **{"CPU, cores": 3.0}), sample_of(60.0)], {})
     assert nearest["CPU, cores"] == 3.0
-
-
-def test_the_tenths_are_beside_each_other_in_100_columns() -> None:
-    early, late = ({"FaultItem, event to Delta row, p50, ms": ms, SMALL_FILES: 5.0} for ms in (200.0, 300.0))
-    stream = StringIO()
-    Console(file=stream, width=100).print(tenths_table(early, late, "1.7 minutes"))
-    assert max(map(len, stream.getvalue().splitlines())) <= 100
-    rows = [" ".join(line.replace("│", " ").split()) for line in stream.getvalue().splitlines()]
-    assert "FaultItem, event to Delta row, p50, ms 200 300 1.50" in rows

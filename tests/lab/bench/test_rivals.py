@@ -8,8 +8,6 @@ import pytest
 
 from tests.lab.bench.rivals.agreement import Flips, compare
 from tests.lab.bench.rivals.broker_items import Attempt, apply_attempt
-from tests.lab.bench.rivals.environments import BYTEWAX, OURS
-from tests.lab.bench.rivals.measure import Contender, figures_of
 from tests.lab.bench.rivals.work import Clock, Work, mark_ready, note_flips, read_flips, read_report
 from udfs.producers.attempts import AttemptsBuilder
 from udfs.producers.board import Board, Item
@@ -64,19 +62,3 @@ def test_a_drain_is_timed_from_the_last_warm_event_to_the_last_commit(tmp_path: 
     assert drained.began <= drained.ended
     assert [event_ms for event_ms, _ in read_flips(work)] == [5]
     assert not Clock(replace(work, events=0)).count(1_000_000), "a live one has no end"
-
-
-def test_each_contender_has_its_rows_and_the_reason_of_an_absent_one_is_given() -> None:
-    live = {"live, p50 ms": 671, "live, p95 ms": 961, "live, cores": 1.24, "live, MiB": 1_234}
-    drain = {
-        "drain, events a second": 228_000.0,
-        "drain, CPU seconds": 9.5,
-        "drain, MiB": 1_234,
-        "flips, drain": "9 the same",
-    }
-    contenders = [Contender(OURS, figures=drain | live), Contender(BYTEWAX, absent="no package index")]
-    assert figures_of(contenders).rows == [
-        ("balancewatch, drain", "228,000/s", "9.5 s CPU, 1,234 MiB", "flips: 9 the same"),
-        ("balancewatch, live, p50 / p95", "671 / 961 ms", "1.24 cores, 1,234 MiB", "flips: not compared"),
-        ("bytewax bytewax==0.21.1", "not measured", "", "no package index"),
-    ]
