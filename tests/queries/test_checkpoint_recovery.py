@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.queries.checkpoint import CheckpointError, CheckpointSync, recover
+from tests.support.power_cuts import empty, fill_with_nul, lose, truncate
 
 LZ4 = b"LZ4Block" + b"#" * 30 + b"LZ4Block" + bytes(13)
 SST = "000001-x.sst"
@@ -43,22 +44,6 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def names(removed: list[Path]) -> set[str]:
     return {f"{path.parent.name}/{path.name}" for path in removed}
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def fill_with_nul(path: Path) -> None:
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-3])
-
-
-def lose(path: Path) -> None:
-    path.unlink()
 
 
 CUTS = [empty, fill_with_nul, truncate, lose]
@@ -130,15 +115,11 @@ def test_batches_without_rows_go_together(checkpoint: Path) -> None:
     assert names(recover(checkpoint, 3)) == {"offsets/5", "commits/4", "commits/5"}
 
 
-def test_a_damaged_snapshot_goes_if_the_changes_before_it_are_there(checkpoint: Path) -> None:
-    truncate(checkpoint / "state/0/0/3_id2.zip")
+@pytest.mark.parametrize("damaged", ["3_id2.zip", f"SSTs/{SST}"])
+def test_a_damaged_snapshot_goes_if_the_changes_before_it_are_there(checkpoint: Path, damaged: str) -> None:
+    truncate(checkpoint / "state/0/0" / damaged)
     assert names(recover(checkpoint, 5)) == {"0/3_id2.zip"}
     assert recover(checkpoint, 5) == []
-
-
-def test_a_snapshot_whose_file_is_damaged_goes_too(checkpoint: Path) -> None:
-    empty(checkpoint / f"state/0/0/SSTs/{SST}")
-    assert names(recover(checkpoint, 5)) == {"0/3_id2.zip"}
 
 
 @pytest.mark.parametrize(
