@@ -1,6 +1,5 @@
 """The list of metrics: form of the names, and agreement of exporter and code with the list."""
 
-import ast
 import math
 import re
 from pathlib import Path
@@ -11,14 +10,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from streaming.metrics import names
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.names import METRICS, Metric
-from streaming.metrics.tables import GAUGES, TableMetrics
+from streaming.metrics.tables import TableMetrics
 from tests.support.offenders import assert_none
 
 CLIENTS_OWN = ("process_", "python_gc_")
 ROOM = Path(names.__file__).parent
 PAGE = ROOM / "README.md"
 CONSTANTS = {name: value for name, value in vars(names).items() if isinstance(value, Metric)}
-CALLS = {"series", "drop"}
 
 
 def test_a_name_has_its_kind(subtests: pytest.Subtests) -> None:
@@ -52,27 +50,6 @@ def test_a_gauge_that_was_never_set_is_nan() -> None:
 def test_labels_other_than_the_metrics_own_are_refused() -> None:
     with pytest.raises(ValueError, match="Incorrect label names"):
         Exporter().series(names.DUE_NOTICES, topic="t")
-
-
-def test_calls_in_the_code_give_each_metric_its_labels() -> None:
-    """Calls such as `exporter.series(MESSAGES, query=..., topic=...)`."""
-    used: set[str] = set()
-    for path in sorted(ROOM.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                not isinstance(node, ast.Call)
-                or not isinstance(node.func, ast.Attribute)
-                or node.func.attr not in CALLS
-            ):
-                continue
-            first = node.args[0] if node.args else None
-            if isinstance(first, ast.Name) and first.id in CONSTANTS:
-                used.add(first.id)
-                given = {keyword.arg for keyword in node.keywords}
-                assert given == set(CONSTANTS[first.id].labels), (path.name, first.id)
-    collected = {name for name, metric in CONSTANTS.items() if metric in GAUGES}
-    assert used.isdisjoint(collected)
-    assert used | collected == CONSTANTS.keys()
 
 
 def test_the_page_of_the_metrics_has_each_one_with_its_kind_labels_and_help(subtests: pytest.Subtests) -> None:
