@@ -73,15 +73,17 @@ def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str
         assert holder_of(tmp_path, command) == third.pid
 
 
-def test_a_checkpoint_of_another_release_ends_a_start_with_2_which_no_service_manager_tries_again(
+def test_a_checkpoint_of_another_release_ends_a_start_with_2_and_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "checkpoints" / "balance" / STATE_FILE
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"state_version": 1, "release": "0.0.1"}))
     monkeypatch.setattr("streaming.service.run_command.stop_on_signals", threading.Event)
+    """No service manager tries again after 2."""
     ended = CliRunner().invoke(app, ["run"], env=environment(tmp_path))
     assert ended.exit_code == 2
+    assert [*note.parent.iterdir()] == [note]
     assert "has state of version 1, written by balancewatch 0.0.1" in ended.stderr
 
 
