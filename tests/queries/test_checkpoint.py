@@ -43,20 +43,12 @@ def end(checkpoint: Path, batch_id: int) -> None:
     (checkpoint / "commits" / str(batch_id)).touch()
 
 
-class Context:
-    """A SparkContext that records the published plan."""
-
-    reported: list[Any]
-
-    def setLocalProperty(self, name: str, text: str) -> None:  # noqa: N802  # Spark's name
-        assert name == PLAN_PROPERTY
-        self.reported = json.loads(text)
-
-
 def is_cut(checkpoint: Path, batch_id: int, limit: int | None) -> bool:
-    context: Any = Context()
+    context = MagicMock()
     publish_plan(context, checkpoint, batch_id, limit)
-    return bool(context.reported[0])
+    name, text = context.setLocalProperty.call_args.args
+    assert name == PLAN_PROPERTY
+    return bool(json.loads(text)[0])
 
 
 def test_a_batch_that_was_killed_is_cut_as_it_was_though_the_limit_is_another_now(tmp_path: Path) -> None:

@@ -14,17 +14,12 @@ from streaming.queries.running import MARGIN_S, Rest, Sink, StoppingError, TickS
 BATCH: Any = object()
 
 
-class Written:
-    """Stands for the batch's action and its appends."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.batches: list[int] = []
-        monkeypatch.setattr(Sink, "_write", lambda _, __, batch_id: (self.batches.append(batch_id) or {}, {}))
-
-
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Written:
-    return Written(monkeypatch)
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The batches whose action and appends were done."""
+    batches: list[int] = []
+    monkeypatch.setattr(Sink, "_write", lambda _, __, batch_id: (batches.append(batch_id) or {}, {}))
+    return batches
 
 
 def sink(checkpoint: Path) -> Sink:
@@ -37,21 +32,21 @@ def note(checkpoint: Path, batch_id: int) -> None:
     (checkpoint / "commits" / str(batch_id)).touch()
 
 
-def test_a_query_without_a_batch_is_drained_at_once(tmp_path: Path, written: Written) -> None:
+def test_a_query_without_a_batch_is_drained_at_once(tmp_path: Path, written: list[int]) -> None:
     sink(tmp_path).drain()
 
 
-def test_no_batch_begins_after_draining(tmp_path: Path, written: Written) -> None:
+def test_no_batch_begins_after_draining(tmp_path: Path, written: list[int]) -> None:
     drained = sink(tmp_path)
     drained(BATCH, 4)
     note(tmp_path, 4)
     drained.drain()
     with pytest.raises(StoppingError, match="batch 5 runs at the next start"):
         drained(BATCH, 5)
-    assert written.batches == [4]
+    assert written == [4]
 
 
-def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written: Written) -> None:
+def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written: list[int]) -> None:
     """Stopped before that, it would be run again: by other rules perhaps, its rows being skipped as known."""
     drained = sink(tmp_path)
     drained(BATCH, 7)
@@ -66,7 +61,7 @@ def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written:
 
 
 def test_draining_waits_for_a_note_that_comes_late_and_says_so(
-    tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "COMMIT_SECONDS", 0.05)
     drained = sink(tmp_path)
@@ -83,7 +78,7 @@ def test_draining_waits_for_a_note_that_comes_late_and_says_so(
     assert all(line["event"] == "stop delayed until Spark commits the last batch" for line in logs)
 
 
-def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: Path, written: Written) -> None:
+def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: Path, written: list[int]) -> None:
     drained = sink(tmp_path)
     drained(BATCH, 7)
     with capture_logs() as logs:
@@ -116,36 +111,26 @@ def resting(checkpoint: Path, heard: Heard, seconds: float = 60.0) -> Sink:
     return made
 
 
-def test_a_rest_ends_at_once_when_the_query_is_stopped(tmp_path: Path, written: Written) -> None:
-    heard = Heard()
-    sleeper = resting(tmp_path, heard)
-    note(tmp_path, 7)
-    thread = threading.Thread(target=sleeper, args=(BATCH, 7))
-    began = time.monotonic()
-    thread.start()
-    assert heard.began.wait(60)
-    sleeper.drain()
-    thread.join(timeout=50)
-    assert not thread.is_alive()
-    assert time.monotonic() - began < 50
-    assert (heard.most, [batch_id for batch_id, _ in heard.seconds]) == ([60.0], [7])
-    assert heard.seconds[0][1] < 50
-
-
-def test_a_batch_is_written_and_others_may_drain_before_its_rest(tmp_path: Path, written: Written) -> None:
+def test_a_rest_ends_at_once_when_the_query_is_stopped_and_its_batch_was_written_before(
+    tmp_path: Path, written: list[int]
+) -> None:
     """A stop waits for Spark's note of the batch, which comes once its rest is over."""
     heard = Heard()
     sleeper = resting(tmp_path, heard)
     thread = threading.Thread(target=sleeper, args=(BATCH, 7))
+    began = time.monotonic()
     thread.start()
     assert heard.began.wait(60)
-    assert written.batches == [7]
+    assert written == [7]
     note(tmp_path, 7)
     sleeper.drain()
     with pytest.raises(StoppingError):
         sleeper(BATCH, 8)
     thread.join(timeout=50)
     assert not thread.is_alive()
+    assert time.monotonic() - began < 50
+    assert (heard.most, [batch_id for batch_id, _ in heard.seconds]) == ([60.0], [7])
+    assert heard.seconds[0][1] < 50
 
 
 def test_a_batch_that_failed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -40,7 +39,6 @@ from tests.support.twins_log import Log, Story, publish, story_in
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 
 SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
-STATE_VERSION = ShardIndex().version
 
 
 def run_all_available(settings: Settings, spark: SparkSession) -> None:
@@ -60,7 +58,9 @@ def drained(
     return settings
 
 
-def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(drained: Settings, reported: Story) -> None:
+def test_a_log_in_one_batch_gives_the_incidents_of_the_rules_and_notes_its_version(
+    drained: Settings, reported: Story
+) -> None:
     lives = sorted([state for state, _, _ in states] for states in reported.values())
     assert lives == [
         ["FIRING", "RECOVERING", "RESOLVED"],
@@ -71,20 +71,8 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(drained: Settings, 
     kinds = {row["kind"] for row in read_alerts(drained.paths.warehouse)}
     assert kinds == {"duplicate_client_id", "starved_queue", "double_consumed_queue", "broker_isolated"}
     assert story_in(drained) == reported
-
-
-def test_a_query_notes_its_version_and_another_releases_checkpoint_is_left_as_it_is(
-    drained: Settings, spark: SparkSession, tmp_path: Path
-) -> None:
-    checkpoints = shutil.copytree(drained.paths.checkpoints, tmp_path / "checkpoints")
-    note = checkpoints / balance.NAME / STATE_FILE
-    assert json.loads(note.read_text()) == {"state_version": STATE_VERSION, "release": version("balancewatch")}
-    note.write_text(json.dumps({"state_version": STATE_VERSION - 1, "release": "0.0.9"}))
-    before = {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")}
-    settings = drained.model_copy(update={"paths": drained.paths.model_copy(update={"checkpoints": checkpoints})})
-    with pytest.raises(SettingsError, match=f"version {STATE_VERSION - 1}, written by balancewatch 0.0.9"):
-        Service(settings, available_now=True, spark=spark)
-    assert {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")} == before
+    note = json.loads((checkpoint_of(balance.NAME, drained) / STATE_FILE).read_text())
+    assert note == {"state_version": ShardIndex().version, "release": version("balancewatch")}
 
 
 @pytest.mark.proof
@@ -177,11 +165,8 @@ def played_live(
     )
     half = next(number for number, (_, event) in enumerate(log) if event["event_time_ms"] > starved_ms)
     root = tmp_path_factory.mktemp("live")
-    patient = {
-        "port": 0,
-        "unready_after_seconds": 3_600,
-        "unhealthy_after_seconds": 3_600,
-    }  # a busy machine is no failure
+    # A busy machine is no failure.
+    patient = {"port": 0, "unready_after_seconds": 3_600, "unhealthy_after_seconds": 3_600}
     watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
     with Instruments(settings, "balance") as instruments:
