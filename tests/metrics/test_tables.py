@@ -176,7 +176,7 @@ def test_before_the_first_batch_there_are_no_series(scrapes: Scrapes) -> None:
     [
         ("the newest clock event counts", 1, (990, 980), 1000, 10),
         ("its age grows", 1, (990, 980), 1060, 70),
-        ("verdicts go on with the clock events of `run` and hide no silent collector", 299, (0,), 300, 300),
+        ("verdicts by the clock events of `run` hide no silent collector", 299, (0,), 300, 300),
         ("a clock from the future hides no lag", 1, (900, 1000 + 3600), 1000, 100),
         ("a clock that is a little ahead counts as now", 1, (900, 1002), 1000, 0),
         ("before the first clock event the newest verdict has the time", 1, (), 401, 400),

@@ -75,15 +75,8 @@ def test_a_checkpoint_damaged_before_its_first_batch_ended_is_moved_away(
     assert not checkpoint.exists()
 
 
-def test_a_batch_without_its_commit_runs_again(checkpoint: Path) -> None:
-    """As after kill -9: nothing is damaged."""
-    for path in (checkpoint / "commits").glob("*5*"):
-        path.unlink()
-    assert recover(checkpoint, 5) == []
-
-
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_damaged_commit_lets_its_batch_run_again(checkpoint: Path, cut: Callable[[Path], None]) -> None:
+def test_a_damaged_or_missing_commit_lets_its_batch_run_again(checkpoint: Path, cut: Callable[[Path], None]) -> None:
     cut(checkpoint / "commits/5")
     assert names(recover(checkpoint, 5)) <= {"commits/5"}
     assert not (checkpoint / "commits/5").exists()

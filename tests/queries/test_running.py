@@ -4,6 +4,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -88,39 +89,18 @@ def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: P
     ]
 
 
-class Heard:
-    """Of rests. `seconds` are of those that ended."""
-
-    def __init__(self) -> None:
-        self.began = threading.Event()
-        self.most: list[float] = []
-        self.seconds: list[tuple[int, float]] = []
-
-    def rests(self, name: str, seconds: float) -> None:
-        self.most.append(seconds)
-        self.began.set()
-
-    def rested(self, name: str, batch_id: int, seconds: float) -> None:
-        self.seconds.append((batch_id, seconds))
-
-
-def resting(checkpoint: Path, heard: Heard, seconds: float = 60.0) -> Sink:
-    """A sink that rests so long after every batch."""
-    made = Sink("name", checkpoint, writer=BATCH, on_batch=None, rest_s=seconds, rest_listener=heard)
-    made._rest.after = lambda *_: seconds  # type: ignore[method-assign]  # how long is Rest's to say
-    return made
-
-
 def test_a_rest_ends_at_once_when_the_query_is_stopped_and_its_batch_was_written_before(
     tmp_path: Path, written: list[int]
 ) -> None:
     """A stop waits for Spark's note of the batch, which comes once its rest is over."""
-    heard = Heard()
-    sleeper = resting(tmp_path, heard)
+    is_resting, heard = threading.Event(), Mock()
+    heard.rests.side_effect = lambda *_: is_resting.set()
+    sleeper = Sink("name", tmp_path, writer=BATCH, on_batch=None, rest_s=60.0, rest_listener=heard)
+    sleeper._rest.after = lambda *_: 60.0  # type: ignore[method-assign]  # how long is Rest's to say
     thread = threading.Thread(target=sleeper, args=(BATCH, 7))
     began = time.monotonic()
     thread.start()
-    assert heard.began.wait(60)
+    assert is_resting.wait(60)
     assert written == [7]
     note(tmp_path, 7)
     sleeper.drain()
@@ -129,8 +109,10 @@ def test_a_rest_ends_at_once_when_the_query_is_stopped_and_its_batch_was_written
     thread.join(timeout=50)
     assert not thread.is_alive()
     assert time.monotonic() - began < 50
-    assert (heard.most, [batch_id for batch_id, _ in heard.seconds]) == ([60.0], [7])
-    assert heard.seconds[0][1] < 50
+    heard.rests.assert_called_once_with("name", 60.0)
+    ((_, batch_id, seconds),) = [call.args for call in heard.rested.call_args_list]
+    assert batch_id == 7
+    assert seconds < 50
 
 
 def test_a_batch_that_failed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

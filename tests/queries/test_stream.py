@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -32,6 +31,7 @@ from streaming.store.store import History
 from tests.conftest import settings_for
 from tests.metrics.scraping import Scraper
 from tests.support.idle import wait_until_idle
+from tests.support.rocketmq_server import wait_for
 from tests.support.row_writer import read_alerts
 from tests.support.tiers import in_proof
 from tests.support.twins_log import Log, Story, publish, story_in
@@ -145,13 +145,6 @@ def samples_of_pulls(settings: Settings) -> list[tuple[bool, int]]:
     return [(row["success"], row["unexpected"]) for row in rows]
 
 
-def wait_for_samples(settings: Settings) -> None:
-    """The first takes as long as Great Expectations to import, which a service that ends does not wait for."""
-    deadline = time.monotonic() + 120
-    while not samples_of_pulls(settings) and time.monotonic() < deadline:
-        time.sleep(0.5)
-
-
 @pytest.fixture(scope="module")
 def played_live(
     kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: Log, reported: Story
@@ -183,7 +176,8 @@ def played_live(
             publish(settings, log[half:], speed=40)
             wait_until_idle(service)
             scraper.stop()
-            wait_for_samples(settings)
+            # A service that ends does not wait for the first, which takes as long as Great Expectations to import.
+            wait_for("samples of pulls", lambda: samples_of_pulls(settings), 120, 0.5)
         yield settings, scraper
 
 
@@ -314,15 +308,8 @@ TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health"
 
 def rows_in(settings: Settings) -> dict[str, list[str]]:
     """Return the rows by table, in no order; the number of their batch is left out."""
-    return {table: sorted(map(_reported, _read(settings, table))) for table in TABLES}
-
-
-def _read(settings: Settings, table: str) -> list[dict[str, Any]]:
-    return DeltaTable(str(settings.paths.warehouse / table)).to_pyarrow_table().to_pylist()
-
-
-def _reported(row: dict[str, Any]) -> str:
-    return repr(sorted((name, value) for name, value in row.items() if name != "batch_id"))
+    tables = {name: DeltaTable(str(settings.paths.warehouse / name)).to_pyarrow_table() for name in TABLES}
+    return {name: sorted(map(repr, table.drop_columns("batch_id").to_pylist())) for name, table in tables.items()}
 
 
 def test_three_tasks_describe_what_one_reports_and_their_number_is_frozen(

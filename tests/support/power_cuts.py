@@ -1,4 +1,4 @@
-"""What a power cut may leave of a file that was not synced."""
+"""Damage that a power cut leaves to a file that was not synced."""
 
 from pathlib import Path
 

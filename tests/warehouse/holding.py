@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,16 +22,16 @@ with occupying("run", "run", {"paths.warehouse": sys.argv[1]}):
 """
 
 
-def take(place: Place = "", part: Part = "run", **folders: Place) -> None:
-    """Hold the warehouse `place`, or `folders` by setting of `paths`, and let go."""
-    with occupying(part, part, {f"paths.{name}": of for name, of in (folders or {"warehouse": place}).items()}):
+def take(places: Place | Mapping[str, Place], part: Part = "run") -> None:
+    """Take the lock of a warehouse, or those of folders by setting, and release them."""
+    with occupying(part, part, places if isinstance(places, Mapping) else {"paths.warehouse": places}):
         pass
 
 
-def refused(place: Place = "", part: Part = "run", match: str = "", **folders: Place) -> str:
+def refused(places: Place | Mapping[str, Place], match: str = "") -> str:
     """Return the sentence that refuses the same."""
     with pytest.raises(OccupiedError, match=match) as said:
-        take(place, part, **folders)
+        take(places)
     return str(said.value)
 
 

@@ -291,7 +291,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str, object]]) -> None:
+def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str, Any]]) -> None:
     table = pa.Table.from_pylist(rows, pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()]))
     reported = json.loads(statistics_of(table), parse_constant=_refuse)
     assert reported["numRecords"] == len(rows)

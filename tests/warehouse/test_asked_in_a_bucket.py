@@ -158,11 +158,9 @@ def test_maintain_and_the_keeper_work_in_a_bucket(same: str, tmp_path: Path, mon
 
 
 def test_people_silence_and_acknowledge_in_a_bucket(same: str) -> None:
-    made = ask(
-        same, "silence", "add", "--for", "2h", "--owner", "ada", "--reason", "known", "--match", "cluster=prod-0"
-    )
-    assert made.exit_code == 0, made.output
-    acknowledged = ask(same, "ack", "i1-1", "--owner", "ada", "--note", "mine")
-    assert acknowledged.exit_code == 0, acknowledged.output
-    assert DeltaTable(f"{same}/silences").to_pyarrow_table().num_rows == 1
-    assert DeltaTable(f"{same}/acknowledgements").to_pyarrow_table().num_rows == 1
+    silence = ["silence", "add", "--for", "2h", "--owner", "ada", "--reason", "known", "--match", "cluster=prod-0"]
+    ack = ["ack", "i1-1", "--owner", "ada", "--note", "mine"]
+    for command, table in ((silence, "silences"), (ack, "acknowledgements")):
+        ended = ask(same, *command)
+        assert ended.exit_code == 0, ended.output
+        assert DeltaTable(f"{same}/{table}").to_pyarrow_table().num_rows == 1

@@ -27,12 +27,11 @@ def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path) -> Non
     take(tmp_path / "w")
 
 
-@pytest.mark.parametrize("shared", ["warehouse", "checkpoints"])
+@pytest.mark.parametrize("shared", ["paths.warehouse", "paths.checkpoints"])
 def test_the_tables_alone_or_the_checkpoints_alone_are_enough_to_refuse(shared: str, tmp_path: Path) -> None:
-    one = {name: tmp_path / name for name in ("warehouse", "checkpoints")}
-    with occupying("run", "run", {"a": one["warehouse"], "b": one["checkpoints"]}):
-        other = {name: tmp_path / "other" / name for name in one} | {shared: one[shared]}
-        refused(match=f"paths.{shared}", **other)
+    one = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
+    with occupying("run", "run", one):
+        refused({key: tmp_path / "other" / key for key in one} | {shared: one[shared]}, match=shared)
 
 
 def test_a_folder_is_the_same_however_it_is_spelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,12 +48,12 @@ def test_a_folder_is_the_same_however_it_is_spelt(tmp_path: Path, monkeypatch: p
 
 def test_a_refused_process_releases_the_locks_that_it_got(tmp_path: Path) -> None:
     with occupying("run", "run", {"k": tmp_path / "c"}):
-        refused(warehouse=tmp_path / "other", checkpoints=tmp_path / "c")
+        refused({"a": tmp_path / "other", "b": tmp_path / "c"})
         take(tmp_path / "other")
 
 
 def test_one_folder_for_both_is_taken_once(tmp_path: Path) -> None:
-    take(warehouse=tmp_path, checkpoints=tmp_path / "x" / "..")
+    take({"paths.warehouse": tmp_path, "paths.checkpoints": tmp_path / "x" / ".."})
 
 
 def test_a_run_excludes_a_separate_relay_only_if_it_notifies(tmp_path: Path) -> None:
