@@ -16,7 +16,7 @@ from streaming.replay.stream import parcels_for
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
 from tests.queries.events import send as attempt
-from tests.queries.logs import cut_as_spark_does
+from tests.queries.logs import comparable, cut_as_spark_does
 from tests.support.engine import cut, replay
 from tests.support.rules import default_rules
 from tests.support.tiers import in_proof
@@ -156,12 +156,12 @@ def log_of(scenario: str, minutes: int) -> tuple[dict[str, Any], ...]:
 def test_a_log_gives_the_same_alert_rows_however_it_is_cut(scenario: str) -> None:
     """In 1, 7 and 50 batches; and as maxOffsetsPerTrigger cuts it, at another time in each partition."""
     log = log_of(scenario, 15)
-    whole = replay([log])["alerts"]
+    whole = comparable(replay([log]))["alerts"]
     assert whole
     for batches in (7, 50):
-        assert replay(cut(log, batches))["alerts"] == whole
+        assert comparable(replay(cut(log, batches)))["alerts"] == whole
     for limit in (40, 900):
-        assert replay(cut_as_spark_does(log, limit), limit=limit)["alerts"] == whole
+        assert comparable(replay(cut_as_spark_does(log, limit), limit=limit))["alerts"] == whole
 
 
 def test_an_empty_name_is_refused_and_a_message_without_a_value_is_nobodys_key() -> None:
@@ -196,7 +196,7 @@ def test_sends_without_a_clock_are_judged_by_the_time_of_the_log_as_they_are_by_
     batches = list(cut_as_spark_does(sends, limit)) if limit else [sends]
     by_ticks = fired(replay([log])["alerts"])
     assert by_ticks
-    assert replay(batches, limit=limit)["alerts"] == []  # more may come, and a tick with it
+    assert replay(batches, limit=limit).get("alerts", []) == []  # more may come, and a tick with it
     cut_off = [frozenset((one["topic"], one["partition"]) for one in batch) for batch in batches[:-1]]
     plans = [Planned(bool(places), places, is_once=True) for places in (*cut_off, frozenset[tuple[str, int]]())]
     assert fired(replay(batches, limit=limit, plans=plans)["alerts"]) == by_ticks

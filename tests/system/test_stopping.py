@@ -157,7 +157,8 @@ COLLECT = ["collect", "--name-server", "127.0.0.1:1"]
 @each_way
 def test_a_command_ends(tmp_path: Path, send: Signal, arguments: list[str], is_up: Callable[[Command], bool]) -> None:
     """Kafka's client waits half a minute, which is as long as some supervisors do. The relay starts no JVM."""
-    write(tmp_path / "w", {"alerts": [alert("one")]})
+    if arguments[0] in ("board", "relay"):
+        write(tmp_path / "w", {"alerts": [alert("one")]})
     paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
     environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
     with command(tmp_path, environment, *(one.format(folder=tmp_path) for one in arguments)) as started:

@@ -28,7 +28,7 @@ def take(places: Place | Mapping[str, Place], part: Part = "run") -> None:
         pass
 
 
-def refused(places: Place | Mapping[str, Place], match: str = "") -> str:
+def refused(places: Place | Mapping[str, Place], match: str = "in use by") -> str:
     """Return the sentence that refuses the same."""
     with pytest.raises(OccupiedError, match=match) as said:
         take(places)
