@@ -39,11 +39,7 @@ def forget(warehouse: Path, *arguments: str) -> Result:
 def test_a_dry_run_says_what_would_end_and_needs_no_kafka(warehouse: Path) -> None:
     for flags, what, kind in (
         ("", f"cluster {CLUSTER} would be forgotten, with 3 open incidents", "broker_no_data"),
-        (
-            ["--broker", "broker-z"],
-            f"broker broker-z of cluster {CLUSTER} would be forgotten, with 1",
-            "broker_no_data",
-        ),
+        ("--broker broker-z", f"broker broker-z of cluster {CLUSTER} would be forgotten, with 1", "broker_no_data"),
         ("--collector pod-1/ns:9876", f"of cluster {CLUSTER} would be forgotten, with 1 open", "cluster_no_data"),
     ):
         said = forget(warehouse, "--cluster", CLUSTER, *flags.split(), "--dry-run")
