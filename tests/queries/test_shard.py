@@ -9,7 +9,7 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
-from tests.queries.events import beat, clock, route
+from tests.queries.events import beat, clock, in_order, route
 from tests.queries.logs import (
     MINUTE,
     SECOND,
@@ -129,11 +129,12 @@ def test_pulls_before_any_route_are_kept() -> None:
 def test_a_client_that_leaves_without_naming_groups_leaves_all_its_groups() -> None:
     groups = [f"audit-{number}" for number in range(6)]  # on both shards
     (consumer,) = beat(0, "A", "h1:1")[1]["consumers"]
-    joining = beat(0, "A", "h1:1", consumers=[{**consumer, "consumer_group": group} for group in groups])
+    consumers = [{**consumer, "consumer_group": group} for group in groups]
+    beats = [beat(second, "A", "h1:1", consumers=consumers) for second in range(0, 100, 30)]
     leaving = beat(100, "A", "h1:1", consumers=[], leaving=True)
-    for batches in (1, 5):
-        messages = messages_of([route(0), joining, clock(5), leaving, clock(105)])
-        left = [row for row in replay(cut(messages, batches))["memberships"] if row["change"] == "LEFT"]
+    events = in_order(route(0), *beats, leaving, *(clock(second) for second in range(5, 120, 10)))
+    for batches in (1, 20):
+        left = [row for row in replay(cut(messages_of(events), batches))["memberships"] if row["change"] == "LEFT"]
         assert sorted(row["consumer_group"] for row in left) == groups
         assert {row["changed_at"] for row in left} == {START + 100 * SECOND}
 
