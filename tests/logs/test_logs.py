@@ -124,15 +124,24 @@ def test_a_terminal_obeys_no_name_from_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "is_json"), [((), False), (("--log-format", "json"), True), (("--log-format", "console"), False)]
+    ("flags", "variable", "is_json"),
+    [
+        ([], "", False),
+        (["--log-format", "json"], "", True),
+        (["--log-format", "console"], "json", False),
+        ([], "json", True),
+    ],
 )
-def test_the_last_words_are_json_where_json_was_asked_for(
-    flags: tuple[str, ...], is_json: bool, tmp_path: Path
+def test_the_last_words_are_json_where_a_flag_or_the_environment_asked_for_json(
+    flags: list[str], variable: str, is_json: bool, tmp_path: Path
 ) -> None:
-    result = CliRunner().invoke(app, [*flags, "canary", "--warehouse", str(tmp_path)])
+    environment = {"BALANCEWATCH_LOG__FORMAT": variable} if variable else {}
+    result = CliRunner().invoke(app, [*flags, "canary", "--warehouse", str(tmp_path)], env=environment)
     assert result.exit_code == 1
     if is_json:
-        assert "no table alert_deliveries found" in json.loads(result.stderr)["reason"]
+        said = json.loads(result.stderr)
+        assert said["event"] == "command failed"
+        assert "no table alert_deliveries found" in said["reason"]
     else:
         assert result.stderr.startswith("error: paths.warehouse")
 
@@ -152,10 +161,3 @@ def test_warnings_and_errors_are_counted_for_the_metrics(monkeypatch: pytest.Mon
     logs.count_lines(None)
     logs._count(None, "error", {"level": "error"})
     assert heard == ["warning", "error", "error"]
-
-
-def test_the_environment_chooses_as_well() -> None:
-    environment = {"BALANCEWATCH_LOG__FORMAT": "json"}
-    result = CliRunner().invoke(app, ["canary", "--warehouse", "/nowhere"], env=environment)
-    assert result.exit_code == 1
-    assert json.loads(result.stderr)["event"] == "command failed"

@@ -17,7 +17,7 @@ DAY_MS = 86_400_000
 
 Row = dict[str, Any]
 
-_FILLER: dict[ColumnType, Any] = {
+FILLER: dict[ColumnType, Any] = {
     ColumnType.STRING: "x",
     ColumnType.LONG: 1,
     ColumnType.INTEGER: 1,
@@ -31,7 +31,7 @@ _FILLER: dict[ColumnType, Any] = {
 
 def row_of(table: Table, at_ms: int, **columns: Any) -> Row:
     """A row at a moment of the table's time."""
-    required = {one.name: _FILLER[one.type] for one in table.columns if one.is_required and one.name != "batch_id"}
+    required = {one.name: FILLER[one.type] for one in table.columns if one.is_required and one.name != "batch_id"}
     return {**required, table.time: at_ms, **columns}
 
 

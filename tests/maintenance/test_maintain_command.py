@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
-from schemas.tables import ASSIGNMENTS, QUARANTINE, TABLES
+from schemas.tables import QUARANTINE, TABLES
 from streaming.cli import app
 from streaming.warehouse.tables import table_path
 from tests.maintenance.rows import DAY_MS, row_of, write
@@ -78,13 +78,3 @@ def test_what_cannot_work_ends_in_a_sentence_that_names_it(
     assert result.exit_code == code
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_table_that_fails_ends_it_with_1_after_the_others_are_done(warehouse: Path) -> None:
-    handle = DeltaTable(table_path(warehouse, ASSIGNMENTS.name))
-    handle.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 60 days"})
-    result = typed(warehouse)
-    assert result.exit_code == 1
-    assert "error: assignments: " in result.stderr
-    assert "greater than 1440 hours, got 168 hours" in result.stderr
-    assert len(DeltaTable(table_path(warehouse, "quarantine")).file_uris()) == 1

@@ -199,12 +199,8 @@ def test_columns_that_this_release_does_not_know_keep_their_values(tmp_path: Pat
     rows = [row_of(ASSIGNMENTS, at_ms, queue_id=number) for number, at_ms in ((1, OLDER), (1, OLD), (2, OLD))]
     write_in_turn(tmp_path, ASSIGNMENTS, rows)
     path = table_path(tmp_path, "assignments")
-    newer = (
-        DeltaTable(path)
-        .to_pyarrow_table()
-        .sort_by("batch_id")
-        .append_column("of_a_newer_release", pa.array(["a", "b", None]))
-    )
+    older = DeltaTable(path).to_pyarrow_table().sort_by("batch_id")
+    newer = older.append_column("of_a_newer_release", pa.array(["a", "b", None]))
     write_deltalake(path, newer, mode="overwrite", schema_mode="overwrite")
     assert drop(tmp_path, ASSIGNMENTS) == 1
     kept = {row["queue_id"]: row["of_a_newer_release"] for row in read(tmp_path, "assignments")}

@@ -25,29 +25,37 @@ def with_source(**fields: Any) -> dict[str, Any]:
     return SAMPLE | {"sources": [SAMPLE["sources"][0] | fields]}
 
 
-def test_each_phase_is_one_observation_in_seconds() -> None:
-    exporter = exported(SAMPLE)
-    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="balance", phase="addBatch") == 1
-    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase="addBatch") == 20.615
-    assert value(exporter, "balancewatch_batch_phase_seconds_sum", query="balance", phase="triggerExecution") == (
-        29.286
-    )
+SENT = "rocketmq.send_latencies"
+LATEST = {SENT: {"0": 2098, "1": 40}, "rocketmq.clock": {"0": 100}}
+STARTS = {SENT: {"0": 1000, "1": 0}, "rocketmq.clock": {"0": 90}}
+IDLE = SAMPLE | {"numInputRows": 0, "durationMs": {"latestOffset": 23, "triggerExecution": 25}}
+PHASE = {"phase": "triggerExecution"}
 
 
-def test_lag_is_the_messages_that_the_batch_left_in_kafka() -> None:
-    latest = {"rocketmq.send_latencies": {"0": 2098, "1": 40}, "rocketmq.clock": {"0": 100}}
-    exporter = exported(with_source(latestOffset=latest))
-    labels = {"query": "balance", "topic": "rocketmq.send_latencies"}
-    assert value(exporter, "balancewatch_kafka_lag_messages", **labels) == 140
-    assert value(exporter, "balancewatch_kafka_lag_max_messages", **labels) == 100
-    assert value(exporter, "balancewatch_kafka_lag_messages", query="balance", topic="rocketmq.clock") == 0
-
-
-def test_messages_are_counted_by_topic_from_the_start_offsets() -> None:
-    start = {"rocketmq.send_latencies": {"0": 1000, "1": 0}, "rocketmq.clock": {"0": 90}}
-    exporter = exported(with_source(startOffset=start))
-    assert value(exporter, "balancewatch_messages_total", query="balance", topic="rocketmq.send_latencies") == 998
-    assert value(exporter, "balancewatch_messages_total", query="balance", topic="rocketmq.clock") == 10
+@pytest.mark.parametrize(
+    ("promise", "progresses", "series", "labels", "expected"),
+    [
+        ("a phase is one observation", [SAMPLE], "batch_phase_seconds_count", {"phase": "addBatch"}, 1),
+        ("a phase is in seconds", [SAMPLE], "batch_phase_seconds_sum", {"phase": "addBatch"}, 20.615),
+        ("the total is a phase", [SAMPLE], "batch_phase_seconds_sum", PHASE, 29.286),
+        ("lag is what a batch left", [with_source(latestOffset=LATEST)], "kafka_lag_messages", {"topic": SENT}, 140),
+        ("lag by partition", [with_source(latestOffset=LATEST)], "kafka_lag_max_messages", {"topic": SENT}, 100),
+        ("no lag", [with_source(latestOffset=LATEST)], "kafka_lag_messages", {"topic": "rocketmq.clock"}, 0),
+        ("messages since the start", [with_source(startOffset=STARTS)], "messages_total", {"topic": SENT}, 998),
+        ("by topic", [with_source(startOffset=STARTS)], "messages_total", {"topic": "rocketmq.clock"}, 10),
+        ("state is summed over operators", [SAMPLE], "state_rows_updated_total", {}, 3),
+        ("state is summed over operators", [SAMPLE], "state_memory_bytes", {}, 8392),
+        ("state is summed over operators", [SAMPLE], "state_files_bytes", {}, 3155),
+        ("state is summed over operators", [SAMPLE], "state_commit_seconds_sum", {}, 1.439),
+        ("a query without messages is no batch", [SAMPLE, IDLE], "batch_phase_seconds_count", PHASE, 1),
+        ("nor are its repeated figures counted twice", [SAMPLE, IDLE], "state_commit_seconds_count", {}, 1),
+        ("nor its speed", [SAMPLE, IDLE], "processed_rows_per_second", {}, 71.3),
+    ],
+)
+def test_progress_is_exported(
+    promise: str, progresses: list[dict[str, Any]], series: str, labels: dict[str, str], expected: float
+) -> None:
+    assert value(exported(*progresses), f"balancewatch_{series}", query="balance", **labels) == expected, promise
 
 
 @pytest.mark.parametrize(("read", "topics"), [(2098, {"rocketmq.send_latencies", "rocketmq.clock"}), (60, {"other"})])
@@ -57,23 +65,6 @@ def test_a_first_batch_without_start_offsets_counts_by_topic_only_if_they_were_0
     counted = samples(exporter, "balancewatch_messages_total")
     assert {dict(key)["topic"] for key in counted} == topics
     assert sum(counted.values()) == read
-
-
-def test_state_is_summed_over_operators() -> None:
-    exporter = exported(SAMPLE)
-    assert value(exporter, "balancewatch_state_rows_updated_total", query="balance") == 3
-    assert value(exporter, "balancewatch_state_memory_bytes", query="balance") == 8392
-    assert value(exporter, "balancewatch_state_files_bytes", query="balance") == 3155
-    assert value(exporter, "balancewatch_state_commit_seconds_sum", query="balance") == 1.439
-
-
-def test_a_query_without_messages_reports_only_its_lag() -> None:
-    """It repeats the state's figures of the batch before, which would count twice."""
-    idle = SAMPLE | {"numInputRows": 0, "durationMs": {"latestOffset": 23, "triggerExecution": 25}}
-    exporter = exported(SAMPLE, idle)
-    assert value(exporter, "balancewatch_batch_phase_seconds_count", query="balance", phase="triggerExecution") == 1
-    assert value(exporter, "balancewatch_state_commit_seconds_count", query="balance") == 1
-    assert value(exporter, "balancewatch_processed_rows_per_second", query="balance") == 71.3
 
 
 def batch(batch_id: int, **durations: int) -> dict[str, Any]:

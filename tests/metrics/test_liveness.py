@@ -39,12 +39,6 @@ def reasons(liveness: Liveness) -> list[str]:
     return list(liveness.reasons_not_ready(LATE))
 
 
-def test_the_age_of_a_hanging_query_grows() -> None:
-    exporter, _, clock = started()
-    clock.now += 90
-    assert age_in(exporter) == 90
-
-
 @pytest.mark.parametrize("report", [lambda liveness: liveness.progressed(SAMPLE), lambda liveness: liveness.idled()])
 def test_a_batch_and_an_idle_query_are_signs_of_life(report: Any) -> None:
     exporter, liveness, clock = started()

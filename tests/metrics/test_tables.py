@@ -122,7 +122,7 @@ def test_groups_beyond_the_limit_are_summed_and_a_starved_group_has_its_name(tmp
 
 def test_a_group_with_the_name_other_is_summed_with_the_others(tmp_path: Path) -> None:
     scrapes = Scrapes(tmp_path, max_groups=1)
-    scrapes.write(assignments=[assignment("other", 0, "OK"), assignment("a", 0, "OK"), assignment("b", 0, "OK")])
+    scrapes.write(assignments=[assignment(name, 0, "OK") for name in ("other", "a", "b")])
     assert (scrapes.queues("a"), scrapes.queues("other")) == ({"OK": 1}, {"OK": 2})
 
 
@@ -170,42 +170,28 @@ def test_before_the_first_batch_there_are_no_series(scrapes: Scrapes) -> None:
     assert samples(Exporter(TableMetrics(10)), "balancewatch_table_age_seconds") == {}, "nor ages before it begins"
 
 
-def test_event_time_lag_is_the_age_of_the_newest_clock_event(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
-    scrapes.write(assignments=[assignment("g", 0, "OK")])
-    now = START_MS / 1000 + 1000
-    monkeypatch.setattr("time.time", lambda: now)
-    scrapes.tables.note_clock("c", START_MS + 990_000)
-    scrapes.tables.note_clock("c", START_MS + 980_000)
-    assert scrapes.samples("event_time_lag_seconds") == {(("cluster", "c"),): 10}
-    monkeypatch.setattr("time.time", lambda: now + 60)
-    assert scrapes.value("event_time_lag_seconds", cluster="c") == 70
-
-
-def test_verdicts_hide_no_silent_collector(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock events of `run` go on, and so do verdicts."""
-    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 300)
-    scrapes.tables.note_clock("c", START_MS)
-    scrapes.write(assignments=[assignment("g", 0, "UNKNOWN", changed_at=START_MS + 299_000)])
-    assert scrapes.value("event_time_lag_seconds", cluster="c") == 300
-
-
-def test_a_clock_from_the_future_hides_no_lag(scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that is a little ahead counts as now."""
-    scrapes.write(assignments=[assignment("g", 0, "OK")])
-    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 1000)
-    scrapes.tables.note_clock("c", START_MS + 900_000)
-    scrapes.tables.note_clock("c", START_MS + 1_000_000 + 3_600_000)
-    assert scrapes.value("event_time_lag_seconds", cluster="c") == 100
-    scrapes.tables.note_clock("c", START_MS + 1_002_000)
-    assert scrapes.value("event_time_lag_seconds", cluster="c") == 0
-
-
-def test_before_the_first_clock_event_the_newest_verdict_has_the_time(
-    scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scrapes.write(assignments=[assignment("g", 0, "OK", changed_at=START_MS), assignment("g", 1, "OK")])
-    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + 401)
-    assert scrapes.value("event_time_lag_seconds", cluster="c") == 400
+@pytest.mark.parametrize(
+    ("promise", "verdict_s", "clocks_s", "now_s", "lag_s"),
+    [
+        ("the newest clock event counts", 1, (990, 980), 1000, 10),
+        ("its age grows", 1, (990, 980), 1060, 70),
+        ("verdicts by the clock events of `run` hide no silent collector", 299, (0,), 300, 300),
+        ("a clock from the future hides no lag", 1, (900, 1000 + 3600), 1000, 100),
+        ("a clock that is a little ahead counts as now", 1, (900, 1002), 1000, 0),
+        ("before the first clock event the newest verdict has the time", 1, (), 401, 400),
+    ],
+)
+def test_event_time_lag(
+    scrapes: Scrapes, monkeypatch: pytest.MonkeyPatch, promise: str, verdict_s: int, clocks_s: tuple[int, ...],
+    now_s: int, lag_s: int,
+) -> None:  # fmt: skip
+    """Of clock events and a verdict, each at a second after START_MS."""
+    older = assignment("g", 0, "OK", changed_at=START_MS)
+    scrapes.write(assignments=[older, assignment("g", 1, "OK", changed_at=START_MS + 1000 * verdict_s)])
+    monkeypatch.setattr("time.time", lambda: START_MS / 1000 + now_s)
+    for clock_s in clocks_s:
+        scrapes.tables.note_clock("c", START_MS + 1000 * clock_s)
+    assert scrapes.samples("event_time_lag_seconds") == {(("cluster", "c"),): lag_s}, promise
 
 
 def test_clock_events_alone_name_no_cluster(scrapes: Scrapes) -> None:

@@ -6,11 +6,11 @@ from random import Random
 from typing import Any
 
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from tests.queries.events import BOTH, Event, beat, pull
 from tests.queries.logs import SECOND, START
 
-Event = tuple[str, dict[str, Any]]
-
-BROKERS = ("broker-a", "broker-b")
+BROKERS = BOTH
+WHO = ("client_addr", "client_id")
 TOPICS = ("orders", "bills")
 NAMES = ("plain", "pod-7c9df8b6-x1", "pod-7c9df8b6-x2", "n1", "n2", "n3", "n4", "n5", "n6")
 """Of groups: one without a family, two pods of one, and numbers."""
@@ -109,29 +109,12 @@ class DrawnLog:
             yield from self._pulls(group, client, now_ms)
 
     def _beat(self, group: str, client: Client, broker_name: str, at_ms: int, **reported: Any) -> Event:
-        subscriptions = [
-            {"topic": topic, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"} for topic in client.topics
-        ]
-        consumer = {
-            "consumer_group": group,
-            "consume_type": "CONSUME_PASSIVELY",
-            "message_model": "CLUSTERING",
-            "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-            "subscriptions": subscriptions,
-            **client.reported,
-            **(self.unshared[group] or {}),
-        }
-        return HEARTBEATS, {
-            "broker_name": broker_name,
-            "client_id": client.name,
-            "client_addr": client.addr,
-            "language": "JAVA",
-            "client_version": "4.8.0",
-            "producer_groups": [],
-            "consumers": [consumer],
-            "event_time_ms": at_ms,
-            **reported,
-        }
+        events = [beat(0, client.name, client.addr, group, topic)[1] for topic in client.topics]
+        (consumer,) = events[0]["consumers"]
+        subscriptions = [one for event in events for one in event["consumers"][0]["subscriptions"]]
+        shared = {"subscriptions": subscriptions, **client.reported, **(self.unshared[group] or {})}
+        at = {"broker_name": broker_name, "event_time_ms": at_ms}
+        return HEARTBEATS, {**events[0], "consumers": [consumer | shared], **at, **reported}
 
     def _pulls(self, group: str, client: Client, now_ms: int) -> Iterator[Event]:
         """Its share of each topic's queues, by their place among the ClientIds."""
@@ -159,21 +142,14 @@ class DrawnLog:
             reported |= {"broker_id": 1, "suggest_broker_id": 1}
         who = {"client_addr": client.addr, "client_id": client.name}
         if self.rng.random() < 0.03 * self.noise:
-            del who[self.rng.choice(("client_addr", "client_id"))]
+            del who[self.rng.choice(WHO)]
         if self.unshared[group] in UNSHARED[:2]:
             who, reported = {"client_addr": None, "client_id": None}, {**reported, "offsets_only": True}
         ahead = self.rng.choice((0, 0, 0, 1_000)) if now_ms < self.stuck.get(key, 0) else 0
-        return PULLS, {
-            "broker_name": broker_name,
-            "broker_id": 0,
-            "topic": topic,
-            "queue_id": number,
-            "consumer_group": group,
-            "pull_offset": offsets[0] + ahead,
-            "event_time_ms": now_ms + self.rng.randrange(100),
-            **who,
-            **reported,
-        }
+        at: dict[str, Any] = {"topic": topic, "broker_name": broker_name}
+        at["event_time_ms"] = now_ms + self.rng.randrange(100)
+        event = pull(0, number, group=group, **at, pull_offset=offsets[0] + ahead)[1]
+        return PULLS, {name: value for name, value in event.items() if name not in WHO} | who | reported
 
     def _route(self, topic: str, at_ms: int) -> Event:
         count = self.queues[topic]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from tests.queries.logs import SECOND, START
 
 Event = tuple[str, dict[str, Any]]
@@ -91,6 +91,11 @@ def pull(
         "pull_offset": 1,
         **reported,
     }
+
+
+def send(second: float, client_id: str = "p0", broker_name: str = "broker-b", **reported: Any) -> Event:
+    event = {"client_id": client_id, "client_version": "5.5.0", "topic": "orders", "broker_name": broker_name}
+    return SEND_LATENCIES, {**place(second), **event, "queue_id": 0, "latency_ms": 3, "isolation": False, **reported}
 
 
 def groups_of_two(until: int, dead_at: int, *, everywhere: bool = False) -> list[Event]:

@@ -43,20 +43,12 @@ def end(checkpoint: Path, batch_id: int) -> None:
     (checkpoint / "commits" / str(batch_id)).touch()
 
 
-class Context:
-    """A SparkContext that records the published plan."""
-
-    reported: list[Any]
-
-    def setLocalProperty(self, name: str, text: str) -> None:  # noqa: N802  # Spark's name
-        assert name == PLAN_PROPERTY
-        self.reported = json.loads(text)
-
-
 def is_cut(checkpoint: Path, batch_id: int, limit: int | None) -> bool:
-    context: Any = Context()
+    context = MagicMock()
     publish_plan(context, checkpoint, batch_id, limit)
-    return bool(context.reported[0])
+    name, text = context.setLocalProperty.call_args.args
+    assert name == PLAN_PROPERTY
+    return bool(json.loads(text)[0])
 
 
 def test_a_batch_that_was_killed_is_cut_as_it_was_though_the_limit_is_another_now(tmp_path: Path) -> None:
@@ -158,17 +150,16 @@ def test_executors_that_come_one_after_the_other_are_all_counted(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "v1", "v1\n", "v1\nno JSON\n{}", "v1\n{}\n{}", 'v1\n{"conf":null}\n{}', "v1\n[]\n{}", OFFSETS % "x"]
+    "text",
+    [None, "", "v1", "v1\n", "v1\nno JSON\n{}", "v1\n{}\n{}", 'v1\n{"conf":null}\n{}', "v1\n[]\n{}", OFFSETS % "x"],
 )
-def test_an_unreadable_checkpoint_has_no_frozen_tasks(text: str, tmp_path: Path) -> None:
-    begun(tmp_path, 1)
-    (tmp_path / "offsets" / "0").write_text(text)
+def test_an_unreadable_checkpoint_and_one_before_its_first_batch_have_no_frozen_tasks(
+    text: str | None, tmp_path: Path
+) -> None:
     assert frozen_tasks(tmp_path) is None
-
-
-def test_no_number_is_frozen_before_the_first_batch(tmp_path: Path) -> None:
-    assert frozen_tasks(tmp_path / "not yet") is None
     (tmp_path / "offsets").mkdir()
+    if text is not None:
+        (tmp_path / "offsets" / "0").write_text(text)
     assert frozen_tasks(tmp_path) is None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.queries.checkpoint import CheckpointError, CheckpointSync, recover
+from tests.support.power_cuts import empty, fill_with_nul, lose, truncate
 
 LZ4 = b"LZ4Block" + b"#" * 30 + b"LZ4Block" + bytes(13)
 SST = "000001-x.sst"
@@ -45,22 +46,6 @@ def names(removed: list[Path]) -> set[str]:
     return {f"{path.parent.name}/{path.name}" for path in removed}
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def fill_with_nul(path: Path) -> None:
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-3])
-
-
-def lose(path: Path) -> None:
-    path.unlink()
-
-
 CUTS = [empty, fill_with_nul, truncate, lose]
 
 
@@ -90,15 +75,8 @@ def test_a_checkpoint_damaged_before_its_first_batch_ended_is_moved_away(
     assert not checkpoint.exists()
 
 
-def test_a_batch_without_its_commit_runs_again(checkpoint: Path) -> None:
-    """As after kill -9: nothing is damaged."""
-    for path in (checkpoint / "commits").glob("*5*"):
-        path.unlink()
-    assert recover(checkpoint, 5) == []
-
-
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_damaged_commit_lets_its_batch_run_again(checkpoint: Path, cut: Callable[[Path], None]) -> None:
+def test_a_damaged_or_missing_commit_lets_its_batch_run_again(checkpoint: Path, cut: Callable[[Path], None]) -> None:
     cut(checkpoint / "commits/5")
     assert names(recover(checkpoint, 5)) <= {"commits/5"}
     assert not (checkpoint / "commits/5").exists()
@@ -130,15 +108,11 @@ def test_batches_without_rows_go_together(checkpoint: Path) -> None:
     assert names(recover(checkpoint, 3)) == {"offsets/5", "commits/4", "commits/5"}
 
 
-def test_a_damaged_snapshot_goes_if_the_changes_before_it_are_there(checkpoint: Path) -> None:
-    truncate(checkpoint / "state/0/0/3_id2.zip")
+@pytest.mark.parametrize("damaged", ["3_id2.zip", f"SSTs/{SST}"])
+def test_a_damaged_snapshot_goes_if_the_changes_before_it_are_there(checkpoint: Path, damaged: str) -> None:
+    truncate(checkpoint / "state/0/0" / damaged)
     assert names(recover(checkpoint, 5)) == {"0/3_id2.zip"}
     assert recover(checkpoint, 5) == []
-
-
-def test_a_snapshot_whose_file_is_damaged_goes_too(checkpoint: Path) -> None:
-    empty(checkpoint / f"state/0/0/SSTs/{SST}")
-    assert names(recover(checkpoint, 5)) == {"0/3_id2.zip"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Sends without Spark: messages combined, packed, and worked through by a broker's board."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -10,21 +10,16 @@ import pytest
 
 from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.parcel import Chunk, Key, Pack
-from streaming.queries.running import plan_of
 from streaming.queries.sends import FleetTurn, advance_board
-from streaming.queries.shard import work_through
-from streaming.queries.state import StateCache
-from streaming.queries.store import DictShardStore
 from streaming.queries.waiting import Complete, Planned
 from streaming.replay.stream import parcels_for
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
-from streaming.warehouse.rows import Rows
-from tests.queries.logs import cut_as_spark_does
-from tests.support.engine import cut
+from tests.queries.events import send as attempt
+from tests.queries.logs import comparable, cut_as_spark_does
+from tests.support.engine import cut, replay
 from tests.support.rules import default_rules
 from tests.support.tiers import in_proof
-from udfs.alerts.rulebook import Rulebook
 from udfs.producers.board import Board
 from udfs.producers.fleet import Fleet
 
@@ -33,25 +28,20 @@ IDLE_MS = 1_800_000
 
 
 def send(offset: int, **fields: Any) -> dict[str, Any]:
-    event = {
-        "cluster": "c",
-        "client_id": "p",
-        "client_version": "4.9.8",
-        "topic": "orders",
-        "broker_name": "broker-a",
-        "queue_id": 0,
-        "latency_ms": 3,
-        "isolation": False,
-        "event_time_ms": START_MS + offset,
-    }
-    return message(SEND_LATENCIES, offset, msgspec.json.encode(event | fields))
+    known = {"client_version": "4.9.8", "event_time_ms": START_MS + offset}
+    return message(SEND_LATENCIES, offset, msgspec.json.encode(attempt(0, "p", "broker-a")[1] | known | fields))
 
 
 def message(topic: str, offset: int, value: bytes | None) -> dict[str, Any]:
     return {"topic": topic, "partition": 0, "offset": offset, "ingest_time_ms": START_MS, "value": value}
 
 
-def combine(messages: list[dict[str, Any]]) -> dict[Key, Pack]:
+def clock(at_ms: int, *asked: str) -> dict[str, Any]:
+    reported = {"source": "t", "brokers_asked": asked, "brokers_answered": [], "event_time_ms": at_ms}
+    return message(CLOCKS, 0, msgspec.json.encode({"cluster": "c", **reported}))
+
+
+def combine(messages: Sequence[dict[str, Any]]) -> dict[Key, Pack]:
     return {
         (cluster, broker_name): of_key
         for parcel in parcels_for(messages, 0, 1)
@@ -103,9 +93,8 @@ def test_a_bad_message_is_kept_whole_and_the_others_go_on() -> None:
 
 
 def test_how_late_sends_and_ticks_come_is_reported_by_broker_and_of_producers_that_are_far_off() -> None:
-    clock = {"cluster": "c", "source": "t", "brokers_asked": [], "brokers_answered": [], "event_time_ms": START_MS - 40}
     late = [send(0, client_id="late", event_time_ms=START_MS - 20_000), send(1, event_time_ms=START_MS - 500)]
-    pack = combine([*late, message(CLOCKS, 0, msgspec.json.encode(clock))])["c", None]
+    pack = combine([*late, clock(START_MS - 40)])["c", None]
     assert {(lag.source, lag.machine): lag.least_ms for lag in pack.lags} == {
         ("clock", "t"): 40,
         ("sends", "broker-a"): 500,
@@ -117,19 +106,9 @@ def test_how_late_sends_and_ticks_come_is_reported_by_broker_and_of_producers_th
 
 
 def test_a_clock_event_ticks_the_brokers_it_asked_and_a_bad_one_none() -> None:
-    clock = {
-        "cluster": "c",
-        "source": "t",
-        "brokers_asked": ["broker-a", "broker-b"],
-        "brokers_answered": [],
-        "event_time_ms": START_MS,
-    }
-    packs = combine([message(CLOCKS, 0, msgspec.json.encode(clock)), message(CLOCKS, 1, b"{}")])
-    assert {place: pack.tick_ms for place, pack in packs.items()} == {
-        ("c", "broker-a"): START_MS,
-        ("c", "broker-b"): START_MS,
-        ("c", None): START_MS,
-    }
+    packs = combine([clock(START_MS, "broker-a", "broker-b"), message(CLOCKS, 1, b"{}")])
+    ticks = {place: pack.tick_ms for place, pack in packs.items()}
+    assert ticks == {("c", name): START_MS for name in ("broker-a", "broker-b", None)}
 
 
 def test_a_tick_far_ahead_of_a_cut_batch_waits_for_the_next() -> None:
@@ -144,22 +123,15 @@ def test_a_tick_far_ahead_of_a_cut_batch_waits_for_the_next() -> None:
 
 def test_a_modelled_slow_broker_is_avoided_by_its_producers_alone() -> None:
     """Every row is about the broker the scenario slows down; the last producer, a 4.9.8, is back after ten minutes."""
-    scenario = load_scenario("slow_broker")
-    messages = [
-        message(topic, offset, msgspec.json.encode(event)) | {"ingest_time_ms": event["event_time_ms"]}
-        for offset, (topic, event) in enumerate(Simulation(scenario, 1, START_MS).events(1_200_000))
-        if topic in (SEND_LATENCIES, CLOCKS)
-    ]
     rows: dict[str, list[dict[str, Any]]] = {"fault_items": [], "broker_health": []}
-    for (cluster, broker_name), pack in combine(messages).items():
+    for (cluster, broker_name), pack in combine(log_of("slow_broker", 20)).items():
         if broker_name is not None:
             advanced = advance_board(Board(), [pack], cluster, broker_name, idle_ms=IDLE_MS, may_be_cut=False)
             for table, of_table in advanced.items():
                 rows[table] += of_table
     assert {row["broker_name"] for row in rows["fault_items"]} == {"broker-b"}
     newest = {row["client_id"]: row["available"] for row in rows["fault_items"]}
-    assert newest
-    assert all(newest.values())
+    assert {*newest.values()} == {True}
     health = [row for row in rows["broker_health"] if row["broker_name"] == "broker-b"]
     assert max(row["unavailable_producers"] for row in health) == health[-1]["producers"]
     assert health[-1]["unavailable_producers"] == 0
@@ -179,42 +151,21 @@ def log_of(scenario: str, minutes: int) -> tuple[dict[str, Any], ...]:
     return tuple(messages)
 
 
-def stream(
-    batches: Iterable[Sequence[dict[str, Any]]],
-    limit: int = 0,
-    plan_for: Callable[[Sequence[dict[str, Any]]], Planned | None] = lambda _: None,
-) -> Rows:
-    """All rows of a log, batch by batch as the query runs it: a task a partition, then the shard."""
-    store, states, rulebook = DictShardStore(), StateCache(), Rulebook(default_rules())
-    rows: Rows = defaultdict(list)
-    for batch in batches:
-        tasks: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-        for one in batch:
-            tasks[one["topic"], one["partition"]].append(one)
-        parcels = [parcel for of_task in tasks.values() for parcel in parcels_for(of_task, 0, 1)]
-        with states.state_of(0, store) as state:
-            planned = plan_for(batch) or plan_of({place: len(of_task) for place, of_task in tasks.items()}, limit)
-            found = work_through(0, 1, state, rulebook, parcels, limit, planned)
-        for name, of_table in found.items():
-            rows[name] += of_table
-    return rows
-
-
 @pytest.mark.replay
 @pytest.mark.parametrize("scenario", ["slow_broker", "evicted_broker", *in_proof(["all_brokers_slow"])])
 def test_a_log_gives_the_same_alert_rows_however_it_is_cut(scenario: str) -> None:
     """In 1, 7 and 50 batches; and as maxOffsetsPerTrigger cuts it, at another time in each partition."""
     log = log_of(scenario, 15)
-    whole = stream([log])["alerts"]
+    whole = comparable(replay([log]))["alerts"]
     assert whole
     for batches in (7, 50):
-        assert stream(cut(log, batches))["alerts"] == whole
+        assert comparable(replay(cut(log, batches)))["alerts"] == whole
     for limit in (40, 900):
-        assert stream(cut_as_spark_does(log, limit), limit)["alerts"] == whole
+        assert comparable(replay(cut_as_spark_does(log, limit), limit=limit))["alerts"] == whole
 
 
 def test_an_empty_name_is_refused_and_a_message_without_a_value_is_nobodys_key() -> None:
-    rows = stream([[send(0, cluster="", broker_name="", latency_ms=600), message(SEND_LATENCIES, 1, None), send(2)]])
+    rows = replay([[send(0, cluster="", broker_name="", latency_ms=600), message(SEND_LATENCIES, 1, None), send(2)]])
     assert {(row["offset"], *row["reasons"]) for row in rows["quarantine"]} == {
         (0, "empty_name: cluster", "empty_name: broker_name"),
         (1, "not_json"),
@@ -243,12 +194,9 @@ def test_sends_without_a_clock_are_judged_by_the_time_of_the_log_as_they_are_by_
     log = log_of(scenario, 8)
     sends = [one for one in log if one["topic"] == SEND_LATENCIES]
     batches = list(cut_as_spark_does(sends, limit)) if limit else [sends]
-    by_ticks = fired(stream([log])["alerts"])
+    by_ticks = fired(replay([log])["alerts"])
     assert by_ticks
-    assert stream(batches, limit)["alerts"] == []  # more may come, and a tick with it
-
-    def plan_for(batch: Sequence[dict[str, Any]]) -> Planned:
-        places = frozenset((one["topic"], one["partition"]) for one in batch if batch is not batches[-1])
-        return Planned(bool(places), places, is_once=True)
-
-    assert fired(stream(batches, limit, plan_for)["alerts"]) == by_ticks
+    assert replay(batches, limit=limit).get("alerts", []) == []  # more may come, and a tick with it
+    cut_off = [frozenset((one["topic"], one["partition"]) for one in batch) for batch in batches[:-1]]
+    plans = [Planned(bool(places), places, is_once=True) for places in (*cut_off, frozenset[tuple[str, int]]())]
+    assert fired(replay(batches, limit=limit, plans=plans)["alerts"]) == by_ticks

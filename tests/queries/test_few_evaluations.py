@@ -48,29 +48,33 @@ def alerts_of(events: list[Event]) -> list[Any]:
     return Stream().feed_each(by_ticks(events)).get("alerts", [])
 
 
+def late(looks: Counter[int], since_s: int = 60) -> dict[int, int]:
+    """The looks after a group's first minute."""
+    return {second: count for second, count in looks.items() if second >= since_s}
+
+
 def test_a_healthy_group_is_looked_at_a_few_times_in_its_first_minute_and_then_no_more(looks: Counter[int]) -> None:
     assert alerts_of(healthy(1)) == []
     assert sum(looks.values()) <= 6
     assert max(looks) < 60
 
 
-def test_many_healthy_groups_are_no_reason_to_look_at_any_of_them(looks: Counter[int]) -> None:
-    assert alerts_of(healthy(8)) == []
-    assert sum(count for second, count in looks.items() if second >= 60) == 0
-
-
-def test_rounds_a_minute_apart_need_no_looks_either(looks: Counter[int]) -> None:
-    """A pull may be older there than a silence is where rounds are close together."""
-    assert {row["kind"] for row in alerts_of(healthy(2, 60_000))} <= {"slow_collector"}
-    assert sum(count for second, count in looks.items() if second >= 200) == 0
-
-
-def test_a_round_that_comes_some_milliseconds_late_looks_at_nothing(looks: Counter[int]) -> None:
-    events = healthy(2, 31_000)
+@pytest.mark.parametrize(
+    ("promise", "groups", "round_ms", "late_ms", "since_s"),
+    [
+        ("many healthy groups are no reason to look at any of them", 8, 5_000, 0, 60),
+        ("a pull may be older where rounds are far apart than a silence is where they are close", 2, 60_000, 0, 200),
+        ("a round that comes some milliseconds late looks at nothing", 2, 31_000, 90, 200),
+    ],
+)
+def test_healthy_groups_are_not_looked_at(
+    looks: Counter[int], promise: str, groups: int, round_ms: int, late_ms: int, since_s: int
+) -> None:
+    events = healthy(groups, round_ms)
     for number, clock in enumerate(one for topic, one in events if topic == CLOCKS):
-        clock["event_time_ms"] -= number * 37 % 90
-    assert {row["kind"] for row in alerts_of(events)} <= {"slow_collector"}
-    assert sum(count for second, count in looks.items() if second >= 200) == 0
+        clock["event_time_ms"] -= number * 37 % late_ms if late_ms else 0
+    assert {row["kind"] for row in alerts_of(events)} <= ({"slow_collector"} if round_ms > 30_000 else set())
+    assert late(looks, since_s) == {}, promise
 
 
 def test_a_client_that_falls_silent_makes_its_own_group_be_looked_at_and_no_other(looks: Counter[int]) -> None:
@@ -78,15 +82,11 @@ def test_a_client_that_falls_silent_makes_its_own_group_be_looked_at_and_no_othe
     groups = {one["consumer_group"] for _, one in events if "consumer_group" in one}
     assert len(groups) == 6
     silent = f"{min(groups)}@0"
-    reported = [(topic, one) for topic, one in events if one.get("client_id") != silent or not is_late(one)]
+    end_ms = START + 300 * SECOND
+    reported = [one for one in events if one[1].get("client_id") != silent or one[1]["event_time_ms"] < end_ms]
     assert {row["consumer_group"] for row in alerts_of(reported)} == {min(groups)}
-    late = {second: count for second, count in looks.items() if second >= 60}
-    assert set(late.values()) == {1}
-    assert min(late) >= 300
-
-
-def is_late(event: dict[str, Any]) -> bool:
-    return bool(event["event_time_ms"] >= START + 300 * SECOND)
+    assert set(late(looks).values()) == {1}
+    assert min(late(looks)) >= 300
 
 
 def test_a_broker_that_misses_a_round_makes_its_groups_be_looked_at_until_it_is_heard(looks: Counter[int]) -> None:
@@ -95,7 +95,7 @@ def test_a_broker_that_misses_a_round_makes_its_groups_be_looked_at_until_it_is_
     rounds[0]["brokers_answered"] = [BROKERS[0]]
     assert alerts_of(events) == []
     times = [(one["event_time_ms"] - START) // SECOND for one in rounds]
-    assert {second: count for second, count in looks.items() if second >= 60} == {times[0]: 3, times[1]: 3}
+    assert late(looks) == {times[0]: 3, times[1]: 3}
 
 
 def test_a_pull_of_another_client_makes_its_group_be_looked_at(looks: Counter[int]) -> None:
@@ -108,7 +108,6 @@ def test_a_pull_of_another_client_makes_its_group_be_looked_at(looks: Counter[in
         ):
             one["client_addr"], one["client_id"] = "10.9.9.9:1", "another@1"
     alerts_of(events)
-    late = {second: count for second, count in looks.items() if second >= 60}
-    assert set(late.values()) == {1}
-    assert 400 <= min(late) <= 405
-    assert max(late) < 480
+    assert set(late(looks).values()) == {1}
+    assert 400 <= min(late(looks)) <= 405
+    assert max(late(looks)) < 480

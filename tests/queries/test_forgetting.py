@@ -9,7 +9,7 @@ from schemas.events import CLOCKS, PULLS, SEND_LATENCIES
 from streaming.service.forget_command import Decision, forget_event
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
-from tests.queries.events import BOTH, Event, clock, groups_of_two
+from tests.queries.events import BOTH, Event, clock, groups_of_two, pull
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.support.engine import Stream
 
@@ -92,18 +92,13 @@ def test_no_tick_brings_a_forgotten_cluster_back_that_no_broker_stands_behind(
 
 
 def test_a_round_that_a_broker_answers_and_an_event_of_a_client_bring_a_forgotten_cluster_back() -> None:
-    for back in (tick(420, "collector", ("broker-a",)), (PULLS, pull_of(420))):
+    for back in (tick(420, "collector", ("broker-a",)), pull(420, 0)):
         stream = Stream()
         stream.feed([*groups_of_two(400, 200), forget(410, "cluster", "c")])
         stream.feed([back])
         stream.feed([tick(425, "run", ("broker-a",))])
         assert stream.kept.shard_index.clusters.keys() == {"c"}
         assert stream.kept.shard_index.clusters["c"].now_ms == START + 425 * SECOND
-
-
-def pull_of(second: int) -> dict[str, Any]:
-    event = next(event for topic, event in groups_of_two(60, 60) if topic == PULLS)
-    return {**event, "event_time_ms": START + second * SECOND}
 
 
 def test_a_cluster_that_producers_alone_fed_asks_for_no_clock_once_it_is_forgotten() -> None:

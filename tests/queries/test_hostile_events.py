@@ -8,7 +8,7 @@ import pytest
 from schemas.events import CLOCKS, FIRST_MS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.tables import TABLES
 from streaming.warehouse.rows import LAST_MS, arrow_table
-from tests.queries.events import beat, clock, pull
+from tests.queries.events import beat, clock, pull, send
 from tests.queries.logs import SECOND, START
 from tests.support.engine import Stream
 from tests.support.tiers import in_proof
@@ -45,25 +45,12 @@ def event_of(random: Random, now_ms: int) -> tuple[str, dict[str, Any]]:
         case 0:
             (one,) = beat(0, "A", "h:1")[1]["consumers"]
             named = [{**one, "consumer_group": pick(NAMES)} for _ in range(pick((0, 1, 2, 2)))]
-            reported = {
-                "client_id": pick(NAMES),
-                "client_addr": pick(("h:1", "", "[::1]:80", *NAMES)),
-                "consumers": named,
-            }
-            return HEARTBEATS, {
-                **beat(0, "A", "h:1")[1],
-                **reported,
-                **at,
-                "client_version": pick(("5.3.3", "²", "9.9", "")),
-            }
+            reported: dict[str, Any] = {"consumers": named, "client_version": pick(("5.3.3", "²", "9.9", ""))}
+            return HEARTBEATS, beat(0, pick(NAMES), pick(("h:1", "", "[::1]:80", *NAMES)))[1] | reported | at
         case 1:
-            offsets = {name: pick(NUMBERS) for name in ("pull_offset", "commit_offset", "max_offset")}
-            reported = {
-                "consumer_group": pick(NAMES),
-                "client_id": pick((None, *NAMES)),
-                "queue_id": pick((0, 1, 16_383)),
-            }
-            return PULLS, {**pull(0, 0)[1], **offsets, **reported, **at, "offsets_only": pick((None, True))}
+            offsets: dict[str, Any] = {name: pick(NUMBERS) for name in ("pull_offset", "commit_offset", "max_offset")}
+            offsets |= {"client_id": pick((None, *NAMES)), "offsets_only": pick((None, True))}
+            return PULLS, pull(0, pick((0, 1, 16_383)), group=pick(NAMES))[1] | offsets | at
         case 2:
             each = {
                 "read_queue_nums": pick((0, 1, 300)),
@@ -76,13 +63,9 @@ def event_of(random: Random, now_ms: int) -> tuple[str, dict[str, Any]]:
             event = {"cluster": place["cluster"], "topic": topic, "queues": queues, "brokers": brokers}
             return ROUTES, {**event, "event_time_ms": at["event_time_ms"]}
         case 3:
-            reported = {
-                "client_id": pick(NAMES),
-                "client_version": pick(("4.8.0", "5.1.4", "²", "")),
-                "isolation": pick((True, False)),
-            }
-            sent = {"topic": pick(NAMES), "queue_id": 0, "latency_ms": pick(NUMBERS)}
-            return SEND_LATENCIES, {**at, **reported, **sent, "reachable": pick((None, True, False))}
+            reported = {"client_version": pick(("4.8.0", "5.1.4", "²", "")), "isolation": pick((True, False))}
+            sent = {"topic": pick(NAMES), "latency_ms": pick(NUMBERS), "reachable": pick((None, True, False))}
+            return SEND_LATENCIES, send(0, pick(NAMES))[1] | reported | sent | at
         case _:
             unheard = {"broker_name": pick((None, "b0")), "consumer_group": None, "client_id": None}
             reported = {
@@ -93,9 +76,8 @@ def event_of(random: Random, now_ms: int) -> tuple[str, dict[str, Any]]:
                 "brokers_answered": pick(([], ["b0"], ["b7"])),
                 "skews": [{"machine": pick(NAMES), "role": "broker", "ahead_ms": pick((-MOST, MOST))}],
             }
-            source = pick(("collector", "run", "two"))
             return CLOCKS, {
-                **clock(0, source=source)[1],
+                **clock(0, pick(("collector", "run", "two")))[1],
                 **reported,
                 "cluster": place["cluster"],
                 "event_time_ms": now_ms,

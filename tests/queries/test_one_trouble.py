@@ -3,7 +3,6 @@
 In `dead_broker` sends fail from 120 s on, which is told at 160 s; that nobody hears the broker is told at 245 s.
 """
 
-from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -103,13 +102,3 @@ def test_however_the_log_is_cut_the_same_is_reported(rules: Rules | None, fails_
     assert BROKER_NO_DATA in str(whole["alerts"])
     assert comparable(replay(cut(messages, 250), rules=rules)) == whole
     assert comparable(replay(cut_as_spark_does(messages, 100), rules=rules, limit=100)) == whole
-
-
-def each_alone(batches: Iterable[Messages]) -> Rows:
-    """Every batch in another worker, which knows nothing but the store."""
-    return replay(batches, is_kept=False)
-
-
-def test_a_worker_that_begins_in_between_knows_what_was_reported() -> None:
-    messages = log_of()
-    assert comparable(each_alone(cut(messages, 12))) == comparable(replay([messages]))

@@ -10,7 +10,7 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
-from tests.queries.events import Event, groups_of_two, in_order
+from tests.queries.events import BOTH, Event, asked, groups_of_two, in_order
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.support.engine import Stream
 from tests.support.tiers import in_proof
@@ -118,8 +118,10 @@ def test_a_broker_that_misses_rounds_hides_none_of_its_starved_queues(scenario: 
 
 
 def reported_by(name: str, brokers: str, groups: list[str] | None = None, **reported: Any) -> dict[str, Any]:
+    """A clock event; without `brokers_answered` all that were asked have answered."""
     asked = [f"broker-{letter}" for letter in brokers]
-    return {"source": "collector", "collector": name, "groups": groups, "brokers_asked": asked, **reported}
+    who = {"source": "collector", "collector": name, "groups": groups}
+    return {**who, "brokers_asked": asked, "brokers_answered": asked, **reported}
 
 
 def with_rounds(until: int, rounds: list[tuple[int, dict[str, Any]]]) -> Events:
@@ -133,9 +135,13 @@ def with_rounds(until: int, rounds: list[tuple[int, dict[str, Any]]]) -> Events:
 
 
 def test_a_second_collector_that_cannot_reach_a_broker_takes_nothing_from_the_first() -> None:
-    good = reported_by("one", "ab", brokers_answered=["broker-a", "broker-b"])
+    good = reported_by("one", "ab")
     blind = reported_by("two", "ab", brokers_answered=["broker-a"])
     assert alerts_of(with_rounds(600, [(0, good), (2_500, blind)])) == []
+
+
+HALVES = [[f"g{number}" for number in range(12) if number % 2 == part] for part in (0, 1)]
+"""The twelve groups, shared by two collectors."""
 
 
 def groups_in(topic: str, event: dict[str, Any]) -> set[str]:
@@ -145,10 +151,8 @@ def groups_in(topic: str, event: dict[str, Any]) -> set[str]:
 
 
 def test_when_one_of_two_collectors_stops_its_groups_are_unknown_and_it_is_reported_as_one_thing() -> None:
-    both = ["broker-a", "broker-b"]
-    first, second = ([f"g{number}" for number in range(12) if number % 2 == part] for part in (0, 1))
-    goes_on = reported_by("one", "ab", first, brokers_answered=both)
-    stops = reported_by("two", "ab", second, brokers_answered=both, until=300)
+    first, second = HALVES
+    goes_on, stops = reported_by("one", "ab", first), reported_by("two", "ab", second, until=300)
     events = [
         (topic, event)
         for topic, event in with_rounds(900, [(0, goes_on), (2_500, stops)])
@@ -171,13 +175,12 @@ def collector_rows(events: Events) -> list[tuple[str, str]]:
 
 def test_a_replaced_collector_is_not_missed_for_a_broker_that_left_service_later() -> None:
     """broker-c leaves the routes at 300 s, answers until 400 s and is asked no more from then on."""
-    three, two = ["broker-a", "broker-b", "broker-c"], ["broker-a", "broker-b"]
-    old, new = (reported_by(name, "abc", brokers_answered=three) for name in ("old", "new"))
+    old, new = (reported_by(name, "abc") for name in ("old", "new"))
     events = []
     for topic, event in with_rounds(1200, [(0, {**old, "until": 200}), (2_500, new)]):
         changed = dict(event)
         if topic == CLOCKS and event["event_time_ms"] > START + 400 * SECOND:
-            changed |= {"brokers_asked": two, "brokers_answered": two}
+            changed |= asked(*BOTH)
         if topic == ROUTES:
             events.append((topic, {**event, "event_time_ms": START + 300 * SECOND}))
             changed["queues"] = [*event["queues"], {**event["queues"][0], "broker_name": "broker-c"}]
@@ -186,11 +189,10 @@ def test_a_replaced_collector_is_not_missed_for_a_broker_that_left_service_later
 
 
 def test_groups_of_a_stopped_collector_that_a_person_forgets_are_not_missed() -> None:
-    both = ["broker-a", "broker-b"]
     rest = [f"g{number}" for number in range(1, 12)]
     rounds = [
-        (0, reported_by("old", "ab", ["g0", *rest], brokers_answered=both, until=200)),
-        (2_500, reported_by("new", "ab", rest, brokers_answered=both)),
+        (0, reported_by("old", "ab", ["g0", *rest], until=200)),
+        (2_500, reported_by("new", "ab", rest)),
     ]
     of_others = [one for one in with_rounds(700, rounds) if "g0" not in groups_in(*one)]
     assert collector_rows(of_others) == [("UNKNOWN", "data_missing"), ("FIRING", "hold_over")]
@@ -204,12 +206,7 @@ def test_groups_of_a_stopped_collector_that_a_person_forgets_are_not_missed() ->
 
 
 def test_after_a_gap_of_all_collectors_the_first_one_back_does_not_report_the_others() -> None:
-    both = ["broker-a", "broker-b"]
-    first, second = ([f"g{number}" for number in range(12) if number % 2 == part] for part in (0, 1))
-    rounds = [
-        (0, reported_by("one", "ab", first, brokers_answered=both)),
-        (2_500, reported_by("two", "ab", second, brokers_answered=both)),
-    ]
+    rounds = [(0, reported_by("one", "ab", HALVES[0])), (2_500, reported_by("two", "ab", HALVES[1]))]
     kept = [one for one in with_rounds(900, rounds) if not 300 <= (one[1]["event_time_ms"] - START) / SECOND < 600]
     assert collector_rows(kept) == []
     is_gone = [
@@ -220,10 +217,9 @@ def test_after_a_gap_of_all_collectors_the_first_one_back_does_not_report_the_ot
 
 
 def test_what_one_collector_was_refused_is_unknown_unless_another_hears_it() -> None:
-    both = ["broker-a", "broker-b"]
     unheard = [{"broker_name": "broker-b", "consumer_group": "g1", "reason": "refused", "since_ms": START}]
-    refused = reported_by("one", "ab", brokers_answered=both, unheard=unheard)
-    heard = reported_by("two", "ab", brokers_answered=both)
+    refused = reported_by("one", "ab", unheard=unheard)
+    heard = reported_by("two", "ab")
     together = Stream().feed(with_rounds(400, [(0, refused), (1, heard)]))
     alone = Stream().feed(
         (topic, event)

@@ -4,6 +4,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,17 +15,12 @@ from streaming.queries.running import MARGIN_S, Rest, Sink, StoppingError, TickS
 BATCH: Any = object()
 
 
-class Written:
-    """Stands for the batch's action and its appends."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.batches: list[int] = []
-        monkeypatch.setattr(Sink, "_write", lambda _, __, batch_id: (self.batches.append(batch_id) or {}, {}))
-
-
 @pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> Written:
-    return Written(monkeypatch)
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The batches whose action and appends were done."""
+    batches: list[int] = []
+    monkeypatch.setattr(Sink, "_write", lambda _, __, batch_id: (batches.append(batch_id) or {}, {}))
+    return batches
 
 
 def sink(checkpoint: Path) -> Sink:
@@ -37,21 +33,21 @@ def note(checkpoint: Path, batch_id: int) -> None:
     (checkpoint / "commits" / str(batch_id)).touch()
 
 
-def test_a_query_without_a_batch_is_drained_at_once(tmp_path: Path, written: Written) -> None:
+def test_a_query_without_a_batch_is_drained_at_once(tmp_path: Path, written: list[int]) -> None:
     sink(tmp_path).drain()
 
 
-def test_no_batch_begins_after_draining(tmp_path: Path, written: Written) -> None:
+def test_no_batch_begins_after_draining(tmp_path: Path, written: list[int]) -> None:
     drained = sink(tmp_path)
     drained(BATCH, 4)
     note(tmp_path, 4)
     drained.drain()
     with pytest.raises(StoppingError, match="batch 5 runs at the next start"):
         drained(BATCH, 5)
-    assert written.batches == [4]
+    assert written == [4]
 
 
-def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written: Written) -> None:
+def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written: list[int]) -> None:
     """Stopped before that, it would be run again: by other rules perhaps, its rows being skipped as known."""
     drained = sink(tmp_path)
     drained(BATCH, 7)
@@ -66,7 +62,7 @@ def test_draining_waits_until_spark_has_noted_the_batch(tmp_path: Path, written:
 
 
 def test_draining_waits_for_a_note_that_comes_late_and_says_so(
-    tmp_path: Path, written: Written, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "COMMIT_SECONDS", 0.05)
     drained = sink(tmp_path)
@@ -83,7 +79,7 @@ def test_draining_waits_for_a_note_that_comes_late_and_says_so(
     assert all(line["event"] == "stop delayed until Spark commits the last batch" for line in logs)
 
 
-def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: Path, written: Written) -> None:
+def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: Path, written: list[int]) -> None:
     drained = sink(tmp_path)
     drained(BATCH, 7)
     with capture_logs() as logs:
@@ -93,59 +89,30 @@ def test_a_query_that_ended_notes_nothing_more_and_is_not_waited_for(tmp_path: P
     ]
 
 
-class Heard:
-    """Of rests. `seconds` are of those that ended."""
-
-    def __init__(self) -> None:
-        self.began = threading.Event()
-        self.most: list[float] = []
-        self.seconds: list[tuple[int, float]] = []
-
-    def rests(self, name: str, seconds: float) -> None:
-        self.most.append(seconds)
-        self.began.set()
-
-    def rested(self, name: str, batch_id: int, seconds: float) -> None:
-        self.seconds.append((batch_id, seconds))
-
-
-def resting(checkpoint: Path, heard: Heard, seconds: float = 60.0) -> Sink:
-    """A sink that rests so long after every batch."""
-    made = Sink("name", checkpoint, writer=BATCH, on_batch=None, rest_s=seconds, rest_listener=heard)
-    made._rest.after = lambda *_: seconds  # type: ignore[method-assign]  # how long is Rest's to say
-    return made
-
-
-def test_a_rest_ends_at_once_when_the_query_is_stopped(tmp_path: Path, written: Written) -> None:
-    heard = Heard()
-    sleeper = resting(tmp_path, heard)
-    note(tmp_path, 7)
+def test_a_rest_ends_at_once_when_the_query_is_stopped_and_its_batch_was_written_before(
+    tmp_path: Path, written: list[int]
+) -> None:
+    """A stop waits for Spark's note of the batch, which comes once its rest is over."""
+    is_resting, heard = threading.Event(), Mock()
+    heard.rests.side_effect = lambda *_: is_resting.set()
+    sleeper = Sink("name", tmp_path, writer=BATCH, on_batch=None, rest_s=60.0, rest_listener=heard)
+    sleeper._rest.after = lambda *_: 60.0  # type: ignore[method-assign]  # how long is Rest's to say
     thread = threading.Thread(target=sleeper, args=(BATCH, 7))
     began = time.monotonic()
     thread.start()
-    assert heard.began.wait(60)
-    sleeper.drain()
-    thread.join(timeout=50)
-    assert not thread.is_alive()
-    assert time.monotonic() - began < 50
-    assert (heard.most, [batch_id for batch_id, _ in heard.seconds]) == ([60.0], [7])
-    assert heard.seconds[0][1] < 50
-
-
-def test_a_batch_is_written_and_others_may_drain_before_its_rest(tmp_path: Path, written: Written) -> None:
-    """A stop waits for Spark's note of the batch, which comes once its rest is over."""
-    heard = Heard()
-    sleeper = resting(tmp_path, heard)
-    thread = threading.Thread(target=sleeper, args=(BATCH, 7))
-    thread.start()
-    assert heard.began.wait(60)
-    assert written.batches == [7]
+    assert is_resting.wait(60)
+    assert written == [7]
     note(tmp_path, 7)
     sleeper.drain()
     with pytest.raises(StoppingError):
         sleeper(BATCH, 8)
     thread.join(timeout=50)
     assert not thread.is_alive()
+    assert time.monotonic() - began < 50
+    heard.rests.assert_called_once_with("name", 60.0)
+    ((_, batch_id, seconds),) = [call.args for call in heard.rested.call_args_list]
+    assert batch_id == 7
+    assert seconds < 50
 
 
 def test_a_batch_that_failed_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

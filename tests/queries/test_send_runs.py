@@ -15,6 +15,8 @@ from schemas.events import CLOCKS, SEND_LATENCIES
 from streaming.queries.events import not_after
 from streaming.queries.pack import Combiner, builder_for
 from streaming.queries.parcel import Key, Pack, Reject
+from tests.queries.test_fault_items import START_MS as SENT_MS
+from tests.queries.test_fault_items import send
 from tests.support.examples import examples
 from udfs.brokers.skew import WINDOW_MS
 from udfs.producers.attempts import MOMENT_MS, QUIET_MS
@@ -118,21 +120,12 @@ def test_a_log_gives_the_same_packs_by_columns_as_one_by_one_and_however_it_is_c
 
 
 def quick(offset: int, **fields: Any) -> Message:
-    event = {"cluster": "c", "client_id": "p", "client_version": "4.9.8", "topic": "t", "broker_name": "b"}
-    reported = {"queue_id": 0, "latency_ms": 3, "isolation": False, "event_time_ms": START_MS + offset}
-    value = msgspec.json.encode(event | reported | fields)
-    return {
-        "topic": SEND_LATENCIES,
-        "partition": 0,
-        "offset": offset,
-        "ingest_time_ms": START_MS + offset,
-        "value": value,
-    }
+    return send(offset, **fields) | {"ingest_time_ms": SENT_MS + offset}
 
 
 def test_more_producers_than_fit_into_small_numbers_keep_their_order() -> None:
     log = [quick(number, client_id=f"p{number % 66_000}") for number in range(132_000)]
-    pack = dict(packs_of(Combiner(), log)[0])["c", "b"]
+    pack = dict(packs_of(Combiner(), log)[0])["c", "broker-a"]
     assert [of.client_id for of in pack.attempts] == [f"p{number}" for number in range(66_000)]
     assert all(len(of.steps) == 2 for of in pack.attempts)
 
@@ -144,6 +137,6 @@ def test_an_empty_batch_is_nothing() -> None:
 def test_a_shape_all_of_whose_messages_are_bad_makes_no_producer() -> None:
     bad = [quick(offset, latency_ms=DAY_MS + 1) for offset in range(4)]
     packs, rejects = packs_of(Combiner(), [*bad, *map(quick, range(4, 8))])
-    assert [key for key, _ in packs] == [("c", "b"), ("c", None)]
+    assert [key for key, _ in packs] == [("c", "broker-a"), ("c", None)]
     assert [reject.offset for _, _, reject in rejects] == [0, 1, 2, 3]
     assert packs_of(Combiner(), bad)[0] == []

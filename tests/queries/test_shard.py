@@ -9,6 +9,7 @@ import pytest
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
+from tests.queries.events import beat, clock, in_order, route
 from tests.queries.logs import (
     MINUTE,
     SECOND,
@@ -60,40 +61,10 @@ def test_twins_are_paged_once_in_time_with_exactly_the_queues_that_starve_as_the
     assert 450 <= times["RESOLVED"] <= 455  # one twin stops at 420 s, and 30 s without it are enough
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_frozen_client_is_named_with_exactly_its_queues_between_a_late_heartbeat_and_expiry(seed: int) -> None:
-    rows = one_batch("frozen_client", seed)
-    truth = starved_queues(log_of("frozen_client", seed)[1], "frozen_client")
-    assert [(row["kind"], row["state"], row["cause"]) for row in alerts(rows)] == [
-        ("starved_queue", "FIRING", "frozen_client"),
-        ("starved_queue", "RESOLVED", "frozen_client"),
-    ]
-    assert {row["consumer_group"]: row["queues"] for row in alerts(rows)} == truth
-    assert alerts(rows)[0]["client_id"] == "10.20.0.12@5120#81203344120874"
-    assert alerts(rows)[0]["inhibited_by"] is None
-    times = times_of(rows, "starved_queue")
-    frozen, last_heartbeat = 60, 30
-    assert last_heartbeat + 70 <= times["FIRING"] <= frozen + 70 + 5
-    assert last_heartbeat + 120 + 60 <= times["RESOLVED"] <= frozen + 120 + 30 + 60  # and 60 s without it
-
-
 @pytest.mark.parametrize("scenario", ["healthy", "slow_broker"])
 def test_every_queue_of_a_healthy_group_ends_up_ok(scenario: str) -> None:
     newest = {(row["broker_name"], row["queue_id"]): row["verdict"] for row in one_batch(scenario, 1)["assignments"]}
     assert Counter(newest.values()) == {"OK": 16}
-
-
-@pytest.mark.parametrize("seed", [1])
-def test_the_demo_pages_once_for_the_twins_and_once_for_the_frozen_client(seed: int) -> None:
-    messages, truth = log_of("demo", seed, 15 * MINUTE)
-    rows = replay([messages])
-    reported = [row for row in alerts(rows) if not row["inhibited_by"] and row["severity"] != "info"]
-    pages = {(row["kind"], row["consumer_group"]): row["queues"] for row in reported}
-    assert pages == {
-        **{("duplicate_client_id", group): q for group, q in starved_queues(truth, "duplicate_client_id").items()},
-        **{("starved_queue", group): q for group, q in starved_queues(truth, "frozen_client").items()},
-    }
-    assert Counter(row["state"] for row in reported) == {"FIRING": 2, "RESOLVED": 2}
 
 
 # Every row is accounted for.
@@ -155,36 +126,17 @@ def test_pulls_before_any_route_are_kept() -> None:
 # Clients that leave, brokers that give no data.
 
 
-def client_events(messages: Messages, client_id: str) -> list[dict[str, Any]]:
-    return [m for m in messages if m["topic"] == HEARTBEATS and event_of(m)["client_id"] == client_id]
-
-
 def test_a_client_that_leaves_without_naming_groups_leaves_all_its_groups() -> None:
-    messages = log_of("demo", 1, 2 * MINUTE)[0]
-    beats = client_events(messages, "10.20.0.41@902#70511902733401")
-    two_groups = []
-    for message in messages:
-        event = event_of(message)
-        if message in beats:
-            consumer = event["consumers"][0]
-            groups = [f"audit-{number}" for number in range(6)]  # on both shards
-            two_groups.append(changed(message, consumers=[{**consumer, "consumer_group": g} for g in groups]))
-        else:
-            two_groups.append(message)
-    left_ms = START + 100 * SECOND
-    leaving = [
-        changed(beat, consumers=[], leaving=True, event_time_ms=left_ms)
-        for beat in {event_of(beat)["broker_name"]: beat for beat in beats}.values()
-    ]
-    kept = [m for m in two_groups if m["ingest_time_ms"] <= left_ms or b"902#" not in m["value"]]
-    merged = sorted([*kept, *leaving], key=lambda m: (m["ingest_time_ms"], m["topic"] == CLOCKS))
-    for batches in (1, 500):
-        rows = replay(cut(renumbered(merged), batches))["memberships"]
-        left = [row for row in rows if row["change"] == "LEFT" and row["client_id"].endswith("902#70511902733401")]
-        assert sorted((row["consumer_group"], row["broker_name"]) for row in left) == sorted(
-            (f"audit-{number}", broker) for number in range(6) for broker in ("broker-a", "broker-b")
-        )
-        assert {row["changed_at"] for row in left} == {left_ms}
+    groups = [f"audit-{number}" for number in range(6)]  # on both shards
+    (consumer,) = beat(0, "A", "h1:1")[1]["consumers"]
+    consumers = [{**consumer, "consumer_group": group} for group in groups]
+    beats = [beat(second, "A", "h1:1", consumers=consumers) for second in range(0, 100, 30)]
+    leaving = beat(100, "A", "h1:1", consumers=[], leaving=True)
+    events = in_order(route(0), *beats, leaving, *(clock(second) for second in range(5, 120, 10)))
+    for batches in (1, 20):
+        left = [row for row in replay(cut(messages_of(events), batches))["memberships"] if row["change"] == "LEFT"]
+        assert sorted(row["consumer_group"] for row in left) == groups
+        assert {row["changed_at"] for row in left} == {START + 100 * SECOND}
 
 
 def without_broker(messages: Messages, broker_names: set[str], from_ms: int, to_ms: int) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
+from schemas.events import CLOCKS, HEARTBEATS, ROUTES
 from streaming.queries.running import plan_of
 from tests.queries.logs import (
     MINUTE,
@@ -23,7 +23,6 @@ from tests.queries.logs import (
     expected,
     log_of,
     renumbered,
-    starved_queues,
 )
 from tests.support.engine import cut, replay
 from tests.support.examples import examples
@@ -32,12 +31,6 @@ from tests.support.tiers import in_proof
 pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 
 # However the log is cut.
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_one_batch_or_a_hundred_give_the_same_rows(scenario: str) -> None:
-    messages, _ = log_of(scenario, 1)
-    assert comparable(replay(cut(messages, 100))) == expected(scenario, 1)
 
 
 def test_every_message_a_batch_gives_the_same_rows() -> None:
@@ -130,33 +123,6 @@ def test_a_cluster_whose_backlog_stands_behind_anothers_is_waited_for() -> None:
 
 
 # Late and repeated messages.
-
-
-def delayed(messages: Messages, topics: set[str], share: float, rng: Random) -> list[list[dict[str, Any]]]:
-    """One batch a tick; some messages come a tick or two after the one that should have covered them."""
-    batches: list[list[dict[str, Any]]] = [[]]
-    late: list[tuple[int, dict[str, Any]]] = []
-    for message in messages:
-        if message["topic"] in topics and rng.random() < share:
-            late.append((len(batches) + rng.randrange(1, 3), message))
-        else:
-            batches[-1].append(message)
-        if message["topic"] == CLOCKS:
-            batches.append([one for due, one in late if due == len(batches)])
-    batches.append([one for due, one in late if due >= len(batches)])
-    return batches
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_events_that_come_after_their_tick_are_applied(seed: int) -> None:
-    messages, truth = log_of("twins", seed)
-    batches = delayed(messages, {HEARTBEATS, PULLS}, 0.2, Random(seed))
-    rows = replay(batches)
-    for kind in ("duplicate_client_id", "starved_queue"):
-        of_kind = alerts(rows, kind)
-        assert [of_kind[0]["state"], of_kind[-1]["state"]] == ["FIRING", "RESOLVED"]
-        assert {of_kind[0]["consumer_group"]: of_kind[0]["queues"]} == starved_queues(truth, "duplicate_client_id")
-        assert len({row["incident_id"] for row in of_kind}) == 1
 
 
 def test_a_late_heartbeat_joins_at_its_own_time() -> None:

@@ -3,7 +3,7 @@
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -30,7 +30,9 @@ RULES = Rulebook(default_rules())
 
 
 @pytest.mark.replay
-@pytest.mark.parametrize("scenario", ["twins", "slow_broker", *in_proof(["rolling_restart", "split_view"])])
+@pytest.mark.parametrize(
+    "scenario", ["twins", "slow_broker", "dead_broker", *in_proof(["rolling_restart", "split_view"])]
+)
 def test_a_log_gives_the_same_rows_whether_workers_keep_state_or_read_it_anew(scenario: str) -> None:
     messages = log_of(scenario, 1)[0]
     kept = replay(cut(messages, 40))
@@ -177,6 +179,13 @@ class Trips:
     def shelf(self, buckets: int = 1, size: int = 0) -> Shelf:
         return Shelf(self.read, self.write, buckets, size)
 
+    def put(self, shelf: Shelf, numbers: Iterable[int], size: int) -> None:
+        """Put and flush a value of `size` bytes a number; `count` is of these trips alone."""
+        self.count.clear()
+        for number in numbers:
+            shelf.put(f"group-{number}", bytes(size))
+        shelf.flush()
+
 
 KEYS = st.text(max_size=3)
 VALUES = st.none() | st.integers(0, 3 * BUCKET_BYTES).map(bytes)
@@ -203,14 +212,9 @@ def test_a_shelf_holds_what_was_put_last(batches: list[list[tuple[str, bytes | N
 def test_trips_follow_the_buckets_that_are_touched_and_bytes_what_was_changed() -> None:
     trips = Trips()
     shelf = trips.shelf()
-    for number in range(10_000):
-        shelf.put(f"group-{number}", bytes(1_000))
-    shelf.flush()
+    trips.put(shelf, range(10_000), 1_000)
     assert max(map(len, trips.buckets.values())) < 4 * BUCKET_BYTES
-    trips.count.clear()
-    for number in range(100):
-        shelf.put(f"group-{number}", bytes(999))
-    shelf.flush()
+    trips.put(shelf, range(100), 999)
     assert trips.count["reads"] == 0
     assert trips.count["writes"] <= 100
     assert trips.count["bytes"] < 100 * 4 * BUCKET_BYTES
@@ -219,14 +223,8 @@ def test_trips_follow_the_buckets_that_are_touched_and_bytes_what_was_changed() 
 def test_few_values_take_one_trip_however_many_keys_they_have() -> None:
     trips = Trips()
     shelf = trips.shelf()
-    for number in range(24):
-        shelf.put(f"group-{number}", bytes(300))
-    shelf.flush()
-    shelf = trips.shelf(shelf.buckets, shelf.size)
-    trips.count.clear()
-    for number in range(24):
-        shelf.put(f"group-{number}", bytes(301))
-    shelf.flush()
+    trips.put(shelf, range(24), 300)
+    trips.put(trips.shelf(shelf.buckets, shelf.size), range(24), 301)
     assert (trips.count["reads"], trips.count["writes"]) == (1, 1)
 
 
@@ -234,9 +232,7 @@ def test_a_shelf_that_grows_splits_a_few_buckets_a_batch() -> None:
     trips, most = Trips(), 0
     shelf = trips.shelf()
     for number in range(2_000):
-        trips.count.clear()
-        shelf.put(f"group-{number}", bytes(1_000))
-        shelf.flush()
+        trips.put(shelf, [number], 1_000)
         most = max(most, trips.count["writes"])
     assert most <= 3
 
@@ -244,11 +240,8 @@ def test_a_shelf_that_grows_splits_a_few_buckets_a_batch() -> None:
 def test_a_value_that_is_put_as_it_was_is_not_written_again() -> None:
     trips = Trips()
     shelf = trips.shelf()
-    shelf.put("a", b"1")
-    shelf.flush()
-    trips.count.clear()
-    shelf.put("a", b"1")
-    shelf.flush()
+    for _ in range(2):
+        trips.put(shelf, [1], 9)
     assert not trips.count["writes"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.events import ROUTES
-from tests.queries.events import Event, beat, clock, place, pull
+from tests.queries.events import Event, beat, clock, pull, route
 from tests.queries.logs import SECOND, START
 from tests.support.engine import cut, messages_of, replay
 from tests.support.tiers import in_proof
@@ -16,14 +16,13 @@ pytestmark = pytest.mark.replay
 Tell = Callable[[int], Iterator[Event]]
 
 
-def play(tell: Tell, until: int, *, every: int = 10, **route: Any) -> dict[str, list[dict[str, Any]]]:
+def play(tell: Tell, until: int, *, every: int = 10, **reported: Any) -> dict[str, list[dict[str, Any]]]:
     """Rounds of a collector; what `tell` tells of each comes before its clock event. Through two shards, in batches."""
     events: list[Event] = []
     for second in range(0, until, every):
         if second % 30 == 0:
-            queues = [{"broker_name": "broker-a", "read_queue_nums": 4, "write_queue_nums": 4, "perm": 6}]
             brokers = [{"broker_name": "broker-a", "broker_ids": [0]}]
-            events.append((ROUTES, {**place(second), "topic": "orders", "queues": queues, "brokers": brokers, **route}))
+            events.append((ROUTES, {**route(second, 4)[1], "brokers": brokers, **reported}))
         events += tell(second)
         events.append(clock(second))
     return replay(cut(messages_of(events), 7))

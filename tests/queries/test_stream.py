@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -11,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -34,6 +32,7 @@ from streaming.store.store import History
 from tests.conftest import settings_for
 from tests.metrics.scraping import Scraper
 from tests.support.idle import wait_until_idle
+from tests.support.rocketmq_server import wait_for
 from tests.support.row_writer import read_alerts
 from tests.support.tiers import in_proof
 from tests.support.twins_log import Log, Story, publish, story_in
@@ -41,7 +40,6 @@ from tests.support.twins_log import Log, Story, publish, story_in
 pytestmark = [pytest.mark.spark, pytest.mark.real]
 
 SAMPLES = Path(__file__).parents[2] / "schemas" / "samples"
-STATE_VERSION = ShardIndex().version
 
 
 def run_all_available(settings: Settings, spark: SparkSession) -> None:
@@ -61,7 +59,9 @@ def drained(
     return settings
 
 
-def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(drained: Settings, reported: Story) -> None:
+def test_a_log_in_one_batch_gives_the_incidents_of_the_rules_and_notes_its_version(
+    drained: Settings, reported: Story
+) -> None:
     lives = sorted([state for state, _, _ in states] for states in reported.values())
     assert lives == [
         ["FIRING", "RECOVERING", "RESOLVED"],
@@ -72,20 +72,8 @@ def test_a_log_in_one_batch_gives_the_incidents_of_the_rules(drained: Settings, 
     kinds = {row["kind"] for row in read_alerts(drained.paths.warehouse)}
     assert kinds == {"duplicate_client_id", "starved_queue", "double_consumed_queue", "broker_isolated"}
     assert story_in(drained) == reported
-
-
-def test_a_query_notes_its_version_and_another_releases_checkpoint_is_left_as_it_is(
-    drained: Settings, spark: SparkSession, tmp_path: Path
-) -> None:
-    checkpoints = shutil.copytree(drained.paths.checkpoints, tmp_path / "checkpoints")
-    note = checkpoints / balance.NAME / STATE_FILE
-    assert json.loads(note.read_text()) == {"state_version": STATE_VERSION, "release": version("balancewatch")}
-    note.write_text(json.dumps({"state_version": STATE_VERSION - 1, "release": "0.0.9"}))
-    before = {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")}
-    settings = drained.model_copy(update={"paths": drained.paths.model_copy(update={"checkpoints": checkpoints})})
-    with pytest.raises(SettingsError, match=f"version {STATE_VERSION - 1}, written by balancewatch 0.0.9"):
-        Service(settings, available_now=True, spark=spark)
-    assert {path: path.stat().st_mtime_ns for path in checkpoints.rglob("*")} == before
+    note = json.loads((checkpoint_of(balance.NAME, drained) / STATE_FILE).read_text())
+    assert note == {"state_version": ShardIndex().version, "release": version("balancewatch")}
 
 
 @pytest.mark.proof
@@ -158,13 +146,6 @@ def samples_of_pulls(settings: Settings) -> list[tuple[bool, int]]:
     return [(row["success"], row["unexpected"]) for row in rows]
 
 
-def wait_for_samples(settings: Settings) -> None:
-    """The first takes as long as Great Expectations to import, which a service that ends does not wait for."""
-    deadline = time.monotonic() + 120
-    while not samples_of_pulls(settings) and time.monotonic() < deadline:
-        time.sleep(0.5)
-
-
 @pytest.fixture(scope="module")
 def played_live(
     kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: Log, reported: Story
@@ -178,11 +159,8 @@ def played_live(
     )
     half = next(number for number, (_, event) in enumerate(log) if event["event_time_ms"] > starved_ms)
     root = tmp_path_factory.mktemp("live")
-    patient = {
-        "port": 0,
-        "unready_after_seconds": 3_600,
-        "unhealthy_after_seconds": 3_600,
-    }  # a busy machine is no failure
+    # A busy machine is no failure.
+    patient = {"port": 0, "unready_after_seconds": 3_600, "unhealthy_after_seconds": 3_600}
     watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
     with closing(Instruments(settings, "balance")) as instruments:
@@ -199,7 +177,8 @@ def played_live(
             publish(settings, log[half:], speed=40)
             wait_until_idle(service)
             scraper.stop()
-            wait_for_samples(settings)
+            # A service that ends does not wait for the first, which takes as long as Great Expectations to import.
+            wait_for("samples of pulls", lambda: samples_of_pulls(settings), 120, 0.5)
         yield settings, scraper
 
 
@@ -331,15 +310,8 @@ TABLES = ("alerts", "assignments", "memberships", "fault_items", "broker_health"
 
 def rows_in(settings: Settings) -> dict[str, list[str]]:
     """Return the rows by table, in no order; the number of their batch is left out."""
-    return {table: sorted(map(_reported, _read(settings, table))) for table in TABLES}
-
-
-def _read(settings: Settings, table: str) -> list[dict[str, Any]]:
-    return DeltaTable(str(settings.paths.warehouse / table)).to_pyarrow_table().to_pylist()
-
-
-def _reported(row: dict[str, Any]) -> str:
-    return repr(sorted((name, value) for name, value in row.items() if name != "batch_id"))
+    tables = {name: DeltaTable(str(settings.paths.warehouse / name)).to_pyarrow_table() for name in TABLES}
+    return {name: sorted(map(repr, table.drop_columns("batch_id").to_pylist())) for name, table in tables.items()}
 
 
 def test_three_tasks_describe_what_one_reports_and_their_number_is_frozen(

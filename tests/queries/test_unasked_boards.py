@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.events import SEND_LATENCIES
-from tests.queries.events import Event, asked, clock, place
+from tests.queries.events import Event, asked, clock, send
 from tests.queries.logs import MINUTE, SECOND, START
 from tests.support.engine import Stream
 from tests.support.rules import default_rules
@@ -15,20 +15,6 @@ pytestmark = pytest.mark.replay
 Rows = dict[str, list[dict[str, Any]]]
 IDLE_S = default_rules().fault_item_idle_ms // SECOND
 DAY_S = 86_400
-
-
-def send(second: int, client_id: str = "p0", broker_name: str = "broker-b", **reported: Any) -> Event:
-    event = {
-        **place(second),
-        "client_id": client_id,
-        "client_version": "5.5.0",
-        "topic": "orders",
-        "broker_name": broker_name,
-        "queue_id": 0,
-        "latency_ms": 3,
-        "isolation": False,
-    }
-    return SEND_LATENCIES, event | reported
 
 
 def ticks(from_s: int, until_s: int, *brokers: str, step_s: int = 60) -> list[Event]:

@@ -4,21 +4,18 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from deltalake import DeltaTable
-from kafka import KafkaAdminClient, TopicPartition
 
 from conf.settings import Settings
 from schemas.events import CLOCKS, PULLS
 from schemas.tables import MEMBERSHIPS
 from streaming.kafka_io.consumer import Span
-from streaming.kafka_io.embedded_kafka import EmbeddedKafka
-from streaming.kafka_io.publisher import Publisher
 from streaming.queries.checkpoint import put_back, read_position
 from streaming.self_monitoring.data_loss import DataLoss, DataLossError, losses_of, refuse_losses
 from streaming.warehouse.writer import DeltalakeWriter
-from tests.conftest import settings_for
 from tests.maintenance.rows import row_of, write
 from udfs.alerts.self_kinds import LIMITS
 
@@ -78,28 +75,30 @@ def test_a_partition_is_put_back_and_the_others_stay(tmp_path: Path) -> None:
     assert not (checkpoint / "offsets/.0.crc").exists()
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Callable[..., Settings]:
-    def make(*, fail_on_data_loss: bool) -> Settings:
-        return Settings.load(
-            kafka={"bootstrap_servers": "127.0.0.1:1"},
-            paths={"warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"},
-            queries={"fail_on_data_loss": fail_on_data_loss},
-        )
+def settings_in(root: Path, *, fail_on_data_loss: bool) -> Settings:
+    return Settings.load(
+        kafka={"bootstrap_servers": "127.0.0.1:1"},
+        paths={"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"},
+        queries={"fail_on_data_loss": fail_on_data_loss},
+    )
 
-    return make
+
+@pytest.fixture
+def lenient(tmp_path: Path) -> Settings:
+    return settings_in(tmp_path, fail_on_data_loss=False)
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Settings:
+    return settings_in(tmp_path, fail_on_data_loss=True)
 
 
 @pytest.fixture
 def kafka_holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[tuple[str, int], Span]], None]:
     """A Kafka with these spans."""
 
-    class Consumer:
-        def close(self) -> None:
-            """Nothing is open."""
-
     def hold(spans: dict[tuple[str, int], Span]) -> None:
-        monkeypatch.setattr("streaming.self_monitoring.data_loss.open_consumer", lambda _: Consumer())
+        monkeypatch.setattr("streaming.self_monitoring.data_loss.open_consumer", MagicMock())
         monkeypatch.setattr("streaming.self_monitoring.data_loss.read_spans", lambda _, topics: spans)
 
     return hold
@@ -118,18 +117,18 @@ def kafka_holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[tuple[str, in
     ],
 )
 def test_a_start_is_refused_in_one_sentence_with_the_query_the_partition_the_number_and_the_setting(
-    settings: Any, kafka_holds: Any, tmp_path: Path, pulls: Span | None, said: str | None
+    strict: Settings, lenient: Settings, kafka_holds: Any, tmp_path: Path, pulls: Span | None, said: str | None
 ) -> None:
     write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
     kafka_holds({CLOCKS_0: Span(0, 2)} | ({PULLS_0: pulls} if pulls else {}))
     if said is None:
-        refuse_losses(NAME, settings(fail_on_data_loss=True))
+        refuse_losses(NAME, strict)
         return
     with pytest.raises(DataLossError) as refused:
-        refuse_losses(NAME, settings(fail_on_data_loss=True))
+        refuse_losses(NAME, strict)
     assert str(refused.value).startswith(f"the query {NAME} needs {said}")
     assert str(refused.value).endswith("set queries.fail_on_data_loss = false to continue without them")
-    refuse_losses(NAME, settings(fail_on_data_loss=False))
+    refuse_losses(NAME, lenient)
 
 
 def alerts_in(settings: Settings) -> list[dict[str, Any]]:
@@ -138,21 +137,16 @@ def alerts_in(settings: Settings) -> list[dict[str, Any]]:
 
 
 def test_a_loss_is_reported_once_however_often_the_start_is_tried_and_resolves_after_an_hour_of_progress(
-    settings: Any, kafka_holds: Any, tmp_path: Path
+    lenient: Settings, kafka_holds: Any, tmp_path: Path
 ) -> None:
     write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
     kafka_holds({CLOCKS_0: Span(0, 2), PULLS_0: Span(25, 30)})
-    lenient = settings(fail_on_data_loss=False)
     writer = DeltalakeWriter(lenient.paths.warehouse)
     for minute in range(3):
         assert [loss.gone for loss in DataLoss(lenient, writer).look(NAME, NOW_MS + minute * 60_000)] == [5]
     (row,) = alerts_in(lenient)
-    assert (row["kind"], row["cluster"], row["severity"], row["state"]) == (
-        "data_loss",
-        "balancewatch",
-        "error",
-        "FIRING",
-    )
+    said = [row[name] for name in ("kind", "cluster", "severity", "state")]
+    assert said == ["data_loss", "balancewatch", "error", "FIRING"]
     assert json.loads(row["labels"]) == {"cluster": "balancewatch", "query": NAME}
     assert json.loads(row["evidence"])["ranges"] == [
         {"topic": PULLS, "partition": 0, "wanted": 20, "beginning": 25, "end": 30, "gone": 5}
@@ -169,9 +163,8 @@ def test_a_loss_is_reported_once_however_often_the_start_is_tried_and_resolves_a
 
 
 def test_a_further_loss_belongs_to_the_open_incident_and_a_later_one_is_another(
-    settings: Any, kafka_holds: Any, tmp_path: Path
+    lenient: Settings, kafka_holds: Any, tmp_path: Path
 ) -> None:
-    lenient = settings(fail_on_data_loss=False)
     writer = DeltalakeWriter(lenient.paths.warehouse)
     reported: list[dict[str, Any]] = []
     for number, ms in enumerate((0, 60_000, 60_000 + 2 * LIMITS.loss_settled_ms)):
@@ -188,50 +181,31 @@ def test_a_further_loss_belongs_to_the_open_incident_and_a_later_one_is_another(
     assert len({row["alert_id"] for row in rows}) == 1
 
 
-def test_a_damaged_commit_is_reported_once_per_damage_and_resolves_after_an_hour(settings: Any) -> None:
-    own = settings(fail_on_data_loss=True)
-    write(own.paths.warehouse, MEMBERSHIPS, [row_of(MEMBERSHIPS, NOW_MS)])
-    DeltalakeWriter(own.paths.warehouse)
+def test_a_damaged_commit_is_reported_once_per_damage_and_resolves_after_an_hour(strict: Settings) -> None:
+    write(strict.paths.warehouse, MEMBERSHIPS, [row_of(MEMBERSHIPS, NOW_MS)])
+    DeltalakeWriter(strict.paths.warehouse)
     for minute in range(2):
-        (own.paths.warehouse / "memberships" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
+        (strict.paths.warehouse / "memberships" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
         for _ in range(3):
             reported: list[dict[str, Any]] = []
-            losses = DataLoss(own, DeltalakeWriter(own.paths.warehouse), reported.extend)
+            losses = DataLoss(strict, DeltalakeWriter(strict.paths.warehouse), reported.extend)
             losses.look_at_tables(NOW_MS + minute * 60_000)
             losses.progress(NAME, NOW_MS + minute * 60_000 + 1)
         assert reported == [], "the first start has reported it"
-    first, second = alerts_in(own)
+    first, second = alerts_in(strict)
     assert json.loads(first["labels"]) == {"cluster": "balancewatch", "table": "memberships"}
     assert "commit 00000000000000000001.json of the table memberships" in first["summary"]
     assert (first["state"], second["state"]) == ("FIRING", "FIRING")
     assert first["incident_id"] == second["incident_id"]
     losses.progress(NAME, second["changed_at"].timestamp() * 1000 + LIMITS.loss_settled_ms)
-    assert [row["state"] for row in alerts_in(own)] == ["FIRING", "FIRING", "RESOLVED"]
+    assert [row["state"] for row in alerts_in(strict)] == ["FIRING", "FIRING", "RESOLVED"]
 
 
-def test_a_recreated_partition_is_read_from_its_beginning(settings: Any, kafka_holds: Any, tmp_path: Path) -> None:
+def test_a_recreated_partition_is_read_from_its_beginning(lenient: Settings, kafka_holds: Any, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path, [{PULLS: {"0": 20}, CLOCKS: {"0": 2}}], committed=1)
     kafka_holds({CLOCKS_0: Span(0, 2), PULLS_0: Span(0, 7)})
-    lenient = settings(fail_on_data_loss=False)
     assert DataLoss(lenient, DeltalakeWriter(lenient.paths.warehouse)).look(NAME, NOW_MS)
     position = read_position(checkpoint)
     assert position is not None
     assert position.wanted == {PULLS_0: 0, CLOCKS_0: 2}
     assert losses_of(NAME, lenient)[1] == []
-
-
-@pytest.mark.real
-def test_deleted_messages_and_a_recreated_topic_are_detected(empty_kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    settings = settings_for(empty_kafka, tmp_path)
-    write_checkpoint(tmp_path, [{PULLS: {"0": 40}, CLOCKS: {"0": 0}}], committed=1)
-    with Publisher(settings.kafka) as publisher:
-        for _ in range(100):
-            publisher.publish_raw(PULLS, b"key", b"{}")
-    assert losses_of(NAME, settings)[1] == []
-    admin = KafkaAdminClient(bootstrap_servers=empty_kafka.bootstrap_servers)
-    admin.delete_records({TopicPartition(PULLS, 0): 70})
-    assert [(loss.wanted, loss.gone) for loss in losses_of(NAME, settings)[1]] == [(40, 30)]
-    admin.delete_topics([PULLS])
-    admin.close()
-    with pytest.raises(DataLossError, match="deleted and recreated"):
-        refuse_losses(NAME, settings)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +57,12 @@ def test_it_goes_on_when_all_agents_fall_silent_and_ends_when_another_clock_is_h
     assert keeper.wanted(later) == []
 
 
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Set the wall clock that the publisher sees, in epoch ms."""
+    return lambda at_ms: monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda: at_ms)
+
+
 def test_the_time_of_a_replay_is_not_moved(keeper: ClockPublisher) -> None:
     keeper.listen(asking(newest_ms=time.time_ns() // 1_000_000 - LIVE_MS - 1_000))
     assert keeper.wanted(time.monotonic() + 3_600) == []
@@ -77,11 +84,11 @@ def hearing(*, event_time_ms: int, source: str = "collector") -> dict[str, list[
 
 
 @pytest.fixture
-def collected(keeper: ClockPublisher, monkeypatch: pytest.MonkeyPatch) -> tuple[ClockPublisher, int]:
+def collected(keeper: ClockPublisher, wall: Callable[[int], None]) -> tuple[ClockPublisher, int]:
     """A keeper that has heard two rounds of a live collector, and the time of the second."""
     began_ms = time.time_ns() // 1_000_000
     for at_ms in (began_ms, began_ms + ROUND_MS):
-        monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda at_ms=at_ms: at_ms)
+        wall(at_ms)
         keeper.listen(hearing(event_time_ms=at_ms) | {"memberships": [{"cluster": "c", "broker_name": "broker-a"}]})
     return keeper, began_ms + ROUND_MS
 
@@ -103,14 +110,12 @@ def test_a_dead_collector_is_spoken_for_and_no_broker_is_taken_as_heard(
 
 
 def test_a_collector_that_dies_as_the_clock_is_set_back_is_missed_as_soon_as_ever(
-    collected: tuple[ClockPublisher, int], monkeypatch: pytest.MonkeyPatch
+    collected: tuple[ClockPublisher, int], wall: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper, last_ms = collected
     pace_ms = time.monotonic_ns() // 1_000_000
     for later_ms in (1_000, SILENT_MS + 2_000):
-        monkeypatch.setattr(
-            "streaming.service.clock_publisher.wall_ms", lambda later_ms=later_ms: last_ms + later_ms - 3_600_000
-        )
+        wall(last_ms + later_ms - 3_600_000)
         monkeypatch.setattr("streaming.service.clock_publisher._pace_ms", lambda later_ms=later_ms: pace_ms + later_ms)
         now_ms = keeper.now_ms()
     assert abs(now_ms - last_ms - SILENT_MS) < 10_000
@@ -119,12 +124,10 @@ def test_a_collector_that_dies_as_the_clock_is_set_back_is_missed_as_soon_as_eve
     assert abs(keeper.now_ms() - last_ms - later_ms) < 10_000
 
 
-def test_the_canary_is_not_missed_between_two_injections(
-    keeper: ClockPublisher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_canary_is_not_missed_between_two_injections(keeper: ClockPublisher, wall: Callable[[int], None]) -> None:
     began_ms = time.time_ns() // 1_000_000
     for at_ms in range(began_ms, began_ms + 900_000, 300_000):
-        monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda at_ms=at_ms: at_ms)
+        wall(at_ms)
         heard = {"cluster": CANARY_CLUSTER, "newest_ms": at_ms, "source": "canary"}
         wanted = {"cluster": CANARY_CLUSTER, "newest_ms": at_ms, "is_wanted": True}
         keeper.listen({CLOCK_HEARD: [heard], CLOCK_NEEDED: [wanted]})
@@ -146,10 +149,10 @@ def test_a_forgotten_cluster_gets_no_tick_though_the_other_query_is_still_at_wha
 
 
 def test_the_ticks_end_when_the_collector_is_back_and_our_own_are_not_taken_for_it(
-    collected: tuple[ClockPublisher, int], monkeypatch: pytest.MonkeyPatch
+    collected: tuple[ClockPublisher, int], wall: Callable[[int], None]
 ) -> None:
     keeper, last_ms = collected
-    monkeypatch.setattr("streaming.service.clock_publisher.wall_ms", lambda: last_ms + 2 * SILENT_MS)
+    wall(last_ms + 2 * SILENT_MS)
     keeper.listen(hearing(event_time_ms=last_ms + 2 * SILENT_MS - 1, source=RUN))
     assert keeper.unheard(last_ms + 2 * SILENT_MS) == [("c", ["broker-a"])]
     keeper.listen(hearing(event_time_ms=last_ms + 2 * SILENT_MS))
@@ -200,14 +203,26 @@ def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
     assert missed == ({"c": ["broker-a"]} if is_silent else {})
 
 
-def test_silence_counts_from_our_start_and_ends_with_the_day() -> None:
-    """A machine that comes up whole has its collector a few seconds after `run`."""
-    clocks = CollectorClocks(started_ms=1_000_000)
-    for at_ms in (10_000, 20_000):
-        clocks.note("c", at_ms, at_ms)
-    assert clocks.silent(1_000_000 + SILENT_MS - 1, SILENT_MS) == {}
-    assert clocks.silent(1_000_000 + SILENT_MS, SILENT_MS) == {"c": []}
-    assert clocks.silent(20_000 + FORGOTTEN_MS, SILENT_MS) == {}
+@pytest.mark.parametrize(
+    ("promise", "started_s", "heard_s", "rounds_s", "silent_s"),
+    [
+        ("silence counts from the last round", 0, 0, range(0, 100, 10), 90 + 60),
+        ("a clock that lags and keeps pace is missed when it stops", 0, 3_600, range(0, 100, 10), 90 + 3_600 + 60),
+        ("a slow clock is silent after three of its rounds", 0, 0, range(0, 400, 75), 375 + 225),
+        ("a machine that comes up has its collector after `run`", 1_000, 0, range(10, 30, 10), 1_000 + 60),
+    ],
+)
+def test_a_clock_is_silent_from_a_time_on_until_the_day_ends(
+    promise: str, started_s: int, heard_s: int, rounds_s: range, silent_s: int
+) -> None:
+    """Each round is heard `heard_s` after its time."""
+    clocks = CollectorClocks(started_s * 1000)
+    for second in rounds_s:
+        clocks.note("c", second * 1000, (second + heard_s) * 1000)
+    assert (clocks.has("c"), clocks.lag_ms("c")) == (True, heard_s * 1000)
+    assert clocks.silent(silent_s * 1000 - 1, SILENT_MS) == {}, promise
+    assert clocks.silent(silent_s * 1000, SILENT_MS) == {"c": []}, promise
+    assert clocks.silent((rounds_s[-1] + heard_s) * 1000 + FORGOTTEN_MS, SILENT_MS) == {}
 
 
 def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +256,9 @@ def test_a_collector_that_died_while_run_was_down_is_noticed(
     part = {"kind": "group", "name": "g", "owner": "ada", "reason": "gone"}
     values = [clock | {"event_time_ms": now_ms}, clock | {"event_time_ms": now_ms + ROUND_MS}, {"cluster": "c"}]
     values.append(clock | {"event_time_ms": now_ms + ROUND_MS, "source": "forget", "forgotten": [part]})
-    stamps = [now_ms, now_ms + ROUND_MS, now_ms + ROUND_MS, now_ms + ROUND_MS]
     records = [
-        SimpleNamespace(value=msgspec.json.encode(value), timestamp=at_ms)
-        for value, at_ms in zip(values, stamps, strict=True)
+        SimpleNamespace(value=msgspec.json.encode(value), timestamp=now_ms + ROUND_MS * (number > 0))
+        for number, value in enumerate(values)
     ]
     monkeypatch.setattr(Tail, "read", lambda *_: records)
     keeper.read_ahead()

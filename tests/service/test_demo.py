@@ -25,13 +25,9 @@ TOO_LATE = "Kafka was started"
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file of an earlier demo, which the next demo deletes when it starts; Kafka never starts here."""
-
-    def start(*_: Any) -> None:
-        raise EmbeddedKafkaError(TOO_LATE)
-
     for name in [name for name in os.environ if name.upper().startswith("BALANCEWATCH_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(demo, "EmbeddedKafka", start)
+    monkeypatch.setattr(demo, "EmbeddedKafka", Mock(side_effect=EmbeddedKafkaError(TOO_LATE)))
     file = tmp_path / "demo" / "kafka" / "kept"
     with DemoFolder(tmp_path / "demo"):
         file.parent.mkdir()
@@ -67,10 +63,8 @@ def test_a_board_that_would_be_open_to_others_is_refused_before_anything_is_star
 def test_an_unavailable_port_is_reported_before_anything_is_started(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def taken(*_: Any, **__: Any) -> None:
-        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-
-    monkeypatch.setattr(socket, "create_server", taken)
+    taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    monkeypatch.setattr(socket, "create_server", Mock(side_effect=taken))
     assert is_refused(run(kept), kept, 1, "board.host = '127.0.0.1': cannot listen on any port: Address already")
 
 
@@ -110,29 +104,26 @@ def files_of(folder: Path) -> set[str]:
     return {str(one.relative_to(folder)) for one in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("name", ["folder", "link"])
-def test_a_folder_that_no_demo_made_is_refused_and_untouched(kept: Path, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "mark", "sentence"),
+    [
+        *((name, None, f"is not empty and has no {MARK}") for name in ("folder", "link")),
+        *(("folder", words, "is not empty and has no") for words in ("", "another program's", "\xff")),
+        ("folder/precious/data.txt", None, "Not a directory; choose another folder"),
+    ],
+)
+def test_a_folder_that_no_demo_made_is_refused_and_untouched_as_is_a_file(
+    kept: Path, tmp_path: Path, name: str, mark: str | None, sentence: str
+) -> None:
+    """A mark of other words is none."""
     folder = unmarked(tmp_path / "folder")
     (tmp_path / "link").symlink_to(folder)
+    if mark is not None:
+        (folder / MARK).write_text(mark, encoding="latin-1")
     before = files_of(folder)
     result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path / name), "--no-board", "--seconds", "1"])
-    assert is_refused(result, kept, 2, f"is not empty and has no {MARK}")
+    assert is_refused(result, kept, 2, sentence)
     assert files_of(folder) == before
-
-
-@pytest.mark.parametrize("words", ["", "another program's", "\xff"])
-def test_a_mark_of_other_words_is_none(kept: Path, tmp_path: Path, words: str) -> None:
-    folder = unmarked(tmp_path / "folder")
-    (folder / MARK).write_text(words, encoding="latin-1")
-    result = CliRunner().invoke(app, ["demo", "--data-dir", str(folder), "--no-board"])
-    assert is_refused(result, kept, 2, "is not empty and has no")
-    assert (folder / "precious" / "data.txt").exists()
-
-
-def test_a_file_is_refused(kept: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    result = CliRunner().invoke(app, ["demo", "--data-dir", str(tmp_path / "file")])
-    assert is_refused(result, kept, 2, "Not a directory; choose another folder")
 
 
 def test_of_a_demos_folder_only_what_it_made_is_deleted(kept: Path) -> None:
@@ -160,13 +151,10 @@ def test_java_and_the_jars_are_looked_for_before_anything_is_deleted(
         monkeypatch.setenv("PATH", str(tmp_path))
     else:
         monkeypatch.setenv("BALANCEWATCH_PATHS__JARS", str(tmp_path / "no-jars"))
+        refuse = Mock(side_effect=JarsError("Ivy could not resolve the jars"))
         monkeypatch.setattr("streaming.spark.jars._run_ivy", refuse)
     result = run(kept, "--no-board")
     assert is_refused(result, kept, 1, "no java on the PATH" if lacking == "java" else "Ivy could not resolve")
-
-
-def refuse(*_: Any) -> None:
-    raise JarsError("Ivy could not resolve the jars")
 
 
 def test_a_second_demo_names_the_first_before_it_checks_anything(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,13 +194,8 @@ def test_a_running_demo_holds_its_tables_exclusively(kept: Path, monkeypatch: py
 
 
 def test_the_past_that_the_demo_plays_is_not_late(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[int] = []
-
-    def start(*_: Any, past_ms: int, **__: Any) -> None:
-        given.append(past_ms)
-        raise ServiceError(TOO_LATE)
-
+    service = Mock(side_effect=ServiceError(TOO_LATE))
     monkeypatch.setattr(demo, "EmbeddedKafka", lambda *_: Mock(bootstrap_servers="127.0.0.1:1"))
-    monkeypatch.setattr(demo, "Service", start)
+    monkeypatch.setattr(demo, "Service", service)
     assert TOO_LATE in run(kept, "--no-board").stderr
-    assert given == [demo.PAST_SECONDS * 1000]
+    assert service.call_args.kwargs["past_ms"] == demo.PAST_SECONDS * 1000

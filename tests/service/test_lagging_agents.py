@@ -3,7 +3,7 @@
 import pytest
 
 from conf.settings import Settings
-from streaming.service.clock_publisher import Asking, ClockPublisher, CollectorClocks
+from streaming.service.clock_publisher import Asking, ClockPublisher
 from streaming.simulator.conditions import Conditions
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.watched import Watched
@@ -32,25 +32,6 @@ def test_what_starves_is_reported_however_late_the_agents_events_come(lag_s: int
 def test_nothing_is_reported_of_a_healthy_cluster_but_its_lag(lag_s: int) -> None:
     kinds = {kind for kind, _ in reported("healthy", lag_s)}
     assert kinds == ({"clock_skew"} if lag_s > 10 else set())
-
-
-def test_a_clock_that_lags_and_keeps_pace_is_missed_when_it_stops() -> None:
-    clocks = CollectorClocks(0)
-    for second in range(0, 100, 10):
-        clocks.note("c", START + second * SECOND, START + (second + 3600) * SECOND)
-    assert clocks.has("c")
-    assert clocks.lag_ms("c") == 3_600_000
-    silent_at = START + (90 + 3600) * SECOND + 60_000
-    assert clocks.silent(silent_at - 1, 60_000) == {}
-    assert clocks.silent(silent_at, 60_000) == {"c": []}
-
-
-def test_a_slow_clock_is_silent_after_three_of_its_rounds() -> None:
-    clocks = CollectorClocks(0)
-    for second in range(0, 400, 75):
-        clocks.note("c", START + second * SECOND, START + second * SECOND)
-    assert clocks.silent(START + (375 + 224) * SECOND, 60_000) == {}
-    assert clocks.silent(START + (375 + 225) * SECOND, 60_000) == {"c": []}
 
 
 @pytest.mark.parametrize("off_s", [-3600, -150, -10, 10, 150, 3600])

@@ -1,8 +1,7 @@
 """Rules that change while the service runs: its state stays, no batch is lost or run twice, the new rules act."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from streaming.service.service import Service
 from tests.conftest import settings_for
 from tests.simulator.modelled import MINUTE, START, Events, run
 from tests.support.idle import wait_until_idle
+from tests.support.rocketmq_server import wait_for
 from tests.support.row_writer import read_alerts
 from tests.support.twins_log import publish
 
@@ -38,13 +38,6 @@ pull_silence_ms = 20_000
 """
 
 
-def until(is_so: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to be within its time limit"
-        time.sleep(0.1)
-
-
 @contextmanager
 def waiting(service: Service) -> Iterator[None]:
     """`wait` in a thread, as `run` has it in its only one."""
@@ -56,6 +49,10 @@ def waiting(service: Service) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def logged(event: str, logs: Sequence[Mapping[str, Any]]) -> None:
+    wait_for(event, lambda: any(line["event"] == event for line in logs), 90)
 
 
 def story(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -72,12 +69,9 @@ def reported_by(first: Settings, then: Settings, halves: tuple[Events, Events]) 
 
 def reported_in(settings: Settings) -> list[tuple[Any, ...]]:
     rows = read_alerts(settings.paths.warehouse, cluster="modelled")
-    return story([{**row, "changed_at": epoch_ms(row["changed_at"])} for row in rows])
-
-
-def epoch_ms(iso: str) -> int:
-
-    return round(datetime.fromisoformat(iso).timestamp() * 1000)
+    return story(
+        [{**row, "changed_at": round(datetime.fromisoformat(row["changed_at"]).timestamp() * 1000)} for row in rows]
+    )
 
 
 def test_changed_rules_act_on_the_state_as_it_is_and_wrong_ones_change_nothing(
@@ -96,10 +90,10 @@ def test_changed_rules_act_on_the_state_as_it_is_and_wrong_ones_change_nothing(
         wait_until_idle(service)
         first_run = service.running.query.runId
         file.write_text("pull_silence_ms = -1\n")
-        until(lambda: any(line["event"] == "settings invalid, keeping the previous ones" for line in logs))
+        logged("settings invalid, keeping the previous ones", logs)
         assert service.running.query.runId == first_run
         file.write_text(CHANGED)
-        until(lambda: any(line["event"] == "rules reloaded" for line in logs))
+        logged("rules reloaded", logs)
         assert service.running.query.runId != first_run
         publish(first, halves[1])
         wait_until_idle(service)

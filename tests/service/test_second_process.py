@@ -46,6 +46,12 @@ def running(command: str, folder: Path) -> Iterator[ServiceProcess]:
         process.kill()
 
 
+def run_out(variables: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    command = [sys.executable, "-m", "streaming.cli", *arguments]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
 def holder_of(folder: Path, command: str) -> int | None:
     try:
         pid: int | None = json.loads((folder / "warehouse" / f"{command}.lock").read_text()).get("pid")
@@ -57,14 +63,7 @@ def holder_of(folder: Path, command: str) -> int | None:
 @pytest.mark.parametrize("command", ["relay", *in_proof(["run"])])
 def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str, tmp_path: Path) -> None:
     with running(command, tmp_path) as first:
-        second = subprocess.run(
-            [sys.executable, "-m", "streaming.cli", command],
-            env=environment(tmp_path, "others"),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        second = run_out(environment(tmp_path, "others"), command)
         assert second.returncode == 1
         assert f"`balancewatch {command}` (pid {first.pid} on " in second.stderr
         assert "in use by" in second.stderr
@@ -73,15 +72,17 @@ def test_a_second_one_ends_at_once_and_the_next_after_a_kill_starts(command: str
         assert holder_of(tmp_path, command) == third.pid
 
 
-def test_a_checkpoint_of_another_release_ends_a_start_with_2_which_no_service_manager_tries_again(
+def test_a_checkpoint_of_another_release_ends_a_start_with_2_and_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     note = tmp_path / "checkpoints" / "balance" / STATE_FILE
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"state_version": 1, "release": "0.0.1"}))
     monkeypatch.setattr("streaming.service.run_command.stop_on_signals", threading.Event)
+    """No service manager tries again after 2."""
     ended = CliRunner().invoke(app, ["run"], env=environment(tmp_path))
     assert ended.exit_code == 2
+    assert [*note.parent.iterdir()] == [note]
     assert "has state of version 1, written by balancewatch 0.0.1" in ended.stderr
 
 
@@ -95,18 +96,11 @@ def test_an_invalid_setting_is_notified_unless_the_run_that_it_is_meant_for_work
             "[rules]\nsettle_ms = 0\n"
         )
         variables = environment(tmp_path) | {"BALANCEWATCH_CONFIG": str(config)}
-
-        def start(*options: str) -> subprocess.CompletedProcess[str]:
-            arguments = [sys.executable, "-m", "streaming.cli", "run", *options]
-            return subprocess.run(
-                arguments, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False
-            )
-
-        silent = [start("--available-now")]
+        silent = [run_out(variables, "run", "--available-now")]
         with running("relay", tmp_path):
-            silent.append(start())
+            silent.append(run_out(variables, "run"))
         assert hook.received == []
-        ended = start()
+        ended = run_out(variables, "run")
         sent = [one for call in hook.received for one in call.fields["alerts"]]
     assert [one.returncode for one in (*silent, ended)] == [2, 2, 2]
     assert all("rules.settle_ms = 0" in one.stderr for one in (*silent, ended))

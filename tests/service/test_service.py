@@ -35,28 +35,24 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, MagicMock]:
 
 
 @pytest.mark.parametrize(
-    ("keys", "injects", "expects"),
+    ("every", "keys", "injects", "expects"),
     [
-        ({"with_canary": True, "notifies": True}, True, True),
-        ({"with_canary": True, "notifies": False}, True, None),
-        ({"with_canary": True, "notifies": True, "available_now": True}, False, False),
-        ({"notifies": True}, False, False),
-        ({}, False, None),
+        (300, {"with_canary": True, "notifies": True}, True, True),
+        (300, {"with_canary": True, "notifies": False}, True, None),
+        (300, {"with_canary": True, "notifies": True, "available_now": True}, False, False),
+        (300, {"notifies": True}, False, False),
+        (300, {}, False, None),
+        (0, {"with_canary": True}, False, None),
     ],
 )
-def test_the_canary_is_injected_with_and_without_the_relay(
-    parts: dict[str, MagicMock], keys: dict[str, Any], injects: bool, expects: bool | None
+def test_the_canary_is_injected_with_and_without_the_relay_but_not_at_an_interval_of_0(
+    parts: dict[str, MagicMock], every: int, keys: dict[str, Any], injects: bool, expects: bool | None
 ) -> None:
     """The relay of another process receives it too; the relay of a run without canaries expects none."""
-    Service(Settings.load(), **keys).close()
+    Service(Settings.load(canary={"interval_seconds": every}), **keys).close()
     assert parts["CanaryThread"].called is injects
     made = parts["Relay"].call_args
     assert (None if made is None else made.kwargs["has_canary"]) is expects
-
-
-def test_an_interval_of_0_injects_no_canary(parts: dict[str, MagicMock]) -> None:
-    Service(Settings.load(canary={"interval_seconds": 0}), with_canary=True).close()
-    assert not parts["CanaryThread"].called
 
 
 @pytest.mark.parametrize(

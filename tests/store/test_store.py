@@ -168,13 +168,17 @@ def test_a_table_that_appears_later_is_seen_after_refresh(tmp_path: Path) -> Non
     assert verdicts(history) == ["OK"]
 
 
+def compact_and_vacuum(warehouse: Path) -> None:
+    table = DeltaTable(table_path(warehouse, "assignments"))
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+
 def test_files_that_compaction_and_vacuum_took_away_are_looked_for_anew(tmp_path: Path) -> None:
     write(tmp_path, *({"assignments": [assignment(queue, "OK", queue)]} for queue in range(3)))
     history = History(tmp_path)
     assert verdicts(history) == ["OK"] * 3
-    table = DeltaTable(table_path(tmp_path, "assignments"))
-    table.optimize.compact()
-    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    compact_and_vacuum(tmp_path)
     assert len(list((tmp_path / "assignments").glob("*.parquet"))) == 1
     assert verdicts(history) == ["OK"] * 3
     assert history.file_counts["assignments"] == 1
@@ -191,9 +195,7 @@ def test_a_span_is_of_the_files_of_when_it_is_asked(tmp_path: Path) -> None:
         )
         for history in (History(tmp_path), History(tmp_path))
     ]
-    table = DeltaTable(table_path(tmp_path, "assignments"))
-    table.optimize.compact()
-    table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    compact_and_vacuum(tmp_path)
     for number, (history, rows) in enumerate(asked):
         question = f"SELECT queue_id FROM {rows} ORDER BY 1"
         batches = history.query(question).to_batches() if number % 2 else history.stream(question)
@@ -323,18 +325,7 @@ def test_a_question_that_needs_too_much_memory_is_given_up(tmp_path: Path, monke
         History(write(tmp_path)).query("SELECT len(list(i)) AS n FROM range(100000000) AS rows(i)")
 
 
-def test_an_error_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(WarehouseError) as error:
-        History(write(tmp_path)).query("SELECT *\nFROM alertz")
-    assert len(str(error.value).splitlines()) == 1
-    assert 'Did you mean "alerts"?' in str(error.value)
-
-
-def each(table: Table) -> str:
-    return table.name
-
-
-@pytest.mark.parametrize("table", TABLES.values(), ids=each)
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
 def test_the_newest_rows_have_the_columns_of_the_contract_in_their_order(table: Table) -> None:
     columns = ", ".join(f'NULL AS "{name}"' for name in table.names)
     rows = duckdb.sql(f"SELECT * FROM ({newest_of(table, f'(SELECT {columns})')})")

@@ -24,6 +24,7 @@ from streaming.store.store import History
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.history.warehouse_stage import assignment, member
+from tests.maintenance.rows import FILLER
 from tests.relay.stage import START_MS, alert_row
 from tests.relay.test_unreadable_rows import BAD_MATCHERS, ENDLESS_MS, PENDING, SILENCE, add, blank
 from udfs.alerts.self_kinds import DATA_LOSS
@@ -53,17 +54,8 @@ def test_a_time_that_python_has_no_value_for(warehouse: Path, name: str) -> None
 
 
 def test_a_row_of_nulls_in_any_table_is_in_no_view_of_it(warehouse: Path) -> None:
-    columns = {
-        "STRING": "x",
-        "BIGINT": 1,
-        "INT": 1,
-        "BOOLEAN": True,
-        "DOUBLE": 1.0,
-        "TIMESTAMP": START_MS,
-        "ARRAY<STRING>": [],
-    }
     for table in TABLES.values():
-        blank(warehouse, table, {one.name: columns.get(one.type.value) for one in table.columns})
+        blank(warehouse, table, {one.name: FILLER[one.type] for one in table.columns})
     history = History(warehouse)
     assert set(history.left_out) == set(TABLES)
     for table in TABLES.values():

@@ -65,9 +65,6 @@ class Command(ServiceProcess):
         super().__init__(folder / "printed.log", environment, *arguments)
         self.start()
 
-    def says(self, words: str) -> Callable[[], bool]:
-        return lambda: words in self.log.read_text()
-
     def printed(self) -> str:
         return self.log.read_text()[-4_000:]
 
@@ -129,77 +126,58 @@ def test_run_ends_while_it_starts(empty_kafka: EmbeddedKafka, tmp_path: Path, af
         run.end(to_each)
 
 
+def has_children(command: Command) -> bool:
+    return bool(descendants(command.pid))
+
+
+def says(words: str) -> Callable[[Command], bool]:
+    return lambda command: words in command.log.read_text()
+
+
+UNREACHABLE = ["--bootstrap-servers", "127.0.0.1:1"]
+COLLECT = ["collect", "--name-server", "127.0.0.1:1"]
+
+
 @pytest.mark.real
+@pytest.mark.parametrize(
+    ("arguments", "is_up"),
+    [
+        pytest.param(["kafka", "--data-dir", "{folder}/kafka"], says("bootstrap_servers="), id="kafka"),
+        pytest.param(
+            ["kafka", "--data-dir", "{folder}/kafka"], has_children, id="kafka while it starts", marks=pytest.mark.proof
+        ),
+        pytest.param(
+            [*COLLECT, *UNREACHABLE], says("collector started"), id="collect, Kafka away", marks=pytest.mark.proof
+        ),
+        pytest.param(["board", "--port", "0"], says("http://127.0.0.1:"), id="the board"),
+        pytest.param(["run", *UNREACHABLE], says("health server started"), id="run, Kafka away"),
+        pytest.param(["relay"], says("alert firing"), id="relay"),
+    ],
+)
 @each_way
-def test_run_ends_though_its_kafka_does_not_answer(tmp_path: Path, send: Signal) -> None:
-    """Kafka's client waits half a minute, which is as long as some supervisors do."""
+def test_a_command_ends(tmp_path: Path, send: Signal, arguments: list[str], is_up: Callable[[Command], bool]) -> None:
+    """Kafka's client waits half a minute, which is as long as some supervisors do. The relay starts no JVM."""
+    if arguments[0] in ("board", "relay"):
+        write(tmp_path / "w", {"alerts": [alert("one")]})
     paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
     environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
-    with command(tmp_path, environment, "run", "--bootstrap-servers", "127.0.0.1:1") as run:
-        run.wait_until(run.says("health server started"))
+    with command(tmp_path, environment, *(one.format(folder=tmp_path) for one in arguments)) as started:
+        started.wait_until(lambda: is_up(started))
+        assert arguments != ["relay"] or not has_children(started)
         began = time.monotonic()
-        run.end(send)
-        assert time.monotonic() - began < 25
-
-
-@pytest.mark.real
-@each_way
-def test_a_relay_of_its_own_starts_no_jvm_and_ends(tmp_path: Path, send: Signal) -> None:
-    write(tmp_path / "w", {"alerts": [alert("one")]})
-    paths = {"WAREHOUSE": tmp_path / "w", "CHECKPOINTS": tmp_path / "c"}
-    environment = os.environ | {f"BALANCEWATCH_PATHS__{name}": str(path) for name, path in paths.items()}
-    with command(tmp_path, environment, "relay") as relay:
-        relay.wait_until(relay.says("alert firing"))
-        assert not list(descendants(relay.pid))
-        relay.end(send)
-
-
-@pytest.mark.real
-@each_way
-def test_kafka_ends(tmp_path: Path, send: Signal) -> None:
-    with command(tmp_path, dict(os.environ), "kafka", "--data-dir", str(tmp_path / "kafka")) as kafka:
-        kafka.wait_until(kafka.says("bootstrap_servers="))
-        kafka.end(send)
-
-
-@pytest.mark.proof
-@pytest.mark.real
-@each_way
-def test_kafka_ends_while_it_starts(tmp_path: Path, send: Signal) -> None:
-    with command(tmp_path, dict(os.environ), "kafka", "--data-dir", str(tmp_path / "kafka")) as kafka:
-        kafka.wait_until(lambda: bool(descendants(kafka.pid)))
-        kafka.end(send)
-
-
-@pytest.mark.proof
-@pytest.mark.real
-@each_way
-def test_collect_ends_though_nobody_answers_it(tmp_path: Path, send: Signal) -> None:
-    """In its first round, whose Kafka is asked for half a minute."""
-    flags = ["--name-server", "127.0.0.1:1", "--bootstrap-servers", "127.0.0.1:1"]
-    with command(tmp_path, dict(os.environ), "collect", *flags) as collect:
-        collect.wait_until(collect.says("collector started"))
-        collect.end(send)
+        started.end(send)
+        assert arguments[0] != "run" or time.monotonic() - began < 25
 
 
 @pytest.mark.real
 @pytest.mark.spark
 @each_way
 def test_collect_ends_with_its_jvm_at_work(kafka: EmbeddedKafka, tmp_path: Path, send: Signal) -> None:
-    flags = ["--name-server", "127.0.0.1:1", "--bootstrap-servers", kafka.bootstrap_servers]
-    with command(tmp_path, dict(os.environ), "collect", *flags) as collect:
-        collect.wait_until(lambda: bool(descendants(collect.pid)))
+    flags = [*COLLECT, "--bootstrap-servers", kafka.bootstrap_servers]
+    with command(tmp_path, dict(os.environ), *flags) as collect:
+        collect.wait_until(lambda: has_children(collect))
         time.sleep(3)
         collect.end(send)
-
-
-@pytest.mark.real
-@each_way
-def test_the_board_ends(tmp_path: Path, send: Signal) -> None:
-    warehouse = write(tmp_path / "w", {"alerts": [alert("one")]})
-    with command(tmp_path, dict(os.environ), "board", "--port", "0", "--warehouse", str(warehouse)) as board:
-        board.wait_until(board.says("http://127.0.0.1:"))
-        board.end(send)
 
 
 def test_the_same_wish_reported_twice_is_one_wish_and_what_failed_just_before_it_is_its_consequence() -> None:

@@ -5,26 +5,24 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from streaming.warehouse import appender as module
 from streaming.warehouse.appender import Appender
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("at", pa.timestamp("us", "UTC"))])
 
 
-def make_table(path: Path, **configuration: str) -> str:
-    """Empty, in the plain protocol, with such properties."""
-    return make_table_at(str(path), **configuration)
-
-
-def make_table_at(location: str, **configuration: str) -> str:
-    """The same in a folder or in a bucket."""
-    properties = {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"} | configuration
-    DeltaTable.create(location, schema=SCHEMA, configuration=dict(properties), raise_if_key_not_exists=False)
-    return location
+def make_table(place: Path | str) -> str:
+    """Empty, in the plain protocol, in a folder or in a bucket."""
+    properties: dict[str, str | None] = {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"}
+    DeltaTable.create(str(place), schema=SCHEMA, configuration=properties, raise_if_key_not_exists=False)
+    return str(place)
 
 
 def numbers(*values: int) -> pa.Table:
@@ -36,6 +34,13 @@ def read(path: str) -> list[int]:
     """All numbers, in order, as delta-rs reads them."""
     rows: list[int] = DeltaTable(path).to_pyarrow_table()["number"].to_pylist()
     return sorted(rows)
+
+
+def leave_orphan(path: str) -> None:
+    """Die between a data file and its commit."""
+    appender = Appender(path)
+    with patch.object(module, "create_file", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        appender.append(numbers(1), Transaction("app", 1))
 
 
 def append_beside_delta_rs(path: str, appenders: Sequence[Appender], each: int) -> int:

@@ -1,35 +1,30 @@
 """Tables and locks in a bucket: one holder, appends once each, whatever answers are lost."""
 
 import json
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 import obstore
 import pytest
 from deltalake import DeltaTable, Transaction
 
-from conf.settings import Settings
 from streaming.maintenance.files import delete_unused, find_unused
-from streaming.service.run_command import only_run
-from streaming.warehouse import appender as appender_module
 from streaming.warehouse import occupancy as module
 from streaming.warehouse.appender import Appender
-from streaming.warehouse.occupancy import BucketLock, HeldError, OccupiedError, occupying
+from streaming.warehouse.occupancy import BucketLock, HeldError, occupying
 from streaming.warehouse.table_store import list_files, store_of
 from tests.support.s3_server import environment_of, faulty_proxy
-from tests.warehouse.tables import append_beside_delta_rs, make_table_at, numbers, read
+from tests.warehouse.holding import holder, kill, refused, take
+from tests.warehouse.tables import append_beside_delta_rs, leave_orphan, make_table, numbers, read
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 
 
 @pytest.fixture
 def path(bucket: str) -> str:
-    return make_table_at(f"{bucket}/table")
+    return make_table(f"{bucket}/table")
 
 
 def names(path: str) -> set[str]:
@@ -40,20 +35,25 @@ def test_appends_of_two_and_of_delta_rs_beside_compactions_lose_and_repeat_nothi
     append_beside_delta_rs(path, [Appender(path), Appender(path)], 40)
 
 
+def first_puts(times: int, end: str, fault: str, met: list[str]) -> Callable[[str, str], str | None]:
+    """Let the first PUTs of such a key meet a fault, and note them in `met`."""
+
+    def fault_of(method: str, called: str) -> str | None:
+        if method != "PUT" or not called.partition("?")[0].endswith(end) or len(met) == times:
+            return None
+        met.append(called)
+        return fault
+
+    return fault_of
+
+
 @pytest.mark.parametrize("times", [1, 20], ids=["once", "for long"])
 @pytest.mark.parametrize("transaction", [Transaction("app", 1), None], ids=["a batch", "no batch"])
 def test_a_commit_whose_answer_is_lost_is_in_once(
     path: str, s3_address: str, monkeypatch: pytest.MonkeyPatch, times: int, transaction: Transaction | None
 ) -> None:
     lost: list[str] = []
-
-    def fault_of(method: str, called: str) -> str | None:
-        if method == "PUT" and called.endswith(f"{1:020}.json") and len(lost) < times:
-            lost.append(called)
-            return "lost"
-        return None
-
-    with faulty_proxy(s3_address, fault_of) as address:
+    with faulty_proxy(s3_address, first_puts(times, f"{1:020}.json", "lost", lost)) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         assert Appender(path).append(numbers(1), transaction)
         assert Appender(path).append(numbers(2))
@@ -64,32 +64,16 @@ def test_a_commit_whose_answer_is_lost_is_in_once(
 @pytest.mark.parametrize("end", [f"{1:020}.json", ".parquet"], ids=["commit", "data"])
 def test_a_409_of_the_bucket_is_retried(path: str, s3_address: str, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     """Amazon answers 409 while another request for the same key is in flight: nobody may have written the key."""
-    refused: list[str] = []
-
-    def fault_of(method: str, called: str) -> str | None:
-        if method == "PUT" and called.partition("?")[0].endswith(end) and len(refused) < 3:
-            refused.append(called)
-            return "409"
-        return None
-
-    with faulty_proxy(s3_address, fault_of) as address:
+    called: list[str] = []
+    with faulty_proxy(s3_address, first_puts(3, end, "409", called)) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         assert Appender(path).append(numbers(1), Transaction("app", 1)) == 1
         assert read(path) == [1]
-    assert len(refused) == 3
+    assert len(called) == 3
 
 
-def test_a_file_without_its_commit_is_taken_by_vacuum_and_a_strangers_stays(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die_before_the_commit(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    appender = Appender(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(appender_module, "create_file", die_before_the_commit)
-        with pytest.raises(KeyboardInterrupt):
-            appender.append(numbers(1))
+def test_a_file_without_its_commit_is_taken_by_vacuum_and_a_strangers_stays(path: str) -> None:
+    leave_orphan(path)
     (orphan,) = names(path)
     obstore.put(store_of(path), "mine.parquet", b"x")
     Appender(path).append(numbers(1))
@@ -110,15 +94,6 @@ def test_no_secret_is_in_a_table(path: str) -> None:
         assert secret not in bytes(obstore.get(store_of(path), found.path).bytes())
 
 
-HOLD = """
-import sys, time
-from streaming.warehouse.occupancy import occupying
-with occupying("run", "run", {"paths.warehouse": sys.argv[1]}):
-    print("held", flush=True)
-    time.sleep(120)
-"""
-
-
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.1)
@@ -132,79 +107,45 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "machine", lambda: "")
 
 
-@pytest.fixture
-def holder(bucket: str) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen([sys.executable, "-c", HOLD, bucket], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    yield process
-    process.kill()
-    process.wait()
-    process.stdout.close()
-
-
-def words_in(bucket: str, name: str = "run.lock") -> dict[str, object]:
-    found: dict[str, object] = json.loads(bytes(obstore.get(store_of(bucket), name).bytes()))
-    return found
-
-
-def free(bucket: str) -> None:
-    with occupying("run", "run", {"paths.warehouse": bucket}):
-        pass
+def words_in(bucket: str) -> Any:
+    return json.loads(bytes(obstore.get(store_of(bucket), "run.lock").bytes()))
 
 
 def test_a_second_process_is_refused_until_the_first_ends(bucket: str) -> None:
-    with (
-        occupying("run", "run", {"paths.warehouse": bucket}),
-        pytest.raises(OccupiedError) as said,
-        occupying("run", "run", {"paths.warehouse": bucket}),
-    ):
-        pass
-    assert f"paths.warehouse = {bucket!r}: in use by `balancewatch run` (pid " in str(said.value)
-    assert "; stop it first" in str(said.value)
+    with occupying("run", "run", {"paths.warehouse": bucket}):
+        said = refused(bucket)
+    assert f"paths.warehouse = {bucket!r}: in use by `balancewatch run` (pid " in said
+    assert "; stop it first" in said
     assert words_in(bucket)["free"] is True
-    free(bucket)
-
-
-def test_a_run_that_notifies_excludes_a_separate_relay(bucket: str, tmp_path: Path) -> None:
-    settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"})
-    with only_run(settings):
-        with (
-            pytest.raises(OccupiedError, match="only one process may send notifications"),
-            occupying("relay", "relay", {"paths.warehouse": bucket}),
-        ):
-            pass
-        other = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "d"})
-        with pytest.raises(OccupiedError, match=r"paths\.warehouse"), only_run(other):
-            pass
+    take(bucket)
 
 
 def test_the_lock_of_a_process_killed_on_this_machine_is_free_at_once(
-    bucket: str, holder: "subprocess.Popen[str]", monkeypatch: pytest.MonkeyPatch
+    bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LEASE_SECONDS", 3_600.0)
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    free(bucket)
+    with holder(bucket) as process:
+        kill(process)
+        take(bucket)
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_the_lock_of_a_process_killed_elsewhere_expires(bucket: str, holder: "subprocess.Popen[str]") -> None:
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
+def test_the_lock_of_a_process_killed_elsewhere_expires(bucket: str) -> None:
+    with holder(bucket):
+        pass
     began = time.monotonic()
-    free(bucket)
+    take(bucket)
     assert time.monotonic() - began >= module.LEASE_SECONDS
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_one_of_several_waiting_processes_takes_an_expired_lock(bucket: str, holder: "subprocess.Popen[str]") -> None:
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
+def test_one_of_several_waiting_processes_takes_an_expired_lock(bucket: str) -> None:
+    with holder(bucket):
+        pass
     locks = [BucketLock(bucket, "run.lock", f"run {number}", lambda: None) for number in range(4)]
     taken, refused = [], []
 
-    def take(lock: BucketLock) -> None:
+    def try_lock(lock: BucketLock) -> None:
         lock.look()
         try:
             lock.take()
@@ -212,7 +153,7 @@ def test_one_of_several_waiting_processes_takes_an_expired_lock(bucket: str, hol
         except HeldError:
             refused.append(lock)
 
-    threads = [threading.Thread(target=take, args=(lock,)) for lock in locks]
+    threads = [threading.Thread(target=try_lock, args=(lock,)) for lock in locks]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -236,4 +177,4 @@ def test_a_holder_that_lost_its_lock_ends_and_leaves_the_new_holder_alone(bucket
 
 def test_an_unreadable_lock_is_free(bucket: str) -> None:
     obstore.put(store_of(bucket), "run.lock", b"\x00not json")
-    free(bucket)
+    take(bucket)

@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,35 +15,23 @@ from streaming.cli import app
 from streaming.service.run_command import only_run
 from streaming.warehouse.occupancy import OccupiedError, Part, occupying
 from tests.support.offenders import assert_none
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from streaming.warehouse.occupancy import occupying
-with occupying("run", "run", {"paths.warehouse": Path(sys.argv[1])}):
-    print("held", flush=True)
-    time.sleep(60)
-"""
+from tests.warehouse.holding import holder, refused, take
 
 
 def test_a_second_process_is_refused_until_the_first_ends(tmp_path: Path) -> None:
     folders = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
-    with occupying("run", "run", folders), pytest.raises(OccupiedError) as said, occupying("run", "run", folders):
-        pass
-    assert f"paths.warehouse = {str(tmp_path / 'w')!r}: in use by `balancewatch run` (pid {os.getpid()}" in str(
-        said.value
-    )
-    assert f" on {socket.gethostname()}, since 20" in str(said.value)
     with occupying("run", "run", folders):
-        pass
+        said = refused(tmp_path / "w")
+    assert f"paths.warehouse = {str(tmp_path / 'w')!r}: in use by `balancewatch run` (pid {os.getpid()}" in said
+    assert f" on {socket.gethostname()}, since 20" in said
+    take(tmp_path / "w")
 
 
 @pytest.mark.parametrize("shared", ["paths.warehouse", "paths.checkpoints"])
 def test_the_tables_alone_or_the_checkpoints_alone_are_enough_to_refuse(shared: str, tmp_path: Path) -> None:
     one = {"paths.warehouse": tmp_path / "w", "paths.checkpoints": tmp_path / "c"}
-    other = {key: tmp_path / "other" / key for key in one} | {shared: one[shared]}
-    with occupying("run", "run", one), pytest.raises(OccupiedError, match=shared), occupying("run", "run", other):
-        pass
+    with occupying("run", "run", one):
+        refused({key: tmp_path / "other" / key for key in one} | {shared: one[shared]}, match=shared)
 
 
 def test_a_folder_is_the_same_however_it_is_spelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,25 +43,17 @@ def test_a_folder_is_the_same_however_it_is_spelt(tmp_path: Path, monkeypatch: p
     names = [tmp_path / "link", Path("w"), Path("./up/link"), tmp_path / "x" / ".." / "w", Path("~/w")]
     with occupying("run", "run", {"k": tmp_path / "w"}):
         for name in names:
-            with pytest.raises(OccupiedError), occupying("run", "run", {"k": name}):
-                pass
+            refused(name)
 
 
 def test_a_refused_process_releases_the_locks_that_it_got(tmp_path: Path) -> None:
-    other = {"paths.warehouse": tmp_path / "other", "paths.checkpoints": tmp_path / "c"}
-    with (
-        occupying("run", "run", {"paths.checkpoints": tmp_path / "c"}),
-        pytest.raises(OccupiedError),
-        occupying("run", "run", other),
-    ):
-        pass
-    with occupying("run", "run", other):
-        pass
+    with occupying("run", "run", {"k": tmp_path / "c"}):
+        refused({"a": tmp_path / "other", "b": tmp_path / "c"})
+        take(tmp_path / "other")
 
 
 def test_one_folder_for_both_is_taken_once(tmp_path: Path) -> None:
-    with occupying("run", "run", {"paths.warehouse": tmp_path, "paths.checkpoints": tmp_path / "x" / ".."}):
-        pass
+    take({"paths.warehouse": tmp_path, "paths.checkpoints": tmp_path / "x" / ".."})
 
 
 def test_a_run_excludes_a_separate_relay_only_if_it_notifies(tmp_path: Path) -> None:
@@ -90,25 +68,15 @@ def test_a_run_excludes_a_separate_relay_only_if_it_notifies(tmp_path: Path) -> 
 
 
 def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == "held\n"
-            with pytest.raises(OccupiedError, match=f"pid {holder.pid}"), occupying("run", "run", {"k": tmp_path}):
-                pass
-        finally:
-            holder.send_signal(signal.SIGKILL)
-            holder.wait()
-    with occupying("run", "run", {"k": tmp_path}):
-        pass
+    with holder(tmp_path) as process:
+        refused(tmp_path, match=f"pid {process.pid}")
+    take(tmp_path)
 
 
 def test_a_holder_that_noted_nothing_is_still_a_holder(tmp_path: Path) -> None:
     with occupying("run", "run", {"k": tmp_path}):
         (tmp_path / "run.lock").write_text("")
-        with pytest.raises(OccupiedError, match="in use by another process"), occupying("run", "run", {"k": tmp_path}):
-            pass
+        refused(tmp_path, match="in use by another process")
 
 
 def test_a_read_only_lock_file_of_another_user_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,12 +89,8 @@ def test_a_read_only_lock_file_of_another_user_is_enough(tmp_path: Path, monkeyp
         return opened(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", refuse)
-    with (
-        occupying("run", "run", {"paths.warehouse": tmp_path}),
-        pytest.raises(OccupiedError, match="in use by another process"),
-        occupying("run", "run", {"paths.warehouse": tmp_path}),
-    ):
-        pass
+    with occupying("run", "run", {"k": tmp_path}):
+        refused(tmp_path, match="in use by another process")
 
 
 def test_one_of_three_concurrent_processes_gets_all_locks(tmp_path: Path) -> None:
@@ -158,8 +122,7 @@ def test_a_file_system_without_locks_can_be_used(tmp_path: Path, monkeypatch: py
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    with occupying("run", "run", {"k": tmp_path}):
-        pass
+    take(tmp_path)
 
 
 @pytest.mark.parametrize(

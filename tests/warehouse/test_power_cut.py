@@ -1,6 +1,7 @@
 """Commits that a power cut emptied or truncated: set aside if they are the newest, reported otherwise."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -13,6 +14,7 @@ from streaming.warehouse.delta_log import find_damage, set_aside_damaged
 from streaming.warehouse.tables import open_table
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.maintenance.rows import NOW_MS, row_of, write
+from tests.support.power_cuts import empty, fill_with_nul, lose, truncate
 from tests.warehouse.tables import make_table, numbers, read
 
 
@@ -36,32 +38,14 @@ def data_of(table: Path, version: int) -> Path:
     return table / path
 
 
-def empty(table: Path, version: int) -> None:
-    commit(table, version).write_bytes(b"")
+Cut = Callable[[Path], None]
+Place = Callable[[Path, int], Path]
+BY_COMMIT: list[tuple[Cut, Place]] = [(cut, commit) for cut in (empty, fill_with_nul, truncate)]
 
 
-def fill_with_nul(table: Path, version: int) -> None:
-    commit(table, version).write_bytes(bytes(commit(table, version).stat().st_size))
-
-
-def truncate(table: Path, version: int) -> None:
-    commit(table, version).write_bytes(commit(table, version).read_bytes()[:-20])
-
-
-def empty_data(table: Path, version: int) -> None:
-    data_of(table, version).write_bytes(b"")
-
-
-def lose_data(table: Path, version: int) -> None:
-    data_of(table, version).unlink()
-
-
-CUTS = [empty, fill_with_nul, truncate, empty_data, lose_data]
-
-
-@pytest.mark.parametrize("cut", CUTS)
-def test_a_damaged_newest_commit_is_set_aside_and_its_batch_is_written_again(table: Path, cut: object) -> None:
-    cut(table, 3)  # type: ignore[operator]
+@pytest.mark.parametrize(("cut", "of"), [*BY_COMMIT, (empty, data_of), (lose, data_of)])
+def test_a_damaged_newest_commit_is_set_aside_and_its_batch_is_written_again(table: Path, cut: Cut, of: Place) -> None:
+    cut(of(table, 3))
     set_aside_damaged(table)
     assert read(str(table)) == [1, 2]
     (damage,) = find_damage(table)
@@ -73,16 +57,16 @@ def test_a_damaged_newest_commit_is_set_aside_and_its_batch_is_written_again(tab
 
 
 def test_all_damaged_commits_at_the_end_are_set_aside(table: Path) -> None:
-    empty(table, 3)
-    empty_data(table, 2)
+    empty(commit(table, 3))
+    empty(data_of(table, 2))
     set_aside_damaged(table)
     assert read(str(table)) == [1]
     assert [damage.is_set_aside for damage in find_damage(table)] == [True, True]
 
 
-@pytest.mark.parametrize("cut", [empty, empty_data])
-def test_a_damaged_commit_below_an_intact_one_stays_and_is_found(table: Path, cut: object) -> None:
-    cut(table, 2)  # type: ignore[operator]
+@pytest.mark.parametrize("of", [commit, data_of])
+def test_a_damaged_commit_below_an_intact_one_stays_and_is_found(table: Path, of: Place) -> None:
+    empty(of(table, 2))
     set_aside_damaged(table)
     assert commit(table, 2).exists()
     (damage,) = find_damage(table)
@@ -108,7 +92,7 @@ def test_an_intact_table_and_one_that_is_not_there_stay_as_they_are(table: Path)
 
 def test_openers_at_once_set_aside_only_damaged_commits(table: Path) -> None:
     """Each opens and appends: a commit that another has just written is never set aside."""
-    empty(table, 3)
+    empty(commit(table, 3))
 
     def open_and_append(number: int) -> None:
         set_aside_damaged(table)
@@ -126,8 +110,8 @@ def test_openers_at_once_set_aside_only_damaged_commits(table: Path) -> None:
 def test_every_opening_of_a_table_sets_damaged_commits_aside(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id=f"i{number}")])
-    truncate(tmp_path / "alerts", 2)
+    truncate(commit(tmp_path / "alerts", 2))
     assert open_table(tmp_path, ALERTS).version() == 1
-    truncate(tmp_path / "alerts", 1)
+    truncate(commit(tmp_path / "alerts", 1))
     DeltalakeWriter(tmp_path)
     assert DeltaTable(str(tmp_path / "alerts")).version() == 0

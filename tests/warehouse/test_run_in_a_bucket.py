@@ -3,8 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,9 @@ from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.conftest import settings_for
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import START_MS, alert_row
+from tests.relay.test_relay import keys_of, notified
 from tests.service.test_run_process import environment_for
+from tests.support.rocketmq_server import wait_for
 from tests.support.twins_log import Story, story_in
 
 pytestmark = pytest.mark.real
@@ -34,20 +34,16 @@ def in_bucket(settings: Settings, bucket: str, **sections: dict[str, Any]) -> Se
     return Settings.load(kafka=servers, paths=paths, **sections)
 
 
-def reported(hook: FakeServer) -> list[str]:
-    return [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
-
-
 @pytest.mark.spark
 def test_a_log_gives_the_incidents_of_the_rules_and_a_second_run_adds_nothing(
-    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, bucket: str, story: Story
+    loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, bucket: str, reported: Story
 ) -> None:
     often = {"queries": {"max_offsets_per_trigger": 400}, "oncall": {"poll_seconds": 0.1}}  # before all of it is over
     settings = in_bucket(settings_for(loaded_kafka, tmp_path), bucket, **often)
     for _ in range(2):
         with Service(settings, available_now=True, spark=spark, notifies=True) as service:
             service.wait(threading.Event())
-        assert story_in(settings) == story
+        assert story_in(settings) == reported
     assert not list(tmp_path.glob("*/_delta_log")), "nothing of the tables is on the disk"
     log = DeltaTable(f"{bucket}/alert_deliveries").to_pyarrow_table()
     assert "DELIVERED" in log["outcome"].to_pylist()
@@ -63,7 +59,7 @@ def test_a_process_of_its_own_holds_the_bucket_alone_and_shows_no_secret(
     with log.open("wb") as output:
         run = subprocess.Popen(command, env=environment_for(settings), stdout=output, stderr=subprocess.STDOUT)
     try:
-        wait_for(lambda: run.poll() is not None or has_rows(bucket))
+        wait_for("the canary's rows", lambda: run.poll() is not None or has_rows(bucket), SECONDS, 0.5)
         elsewhere = environment_for(settings, PATHS__CHECKPOINTS=str(tmp_path / "others"))
         for name in ("run", "relay"):
             second = subprocess.run(
@@ -83,27 +79,10 @@ def has_rows(bucket: str) -> bool:
     return DeltaTable.is_deltatable(table) and DeltaTable(table).to_pyarrow_table().num_rows > 0
 
 
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-
-
-@pytest.fixture
-def story(reported: Story) -> Story:
-    return reported
-
-
 @pytest.mark.xdist_group("s3")
 def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: str, tmp_path: Path) -> None:
     with FakeServer() as hook:
-        oncall = {
-            "receivers": [{"name": "hook", "type": "webhook", "url": hook.url}],
-            "routes": [{"name": "all", "receivers": ["hook"]}],
-            "poll_seconds": 0.05,
-        }
-        settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"}, oncall=oncall)
+        settings = Settings.load(paths={"warehouse": bucket, "checkpoints": tmp_path / "c"}, oncall=keys_of(hook.url))
         writer = DeltalakeWriter(bucket)
         append_rows(writer, {"alerts": [alert_row("a", "FIRING", START_MS)]}, "app", 0)
         relay = Relay(settings)
@@ -117,4 +96,4 @@ def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: st
         relay.start()
         assert hook.wait_for(3)
         relay.stop()
-        assert reported(hook) == ["a firing", "b firing", "a resolved"]
+        assert notified(hook) == [("a", "firing"), ("b", "firing"), ("a", "resolved")]

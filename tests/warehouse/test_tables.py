@@ -17,6 +17,7 @@ from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path, whole
 from streaming.warehouse.warehouse_error import WarehouseError
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from tests.history.warehouse_stage import member
 from tests.maintenance.rows import NOW_MS, row_of, write
 
 
@@ -103,19 +104,7 @@ def test_what_delta_says_of_rows_that_break_its_schema_is_one_sentence() -> None
 
 LEFT_OUT = "strategy"
 OLDER = replace(MEMBERSHIPS, columns=tuple(one for one in MEMBERSHIPS.columns if one.name != LEFT_OUT))
-ROW = {
-    "cluster": "c",
-    "consumer_group": "g",
-    "broker_name": "broker-a",
-    "client_id": "A",
-    "client_addr": "h1:1",
-    "language": "JAVA",
-    "client_version": "5.3.3",
-    "topics": ["orders"],
-    "change": "JOINED",
-    "last_heartbeat": 1_789_000_000_000,
-    "changed_at": 1_789_000_000_000,
-}
+ROW = {name: value for name, value in member("A", "JOINED", 0).items() if name != LEFT_OUT}
 
 
 def read(warehouse: Path) -> pa.Table:
