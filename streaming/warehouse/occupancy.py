@@ -2,7 +2,7 @@
 
 A folder has a file lock, which the kernel releases when its process ends. A bucket has an object that the holder
 rewrites; every write is conditional on the one before, so one of two concurrent processes gets it. Clocks of machines
-are not compared. After a crash there is nothing to clean up.
+are not compared. After a crash there is nothing to clean up. A holder that lost its lock gets SIGTERM.
 """
 
 import contextlib
@@ -74,81 +74,134 @@ def occupying(parts: Part | tuple[Part, ...], command: str, folders: Mapping[str
     """Hold these folders, by setting, as each of `parts`, or none; other processes see `command`.
 
     Raises OccupiedError for the first one that another process holds. They are taken in order, so one of two concurrent
-    processes gets all. All locks in buckets are read first, so those of a dead process expire together. A process that
-    was suspended and lost a lock gets SIGTERM.
+    processes gets all. All locks in buckets are read first, so those of a dead process expire together.
     """
     keys: dict[tuple[Part, str], str] = {}
     for part in parts if isinstance(parts, tuple) else (parts,):
         for key, folder in folders.items():
             keys.setdefault((part, str(folder if is_store(folder) else Path(folder).expanduser().resolve())), key)
-    buckets: dict[tuple[Part, str], BucketLock] = {}
+    locks = {
+        place: BucketLock(place[1], f"{place[0]}.lock", command)
+        if is_store(place[1])
+        else FileLock(Path(place[1]) / f"{place[0]}.lock", command)
+        for place in keys
+    }
     with contextlib.ExitStack() as held:
+        for lock in locks.values():
+            held.callback(lock.release)
+        looks = [(place, lock.look) for place, lock in locks.items()]
+        takes = [(place, lock.take) for place, lock in locks.items()]
         try:
-            for part, place in keys:
-                if is_store(place):
-                    buckets[part, place] = lock = BucketLock(place, f"{part}.lock", command)
-                    lock.look()
-                else:
-                    held.callback(os.close, lock_file(Path(place) / f"{part}.lock", command))
-            for (part, place), lock in buckets.items():  # noqa: B007  # a refusal names them
-                held.callback(lock.release)
-                lock.take()
+            for (part, place), act in looks + takes:  # noqa: B007  # a refusal names them
+                act()
         except HeldError as holder:
             raise OccupiedError(f"{keys[part, place]} = {place!r}: in use by {holder}; {ADVICE[part]}") from None
         yield
-    for (part, place), lock in buckets.items():
+    for (part, place), lock in locks.items():
         if lock.lost_to:
-            raise OccupiedError(
-                f"{keys[part, place]} = {place!r}: in use by {lock.lost_to}, which took over while this process was "
-                "cut off"
-            )
+            raise OccupiedError(f"{keys[part, place]} = {place!r}: in use by {lock.lost_to}, which has taken over")
 
 
 class HeldError(Exception):
     """A live process holds the lock; the message names it."""
 
 
-def lock_file(path: Path, command: str) -> int:
-    """Return the descriptor of the locked file: closing it releases the kernel's lock. Raises HeldError.
+class _Lock:
+    """A thread checks every RENEW_SECONDS that the lock is still held; `lost_to` is then who holds it instead."""
 
-    A lock file of another user is only read.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except PermissionError:
-        descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _HELD:
-            os.close(descriptor)
-            raise HeldError(described(_read_words(path.read_bytes()))) from None
-        log.warning("file locks unsupported, continuing without", folder=str(path.parent))
-    with contextlib.suppress(OSError):  # another user's file
-        os.ftruncate(descriptor, os.pwrite(descriptor, json.dumps(_own_words(command)).encode(), 0))
-    return descriptor
+    def __init__(self, name: str, command: str, on_lost: Callable[[], None] | None = None) -> None:
+        self.lost_to = ""
+        self._name, self._words = name, _own_words(command)
+        self._on_lost = on_lost or (lambda: os.kill(os.getpid(), signal.SIGTERM))
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"lock-{name}", daemon=True)
+
+    def _keep(self) -> None:
+        while not self._end.wait(RENEW_SECONDS):
+            try:
+                self._renew()
+            except HeldError as holder:
+                self.lost_to = str(holder)
+                log.error("lock lost, stopping", name=self._name, holder=self.lost_to)
+                self._on_lost()
+                return
+            except (BaseError, OSError) as error:
+                log.warning("lock not renewed", name=self._name, reason=type(error).__name__)
+
+    def _renew(self) -> None:
+        """Raises HeldError if another process has the lock."""
+        raise NotImplementedError
+
+    def _stop(self) -> bool:
+        """End the thread; return whether the lock is still held."""
+        if not self._thread.ident:
+            return False
+        self._end.set()
+        self._thread.join(2 * PATIENCE.total_seconds())
+        return not self.lost_to
 
 
-class BucketLock:
-    """An object of a bucket. A thread rewrites it every RENEW_SECONDS.
+class FileLock(_Lock):
+    """The kernel's lock on a file. A deleted file is written and locked again."""
+
+    def __init__(self, path: Path, command: str, on_lost: Callable[[], None] | None = None) -> None:
+        super().__init__(path.name, command, on_lost)
+        self._path, self._descriptor = path, -1
+
+    def look(self) -> None:
+        """Lock the file. Raises HeldError."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._descriptor = self._lock()
+
+    def take(self) -> None:
+        self._thread.start()
+
+    def release(self) -> None:
+        self._stop()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def _lock(self) -> int:
+        """Return the descriptor of the locked file: closing it releases the lock. One of another user is only read."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except PermissionError:
+            descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _HELD:
+                os.close(descriptor)
+                raise HeldError(described(_read_words(self._path.read_bytes()))) from None
+            log.warning("file locks unsupported, continuing without", folder=str(self._path.parent))
+        with contextlib.suppress(OSError):  # another user's file
+            os.ftruncate(descriptor, os.pwrite(descriptor, json.dumps(self._words).encode(), 0))
+        return descriptor
+
+    def _renew(self) -> None:
+        if self._path.parent.is_dir() and not (self._path.exists() and self._is_same()):
+            held, self._descriptor = self._descriptor, self._lock()
+            os.close(held)
+
+    def _is_same(self) -> bool:
+        return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+
+
+class BucketLock(_Lock):
+    """An object of a bucket, which is rewritten every RENEW_SECONDS.
 
     It is free if it was released, if its holder was a process of this machine that has ended, or after LEASE_SECONDS
     without a rewrite.
     """
 
     def __init__(self, place: str, name: str, command: str, on_lost: Callable[[], None] | None = None) -> None:
-        self.lost_to = ""
-        self._address, self._name = place, name
-        self._words = _own_words(command)
-        self._on_lost = on_lost or (lambda: os.kill(os.getpid(), signal.SIGTERM))
+        super().__init__(name, command, on_lost)
+        self._address = place
         self._tag: str | None = None
         """Of the newest version that was read or written; None without the object."""
         self._seen: Words = {}
         self._since = 0.0
         self._turn = 0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name=f"lock-{name}", daemon=True)
 
     def look(self) -> bool:
         """Read the object; return whether it has changed since the last read or write."""
@@ -176,11 +229,7 @@ class BucketLock:
         self._thread.start()
 
     def release(self) -> None:
-        if not self._thread.ident:
-            return
-        self._end.set()
-        self._thread.join(2 * PATIENCE.total_seconds())
-        if self.lost_to:
+        if not self._stop():
             return
         try:
             self._write({"free": True})
@@ -194,20 +243,11 @@ class BucketLock:
         is_over = self._tag is None or bool(seen.get("free")) or has_ended
         return is_over or time.monotonic() - self._since >= LEASE_SECONDS
 
-    def _keep(self) -> None:
-        while not self._end.wait(RENEW_SECONDS):
-            try:
-                if self._write(self._words):
-                    continue
-                self.look()
-            except (BaseError, OSError) as error:
-                log.warning("lock not renewed", name=self._name, reason=type(error).__name__)
-                continue
+    def _renew(self) -> None:
+        if not self._write(self._words):
+            self.look()
             if self._seen.get("id") != self._words["id"]:
-                self.lost_to = described(self._seen)
-                log.error("lock lost, stopping", name=self._name, holder=self.lost_to)
-                self._on_lost()
-                return
+                raise HeldError(described(self._seen))
 
     def _write(self, words: Words) -> bool:
         """Return False if the object changed since it was last read or written."""

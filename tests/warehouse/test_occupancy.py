@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from conf.settings import Settings
 from streaming.cli import app
 from streaming.service.run_command import only_run
-from streaming.warehouse.occupancy import OccupiedError, Part, occupying
+from streaming.warehouse.occupancy import FileLock, OccupiedError, Part, occupying
 from tests.support.offenders import assert_none
+from tests.support.rocketmq_server import wait_for
 from tests.warehouse.holding import holder, refused, take
 
 
@@ -65,6 +66,39 @@ def test_a_run_excludes_a_separate_relay_only_if_it_notifies(tmp_path: Path) -> 
             pass
         with pytest.raises(OccupiedError, match=r"`balancewatch relay` .* oncall\.enabled = false"), only_run(speaking):
             pass
+
+
+@pytest.fixture
+def often_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.warehouse.occupancy.RENEW_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("often_checked")
+def test_a_deleted_lock_file_is_locked_again(tmp_path: Path) -> None:
+    path = tmp_path / "w" / "run.lock"
+    with occupying("run", "run", {"paths.warehouse": tmp_path / "w"}):
+        path.unlink()
+        wait_for("it is there again", lambda: path.exists() and path.read_bytes())
+        refused(tmp_path / "w", match=f"pid {os.getpid()}")
+        path.unlink()
+        path.parent.rename(tmp_path / "away")  # an unmounted volume is not made anew
+        time.sleep(0.2)
+        assert not path.parent.exists()
+
+
+@pytest.mark.usefixtures("often_checked")
+def test_a_holder_whose_lock_file_was_deleted_ends_if_another_process_was_faster(tmp_path: Path) -> None:
+    is_lost = threading.Event()
+    lock = FileLock(tmp_path / "run.lock", "run", is_lost.set)
+    lock.look()
+    lock.take()
+    faster = tmp_path / "faster"
+    with holder(faster) as process:
+        (faster / "run.lock").replace(tmp_path / "run.lock")
+        assert is_lost.wait(30)
+        assert f"(pid {process.pid} on " in lock.lost_to
+    lock.release()
+    take(tmp_path)
 
 
 def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
