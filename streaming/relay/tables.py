@@ -115,9 +115,12 @@ class RelayTables:
             records = read_rows(ALERT_DELIVERIES.name, found.sort_by("batch_id"), read_record)
         return History(notices, records, completed[-MOST_COMPLETED:], until_ms)
 
-    def append(self, table: Table, rows: Sequence[Row]) -> None:
-        """Append to one of the four, in one commit. Raises RuntimeError if they may not be written."""
-        self._logs[table].append(rows)
+    def append(self, table: Table, rows: Sequence[Row]) -> int:
+        """Append to one of the four, in one commit; return how many of the rows, from the first, are in the table.
+
+        Only those of the last call, if its answer was lost. Raises RuntimeError if the tables may not be written.
+        """
+        return self._logs[table].append(rows)
 
     def read_new_alerts(self) -> list[Notice]:
         """Return the rows that were appended to the alerts table since the last call, or since `read_history`.
@@ -212,9 +215,8 @@ class DeliveryLog:
     def append(self) -> None:
         """Write the alerts, which the log's rows refer to, then those; what is written is taken off."""
         for table, pending in ((ALERTS, self.alerts), (ALERT_DELIVERIES, self._records)):
-            if rows := [*pending]:
-                self._tables.append(table, rows)
-                del pending[: len(rows)]
+            while pending:
+                del pending[: self._tables.append(table, [*pending])]
 
     def end(self, error: Exception | None, pace_ms: int) -> None:
         """Note the end of `append`, and what it raised."""
@@ -286,6 +288,7 @@ class _Log:
         self._table: DeltaTable | None = None
         self._appender: Appender | None = None
         self.read_version: int | None = None
+        self._tried_rows = 0
 
     def update(self) -> int:
         """Open the table, or read on; return the newest version, -1 of a missing table. Raises TableAccessError."""
@@ -342,14 +345,18 @@ class _Log:
         self.read_version = newest
         return rows
 
-    def append(self, rows: Sequence[Row], transaction: Transaction | None = None) -> None:
-        """Append in one commit; its version orders the rows."""
+    def append(self, rows: Sequence[Row], transaction: Transaction | None = None) -> int:
+        """Append in one commit; its version orders the rows. See RelayTables."""
         if not self._may_write:
             raise RuntimeError(f"{self._contract.name} is read-only here")
         if self._appender is None:
             self.update()
             self._appender = Appender(self._path, self._table)
-        self._appender.append(arrow_table(map(dict, rows), self._contract, self._appender.version + 1), transaction)
+        if not self._appender.is_failed_there():
+            self._tried_rows = len(rows)
+            table = arrow_table(map(dict, rows), self._contract, self._appender.version + 1)
+            self._appender.append(table, transaction)
+        return self._tried_rows
 
     def transaction_version(self, app_id: str) -> int | None:
         return None if self._table is None else self._table.transaction_version(app_id)

@@ -201,11 +201,23 @@ class Appender:
         """
         self._path, self._store, self._is_synced = path, store_of(path), is_synced
         self._lock = threading.Lock()
+        self._failed = ""
+        """The id of the last commit, if it failed."""
         self._look(open_delta(path) if handle is None else handle)
 
     @property
     def version(self) -> int:
         return self._version
+
+    def is_failed_there(self) -> bool:
+        """Return whether the append that failed last is in the table nevertheless: only its answer was lost."""
+        with self._lock, suppress(FileNotFoundError):
+            while self._failed:
+                if self._take_in(self._failed):
+                    self._version += 1
+                    self._failed = ""
+                    return True
+        return False
 
     def append(self, rows: pa.Table, transaction: Transaction | None = None) -> int | None:
         """One file and one commit, whose version it returns; None, and nothing, under a transaction that is in already.
@@ -273,7 +285,7 @@ class Appender:
 
     def _commit(self, actions: list[dict[str, Any]], rows: pa.Table, transaction: Transaction | None) -> bool:
         """Commit as the next free version. Return False if another writer has committed this transaction."""
-        commit_id = actions[0]["commitInfo"]["txnId"]
+        commit_id = self._failed = actions[0]["commitInfo"]["txnId"]
         lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
         content = "\n".join(lines).encode()
         lost = 0
@@ -295,9 +307,11 @@ class Appender:
             if lost % FAR_BEHIND == 0:
                 self._look(open_delta(self._path))
             if transaction is not None and self._is_in(transaction):
+                self._failed = ""
                 return False
             self._contract.check(rows)
         self._version += 1
+        self._failed = ""
         self._looked_at = time.time()
         if transaction is not None:
             self._done[transaction.app_id] = transaction.version

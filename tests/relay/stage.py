@@ -123,9 +123,10 @@ class TablesInMemory:
         records = [read_record(row) for row in self.log if row["incident_id"] not in over]
         return History(notices, records, completed, 0)
 
-    def append(self, table: Table, rows: Sequence[Row]) -> None:
+    def append(self, table: Table, rows: Sequence[Row]) -> int:
         written = self.alerts if table is ALERTS else self.log
         written += rows
+        return len(rows)
 
 
 def _columns(rows: Sequence[Row], table: Table, names: Sequence[str]) -> pa.Table:

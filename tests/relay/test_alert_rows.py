@@ -1,13 +1,22 @@
-"""New rows of the alerts table are those of its log: each is read once, and a log with a gap is an error."""
+"""New rows of the alerts table are those of its log: each is read once, and a log with a gap is an error.
 
+What the relay writes is there once.
+"""
+
+import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from schemas.tables import ALERTS
-from streaming.relay.tables import AlertLogError, RelayTables
+from schemas.tables import ALERT_DELIVERIES, ALERTS
+from streaming.relay.notice import read_notice, record_of
+from streaming.relay.tables import AlertLogError, DeliveryLog, RelayTables
+from streaming.warehouse import appender
+from streaming.warehouse.readable_rows import Row
+from streaming.warehouse.table_store import create_file
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.relay.stage import START_MS, alert_row
@@ -103,3 +112,29 @@ def test_a_new_file_that_was_compacted_and_deleted_is_an_error_and_not_tried_for
     table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
     with pytest.raises(AlertLogError, match="is missing"):
         names(tables)
+
+
+@pytest.mark.parametrize("has_other", [False, True])
+def test_rows_are_written_once_though_the_answer_to_their_commit_was_lost(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, has_other: bool
+) -> None:
+    def record(name: str) -> Row:
+        return record_of(read_notice(alert_row(name, "FIRING", START_MS)), "PENDING", START_MS, receiver="hook")
+
+    def create_and_fail(*arguments: Any, **named: Any) -> None:
+        create_file(*arguments, **named)
+        raise OSError(errno.EIO, "the directory could not be synced")
+
+    log = DeliveryLog(follow(warehouse), lambda _: None)
+    log.add(record("a"), record("b"))
+    with monkeypatch.context() as patch:
+        patch.setattr(appender, "create_file", create_and_fail)
+        with pytest.raises(OSError, match="synced"):
+            log.append()
+    if has_other:
+        RelayTables(warehouse).append(ALERT_DELIVERIES, [record("other")])
+    log.add(record("c"))
+    log.append()
+    assert log.is_recorded(0)
+    written = DeltaTable(table_path(warehouse, ALERT_DELIVERIES.name)).to_pyarrow_table()["incident_id"].to_pylist()
+    assert sorted(name.partition("-")[0] for name in written) == sorted("abc") + ["other"] * has_other
