@@ -5,7 +5,6 @@ Charts draw open incidents up to the end of the data.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
@@ -25,11 +24,6 @@ def extent_of(from_ms: int, until_ms: int, times_ms: Iterable[int]) -> tuple[int
         return from_ms, until_ms
     margin_ms = max(LEAST_MARGIN_MS, (max(known) - min(known)) // MARGIN)
     return max(from_ms, min(known) - margin_ms), min(until_ms, max(known) + margin_ms)
-
-
-def named(sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return only the parameters that the query names; DuckDB refuses others."""
-    return {name: value for name, value in params.items() if f"${name}" in sql}
 
 
 NO_DATA = "no data"

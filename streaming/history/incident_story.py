@@ -241,7 +241,7 @@ def _both_ends(history: History, columns: str, sql: str, order: str, story: Inci
     return history.rows(
         f"SELECT {columns} FROM (SELECT *, row_number() OVER (ORDER BY {order}) AS nth, "
         f"count(*) OVER () AS number FROM ({sql})) WHERE nth <= {half} OR nth > number - {half} ORDER BY nth",
-        {name: value for name, value in params.items() if f"${name}" in sql},
+        params,
     )
 
 

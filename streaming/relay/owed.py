@@ -256,11 +256,7 @@ class Owed:
             decided, self._again_at_ms = self.log.decided, math.inf
             waiting, self._waiting = self._waiting, {}
             self._limited.clear()
-            turns = [
-                (incident.fired_at_ms or 0, rank_of(row.severity), name, incident, row)
-                for name, (incident, row) in waiting.items()
-            ]
-            for *_, incident, row in sorted(turns, key=lambda turn: turn[:3]):
+            for incident, row in sorted(waiting.values(), key=_turn):
                 outcome = incident.withheld and incident.withheld["outcome"]
                 is_limited = outcome == "LIMITED" and not self._has_room(row)
                 if not are_silences_new and (is_limited or outcome == "SILENCED"):
@@ -435,3 +431,8 @@ class Owed:
             self.log.add(incident.withheld)
         if outcome != "NO_ROUTE":
             self._wait(incident, row)
+
+
+def _turn(waiting: tuple[Incident, Notice]) -> tuple[int, int, str]:
+    incident, row = waiting
+    return incident.fired_at_ms or 0, rank_of(row.severity), row.incident_id

@@ -72,6 +72,7 @@ class RelayAlerts:
             if known.alert.alert_id not in wanted and self._is_over(known.alert, now.pace_ms):
                 rows.append(self._alerts.resolve(known, now.wall_ms))
                 self._updated_at_ms.pop(known.alert.alert_id, None)
+                self._wanted_at_ms.pop(known.alert.alert_id, None)
         for key, alert in wanted.items():
             if (found := self._alerts.get(key)) is None:
                 rows.append(self._alerts.open(alert, now.wall_ms))

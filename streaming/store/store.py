@@ -91,6 +91,8 @@ def leave_out_unreadable(engine: duckdb.DuckDBPyConnection, files: TableFiles) -
 
 
 Params = Sequence[Any] | Mapping[str, Any]
+"""A mapping may have more names than the query uses."""
+
 Answer = TypeVar("Answer")
 
 OPENERS = 4
@@ -108,6 +110,13 @@ _SETTINGS = {
 """GLOBAL settings: a cursor of another thread does not inherit what was set for one session."""
 
 _LOCKED = "SET enable_external_access = false; SET lock_configuration = true"
+
+
+def named(sql: str, params: Params) -> Params | None:
+    """Return the parameters without names that the query does not use, which DuckDB refuses; None for none."""
+    if isinstance(params, Mapping):
+        params = {name: value for name, value in params.items() if f"${name}" in sql}
+    return params or None
 
 
 class History:
@@ -180,13 +189,14 @@ class History:
 
     def query(self, sql: str, params: Params = ()) -> pa.Table:
         """Return the answer. Times are TIMESTAMP, UTC. Raises WarehouseError."""
-        return self._ask(lambda cursor, text: cursor.sql(text, params=params or None).to_arrow_table(), sql)
+        used = named(sql, params)
+        return self._ask(lambda cursor, text: cursor.sql(text, params=used).to_arrow_table(), sql)
 
     def stream(self, sql: str, params: Params = ()) -> pa.RecordBatchReader:
         """Return the answer in batches, with unique column names; reading may raise WarehouseError too."""
 
         def begin(cursor: duckdb.DuckDBPyConnection, text: str) -> pa.RecordBatchReader:
-            reader = with_text(cursor.sql(text, params=params or None)).to_arrow_reader(BATCH_ROWS)
+            reader = with_text(cursor.sql(text, params=named(sql, params))).to_arrow_reader(BATCH_ROWS)
             first, schema = next(iter(reader), None), unique_names(reader.schema)
 
             def batches() -> Iterator[pa.RecordBatch]:

@@ -195,7 +195,7 @@ def test_agents_that_go_on_beside_a_dead_collector_are_heard(
 def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
     events: list[tuple[int, int]], is_silent: bool
 ) -> None:
-    """Events as (event time, heard at), both in seconds."""
+    """Events as (event time, arrived at), both in seconds."""
     clocks = CollectorClocks(0)
     for event_seconds, at_seconds in events:
         clocks.note("c", 10_000_000 + event_seconds * 1000, 10_000_000 + at_seconds * 1000, ["broker-a"])
@@ -204,7 +204,7 @@ def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
 
 
 @pytest.mark.parametrize(
-    ("promise", "started_s", "heard_s", "rounds_s", "silent_s"),
+    ("promise", "started_s", "late_s", "rounds_s", "silent_s"),
     [
         ("silence counts from the last round", 0, 0, range(0, 100, 10), 90 + 60),
         ("a clock that lags and keeps pace is missed when it stops", 0, 3_600, range(0, 100, 10), 90 + 3_600 + 60),
@@ -213,16 +213,16 @@ def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
     ],
 )
 def test_a_clock_is_silent_from_a_time_on_until_the_day_ends(
-    promise: str, started_s: int, heard_s: int, rounds_s: range, silent_s: int
+    promise: str, started_s: int, late_s: int, rounds_s: range, silent_s: int
 ) -> None:
-    """Each round is heard `heard_s` after its time."""
+    """Each round arrives `late_s` after its time."""
     clocks = CollectorClocks(started_s * 1000)
     for second in rounds_s:
-        clocks.note("c", second * 1000, (second + heard_s) * 1000)
-    assert (clocks.has("c"), clocks.lag_ms("c")) == (True, heard_s * 1000)
+        clocks.note("c", second * 1000, (second + late_s) * 1000)
+    assert (clocks.has("c"), clocks.lag_ms("c")) == (True, late_s * 1000)
     assert clocks.silent(silent_s * 1000 - 1, SILENT_MS) == {}, promise
     assert clocks.silent(silent_s * 1000, SILENT_MS) == {"c": []}, promise
-    assert clocks.silent((rounds_s[-1] + heard_s) * 1000 + FORGOTTEN_MS, SILENT_MS) == {}
+    assert clocks.silent((rounds_s[-1] + late_s) * 1000 + FORGOTTEN_MS, SILENT_MS) == {}
 
 
 def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streaming.board.chart import AMBER, BLUE, PURPLE, RED, Axis, Bar, Chart, Key, fitting, lane_name
-from streaming.board.known import NO_DATA, Known, extent_of, named, read_cluster_names, read_known
+from streaming.board.known import NO_DATA, Known, extent_of, read_cluster_names, read_known
 from streaming.board.page import Page, View
 from streaming.board.url import href, read_choice, read_span_ms, slice_of
 from streaming.board.words import counted
@@ -172,7 +172,7 @@ def read_brokers(
     params: dict[str, Any] = {"cluster": cluster, "canary": CANARY_CLUSTER, "from_ms": from_ms, "until_ms": until_ms}
     for share in MERGED_SHARES:
         params["merge_ms"] = (until_ms - from_ms) // share
-        intervals = history.rows(_INTERVALS, named(_INTERVALS, params))
+        intervals = history.rows(_INTERVALS, params)
         if len(intervals) <= MOST_BARS:
             break
     by_broker: dict[tuple[str, str], dict[str, list[Any]]] = {}
@@ -183,9 +183,9 @@ def read_brokers(
             by_broker.setdefault(place, {}).setdefault(name, []).append(kind(**row))
 
     file(intervals[:MOST_INTERVALS], "intervals", Interval)
-    file(history.rows(_AVOIDERS, named(_AVOIDERS, params)), "avoiders", dict)
-    file(history.rows(_INCIDENTS, named(_INCIDENTS, params)), "incidents", dict)
-    rows = history.rows(_KNOWN, named(_KNOWN, params))
+    file(history.rows(_AVOIDERS, params), "avoiders", dict)
+    file(history.rows(_INCIDENTS, params), "incidents", dict)
+    rows = history.rows(_KNOWN, params)
     now = {(row.pop("cluster"), row.pop("broker_name")): row for row in rows}
     brokers = []
     for place in sorted(now.keys() | by_broker.keys()):

@@ -13,13 +13,13 @@ import duckdb
 import pyarrow as pa
 
 from streaming.board.chart import BLUE, GREEN, GREY, Axis, Bar, Chart, Mark, fitting, lane_name
-from streaming.board.known import extent_of, named
+from streaming.board.known import extent_of
 from streaming.board.page import Page, View
 from streaming.board.pages.group_tables import find_cluster, is_alerted_topic, queues_of, read_group
 from streaming.board.pages.matrix import build_matrix, count_verdicts, order_queues
 from streaming.board.url import AskedError, href, read_choice, read_moment_ms, read_span_ms, slice_of
 from streaming.board.words import VERDICTS, WRONG, counted
-from streaming.store.store import History
+from streaming.store.store import History, named
 from streaming.text.times import clock
 from udfs.alerts.prose import join_words, some
 from udfs.groups.queue_state import OK
@@ -231,10 +231,10 @@ def read_times(history: History, place: Mapping[str, Any]) -> Times:
     the data, at most `until_ms`.
     """
     params, until_ms = dict(place), place["until_ms"]
-    comings = history.rows(_COMINGS, named(_COMINGS, params))
-    incidents = history.rows(_INCIDENTS, named(_INCIDENTS, params))
+    comings = history.rows(_COMINGS, params)
+    incidents = history.rows(_INCIDENTS, params)
     with duckdb.connect() as engine:
-        engine.register("steps", history.query(_STEPS, named(_STEPS, params)))
+        engine.register("steps", history.query(_STEPS, params))
         (edges,) = _ask(engine, _EDGES, params).to_pylist()
         starts_ms = [edges["first_ms"], *(row["time_ms"] for row in comings), *(row["start_ms"] for row in incidents)]
         known_ms = [ms for ms in starts_ms if ms is not None]

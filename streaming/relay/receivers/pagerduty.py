@@ -85,8 +85,11 @@ def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
         "custom_details": details,
     }
     body["payload"] = {name: value for name, value in payload.items() if value is not None}
-    if len(json_bytes(body)) > BODY_BYTES:
+    encoded = json_bytes(body)
+    if len(encoded) > BODY_BYTES:
         details["evidence"] = "omitted: the event exceeded 512 KB; see the alerts table"
-    if len(json_bytes(body)) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
+        encoded = json_bytes(body)
+    if len(encoded) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
         details["queues"] = [*notice.queues[:QUEUES_LEFT], f"and {len(notice.queues) - QUEUES_LEFT} more"]
-    return json_bytes(body)
+        encoded = json_bytes(body)
+    return encoded
