@@ -7,7 +7,8 @@ import pytest
 
 from schemas.tables import TABLES
 from streaming.board.page import View
-from streaming.board.pages.overview import PAGE, Written, read_lags, worst_lately
+from streaming.board.pages import overview
+from streaming.board.pages.overview import PAGE, read_lags
 from streaming.store.store import History
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import open_table, table_path
@@ -36,16 +37,18 @@ def test_the_lag_is_from_the_newest_event_of_a_commit_to_the_commit(tmp_path: Pa
     write(tmp_path, {"assignments": late}, 1)
     history = History(tmp_path)
     at_ms = written_at(tmp_path, "assignments", history.versions["assignments"])
-    assert read_lags(history, at_ms) == {"assignments": Written(at_ms, at_ms - now_ms + 7 * MINUTE)}
+    assert read_lags(history, at_ms, MINUTE) == {"assignments": at_ms - now_ms + 7 * MINUTE}
     for batch in (1, 2):
         write(tmp_path / "1", {"alerts": [alert("one", changed_at=now_ms - 5 * MINUTE)]}, batch)
-    before = read_lags(History(tmp_path / "1"), now_ms + MINUTE)
+    before = read_lags(History(tmp_path / "1"), now_ms + MINUTE, MINUTE)
     table = open_table(tmp_path / "1", TABLES["alerts"])
     table.optimize.compact()
     assert table.version() > History(tmp_path / "1").versions["assignments"]
-    assert read_lags(History(tmp_path / "1"), now_ms + MINUTE) == before != {}
+    assert read_lags(History(tmp_path / "1"), now_ms + MINUTE, MINUTE) == before != {}
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    assert read_lags(History(tmp_path / "1"), now_ms + MINUTE) == before, "by the log, which keeps the statistics"
+    assert read_lags(History(tmp_path / "1"), now_ms + MINUTE, MINUTE) == before, (
+        "by the log, which keeps the statistics"
+    )
 
 
 @pytest.mark.parametrize("board_behind_ms", [0, 3 * MINUTE])
@@ -53,18 +56,16 @@ def test_clocks_that_do_not_fit_describe_no_lag(tmp_path: Path, now_ms: int, boa
     """Events of tomorrow, or a commit after now by the board's clock."""
     ahead_ms = 0 if board_behind_ms else 3 * MINUTE
     write(tmp_path, {"alerts": [alert("one", changed_at=now_ms + ahead_ms)]})
-    assert read_lags(History(tmp_path), now_ms - board_behind_ms) == {}
+    assert read_lags(History(tmp_path), now_ms - board_behind_ms, MINUTE) == {}
 
 
-def test_the_worst_counts_of_those_that_were_written_lately_by_a_query_that_judges() -> None:
-    lags = {
-        "alerts": Written(1_000_000, 4_000),
-        "assignments": Written(990_000, 9_000),
-        "memberships": Written(1_000, 99_000),
-        "fault_items": Written(1_000_000, 500_000),
-    }
-    assert worst_lately(lags, 120_000) == Written(990_000, 9_000)
-    assert worst_lately({"fault_items": Written(1_000_000, 500_000)}, 120_000) is None
+def test_only_tables_count_that_were_written_lately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"assignments": [assignment(0, "OK")], "alerts": [alert("one")]})
+    written = {"assignments": (990_000, 981_000), "alerts": (1_000_000, 996_000), "memberships": (0, None)}
+    monkeypatch.setattr(overview, "_read_written", lambda _, table, __: written[table.name])
+    history = History(tmp_path)
+    assert read_lags(history, 1_000_000, 120_000) == {"assignments": 9_000, "alerts": 4_000}
+    assert read_lags(history, 1_000_000, 9_000) == {"alerts": 4_000}
 
 
 def test_the_overview_says_how_far_the_tables_are_behind_the_events(tmp_path: Path, now_ms: int) -> None:

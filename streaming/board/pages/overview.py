@@ -7,13 +7,11 @@ age of the data does.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from conf.location import Location
-from schemas.tables import TABLES, Table
+from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, TABLES, Table
 from schemas.views import MOST_SEVERE_FIRST, acknowledged_sql
 from streaming.board.page import Page, View
 from streaming.board.pages.groups import read_groups
@@ -135,7 +133,7 @@ def read_clusters(history: History) -> list[dict[str, Any]]:
     return [row | {"without_data": [*filter(None, row["without_data"])]} for row in rows]
 
 
-TIMELY = ("alerts", "assignments", "memberships")
+TIMELY = (ALERTS, ASSIGNMENTS, MEMBERSHIPS)
 """Tables whose newest rows carry the time of their evaluation."""
 
 MOST_COMMITS = 8
@@ -145,44 +143,36 @@ SKEW_MS = MINUTE
 """Limit of clock skew; beyond it, as for simulated events of another day, there is no delay to report."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """A table's newest commit with new rows: its time, and its delay after its newest event."""
+def read_lags(history: History, now_ms: int, lately_ms: int) -> dict[str, int]:
+    """Return the delay, ms, from the newest event of a table's newest commit to that commit.
 
-    at_ms: int
-    lag_ms: int
-
-
-def read_lags(history: History, now_ms: int) -> dict[str, Written]:
-    """Return the delay by table, without unwritten tables and those beyond SKEW_MS."""
-    found = {}
-    for table in LIVE_TABLES:
-        version = history.versions.get(table.name)
-        written = None if version is None else _read_written(history.warehouse, table, version)
-        if written is not None and written.lag_ms >= -SKEW_MS and written.at_ms <= now_ms + SKEW_MS:
-            found[table.name] = Written(min(written.at_ms, now_ms), max(0, written.lag_ms))
-    return found
+    Of the TIMELY tables that were written within `lately_ms` before the newest of these commits, without a delay that
+    is beyond SKEW_MS.
+    """
+    written: dict[str, tuple[int, int]] = {}
+    for table in TIMELY:
+        if table.name in history.versions:
+            at_ms, newest_ms = _read_written(history.warehouse, table, history.versions[table.name])
+            if newest_ms is not None and newest_ms <= at_ms + SKEW_MS and at_ms <= now_ms + SKEW_MS:
+                written[table.name] = min(at_ms, now_ms), max(0, at_ms - newest_ms)
+    last_ms = max((at_ms for at_ms, _ in written.values()), default=0)
+    return {name: lag_ms for name, (at_ms, lag_ms) in written.items() if at_ms >= last_ms - lately_ms}
 
 
-def worst_lately(lags: Mapping[str, Written], lately_ms: int) -> Written | None:
-    """Return the largest delay of the TIMELY tables written within `lately_ms` before the newest commit of them."""
-    timely = [lags[name] for name in TIMELY if name in lags]
-    newest_ms = max((one.at_ms for one in timely), default=0)
-    return max((one for one in timely if one.at_ms >= newest_ms - lately_ms), key=lambda one: one.lag_ms, default=None)
+def _read_written(warehouse: Location, table: Table, version: int) -> tuple[int, int | None]:
+    """Return the times of the newest commit that appended rows and of its newest event.
 
-
-def _read_written(warehouse: Location, table: Table, version: int) -> Written | None:
-    """Return the newest commit that appended rows; None if the log lacks it, or its files' statistics of the time."""
+    None for the event if the log lacks the commit, or its files' statistics of the time.
+    """
     folder = table_path(warehouse, table.name)
     for number in range(version, max(version - MOST_COMMITS, -1), -1):
         commit = read_commit(folder, number)
         if commit is None:
-            return None
+            break
         if commit.appended:
             newest = [json.loads(stats).get("maxValues", {}).get(table.time) for stats in commit.appended.values()]
-            newest_ms = max((to_ms(datetime.fromisoformat(time)) for time in newest if time), default=None)
-            return None if newest_ms is None else Written(commit.at_ms, commit.at_ms - newest_ms)
-    return None
+            return commit.at_ms, max((to_ms(datetime.fromisoformat(time)) for time in newest if time), default=None)
+    return 0, None
 
 
 def read(view: View) -> dict[str, Any]:
@@ -190,12 +180,11 @@ def read(view: View) -> dict[str, Any]:
 
     groups, troubled   the worst groups, as on their page, and the number of all groups with a problem
     newest_ms          time of the newest row of the live tables, at most now; None while they are empty
-    lags               by table, delay from the newest event of its newest commit to that commit
-    lag                the largest recent delay of the tables with verdicts and alerts
+    lags               see read_lags
     """
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, as on the alerts page, so that its counts agree
     groups = [group for group in read_groups(view.history) if group["wrong"] or group["unknown"]]
-    ages, lags = read_ages(view.history), read_lags(view.history, view.now_ms)
+    ages = read_ages(view.history)
     live = {table.name for table in LIVE_TABLES}
     newest_ms = max((age["newest_ms"] for age in ages if age["name"] in live and age["newest_ms"]), default=None)
     return {
@@ -205,8 +194,7 @@ def read(view: View) -> dict[str, Any]:
         "clusters": read_clusters(view.history),
         "ages": ages,
         "newest_ms": None if newest_ms is None else min(newest_ms, view.now_ms),
-        "lags": lags,
-        "lag": worst_lately(lags, view.stale_ms),
+        "lags": read_lags(view.history, view.now_ms, view.stale_ms),
         "is_stale": view.is_stale,
     }
 
