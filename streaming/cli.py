@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.main import get_command
 
-from streaming.store.light_arrow import load_arrow
+from streaming.system.light_imports import without
 from streaming.terminal.command_line import VisibleCommands, log_flags, readable
 
 
@@ -206,8 +206,12 @@ def leave(code: int) -> NoReturn:
 
 def _exit_code() -> int:
     """Run the command and return its exit code."""
-    if sys.argv[1:2] and sys.argv[1] in QUESTIONS and sys.argv[2:3] != ["rules"]:
-        load_arrow()
+    command = "".join(sys.argv[1:2])
+    with without("numpy"):
+        if command in QUESTIONS and sys.argv[2:3] != ["rules"]:
+            import_module("pyarrow")
+        elif command in {"relay", "board"}:
+            import_module("pyarrow.dataset")
     try:
         app()
     except SystemExit as end:

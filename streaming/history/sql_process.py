@@ -24,8 +24,9 @@ PIPE_BYTES = 1 << 20
 """Output that a pager has not read yet; it does not hold up the worker until its deadline."""
 
 _PROGRAM = """
-from streaming.store.light_arrow import load_arrow
-load_arrow("pyarrow.dataset")
+from streaming.system.light_imports import without
+with without("numpy"):
+    import pyarrow.dataset
 from streaming.history.sql_worker import main
 main()
 """

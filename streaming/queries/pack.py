@@ -8,6 +8,7 @@ The shard decodes what it evaluates anew: an event encoded for it costs more tha
 
 from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from heapq import nsmallest
+from importlib import import_module
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from streaming.queries.parcel import (
     Span,
     shard_of,
 )
+from streaming.system.light_imports import without
 from udfs.brokers import skew
 from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
@@ -38,6 +40,10 @@ from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat, puller_key
 from udfs.brokers.skew import WINDOW_MS, Behind, Lag, LogOrder
 from udfs.groups.queue_state import is_cache_full
 from udfs.producers.attempts import QUIET_MS, AttemptsBuilder
+
+with without("pandas"):  # pyarrow and PySpark look for it once in a process
+    pa.array([])
+    import_module("pyspark.testing.utils")
 
 COLUMNS = ("topic", "partition", "offset", "ingest_time_ms", "value")
 

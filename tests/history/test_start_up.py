@@ -10,10 +10,11 @@ from tests.history.warehouse_stage import alert, assignment, delivery, fault, me
 SCRIPT = """
 import contextlib, io, json, sys
 from streaming.cli import app
-from streaming.store.light_arrow import load_arrow
+from streaming.system.light_imports import without
 
 at_start = sorted(sys.modules)
-load_arrow()
+with without("numpy"):
+    import pyarrow
 codes = []
 for arguments in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
@@ -65,9 +66,9 @@ def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
 
 def test_who_has_loaded_numpy_keeps_arrow_as_it_is() -> None:
     """And whoever imports numpy afterwards has it."""
-    script = "from streaming.store.light_arrow import load_arrow; load_arrow(); import numpy, pyarrow as pa; "
-    script += "print(pa.array([1, 2]).to_pylist(), numpy.arange(2).tolist())"
-    other = f"import numpy; {script}; print(pa.array(numpy.arange(2)).to_numpy().tolist())"
+    script = "from streaming.system.light_imports import without\nwith without('numpy'): import pyarrow as pa\n"
+    script += "import numpy; print(pa.array([1, 2]).to_pylist(), numpy.arange(2).tolist())"
+    other = f"import numpy\n{script}; print(pa.array(numpy.arange(2)).to_numpy().tolist())"
     reported = [
         subprocess.run([sys.executable, "-c", one], capture_output=True, text=True, timeout=60, check=True).stdout
         for one in (script, other)
