@@ -249,6 +249,7 @@ class Combiner:
     def __init__(self) -> None:
         self._builders: dict[tuple[str, str, str, str], AttemptsBuilder] = {}
         self._ticks: dict[tuple[str, str | None], int] = {}
+        self._ticks_ms: dict[str, set[int]] = {}
         self.rejects: list[tuple[str, int, Reject]] = []
         self._forgotten: dict[Key, list[tuple[str, str, int, str]]] = {}
         self._read: dict[tuple[str, int], tuple[int, int]] = {}
@@ -283,6 +284,7 @@ class Combiner:
         for broker_name in (*event.brokers_asked, None):
             place = (event.cluster, broker_name)
             self._ticks[place] = max(self._ticks.get(place, 0), event.event_time_ms)
+        self._ticks_ms.setdefault(event.cluster, set()).add(event.event_time_ms)
 
     def _note_all_read(self, batch: pa.RecordBatch) -> None:
         """Note the offsets read, by stretches of one topic and partition, of which a batch has few."""
@@ -313,6 +315,8 @@ class Combiner:
             packs.setdefault(place, Pack()).tick_ms = tick_ms
             if place[1] is not None:
                 packs.setdefault((place[0], None), Pack()).asked_ms[place[1]] = tick_ms
+        for cluster, ticks_ms in self._ticks_ms.items():
+            packs.setdefault((cluster, None), Pack()).ticks_ms = sorted(ticks_ms)
         for lag in self._lags.all():
             packs.setdefault((lag.cluster, None), Pack()).lags.append(lag)
         for key, of_key in packs.items():

@@ -104,6 +104,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     fleet      of a cluster: broker → its producers' attempts
     read       of a cluster: the offsets read of its partitions, as chunks without messages
     asked_ms   of a cluster: broker → the newest clock event that asked it
+    ticks_ms   of a cluster: the times of all its clock events
     lags       of a cluster: the lags of its sends and clock events behind Kafka's clock
     """
 
@@ -113,6 +114,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     read: list[Chunk] = []
     forgotten: list[tuple[str, str, int, str]] = []
     asked_ms: dict[str, int] = {}
+    ticks_ms: list[int] = []
     lags: list[Lag] = []
 
     def newest_ms(self) -> int:

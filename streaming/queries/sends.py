@@ -193,6 +193,7 @@ class FleetTurn:
         self._reported += [transition for decision in forgotten for transition in forget_of_fleet(fleet, *decision)]
         self._forgotten_ms = max((at_ms for _, _, at_ms, _ in forgotten), default=0)
         fleet.learn_lags(lag for pack in packs for lag in pack.lags)
+        ticks_ms = [fleet.tick_ms, *(tick_ms for pack in packs for tick_ms in pack.ticks_ms)]
         for pack in packs:
             for broker_name, producers in pack.fleet.items():
                 for attempts in producers:
@@ -207,7 +208,7 @@ class FleetTurn:
             to_ms = time_of_log(fleet, rules.no_data_page_ms, is_whole=self._is_whole)
         self._before_ms = fleet.judged_ms
         to_ms = to_ms if self._most_ms is None else min(to_ms, self._most_ms)
-        self._passage = Passage(fleet, to_ms, rules.fault_item_idle_ms)
+        self._passage = Passage(fleet, to_ms, rules, ticks_ms)
 
     def _judge(self, until_ms: int | None = None) -> None:
         for _ in self._passage.moments(until_ms):

@@ -5,8 +5,9 @@ judged at every fifth second of event time that a tick has passed. So a log give
 in one batch or in fifty. An item that shuts nothing out is not kept: it decides no later one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, Window, end
@@ -217,6 +218,12 @@ class Fleet:
         is_over = item.start_timestamp_ms <= self.judged_ms
         return not is_over or self.producers[client_id].is_alive(self.judged_ms, idle_ms)
 
+    def pause(self, since_ms: int) -> None:
+        """Let the time since then count for no break: it is not known what the producers did."""
+        for episode in self.episodes.values():
+            if episode.last_ms < since_ms:
+                episode.last_ms += self.judged_ms - since_ms
+
     def is_calm(self) -> bool:
         """Nobody shuts anything out, and nothing is open: until the next slow attempt no moment needs judging."""
         return not (self.shut_out or self.episodes or self.incidents)
@@ -228,10 +235,13 @@ class Passage:
     It ends at the last moment before `to_ms`. In between, the fleet is as of the moment that it has come to.
     """
 
-    def __init__(self, fleet: Fleet, to_ms: int, idle_ms: int) -> None:
-        self._fleet, self._idle_ms = fleet, idle_ms
+    def __init__(self, fleet: Fleet, to_ms: int, rules: Rules, ticks_ms: Iterable[int] = ()) -> None:
+        """`ticks_ms` are the cluster's ticks since the fleet's newest one, and that one."""
+        self._fleet, self._idle_ms = fleet, rules.fault_item_idle_ms
         self._last_ms = to_ms // MOMENT_MS * MOMENT_MS
         self._steps = fleet.take_steps(self._last_ms)
+        ticks = sorted(tick_ms for tick_ms in ticks_ms if 0 < tick_ms <= to_ms)
+        self._outages = [*find_outages(ticks, [step for step, *_ in self._steps], rules.max_evaluation_gap_ms)]
         self._position = self._slow_at = 0
         if not fleet.judged_ms:
             first = (next_moment_ms(step.from_ms) - MOMENT_MS for step, *_ in self._steps)
@@ -241,7 +251,9 @@ class Passage:
         """Bring the fleet to each moment that needs judging, up to `until_ms` or to the last."""
         until_ms = self._last_ms if until_ms is None else until_ms
         while self._fleet.judged_ms < self._last_ms and (now_ms := self._next_ms()) <= until_ms:
-            self._fleet.judged_ms = now_ms
+            before_ms, self._fleet.judged_ms = self._fleet.judged_ms, now_ms
+            if any(from_ms < now_ms <= until_ms for from_ms, until_ms in self._outages):
+                self._fleet.pause(before_ms)
             while self._position < len(self._steps) and self._steps[self._position][0].from_ms <= now_ms:
                 self._fleet.apply(*self._steps[self._position])
                 self._position += 1
@@ -260,6 +272,19 @@ class Passage:
         if self._slow_at == len(self._steps):
             return self._last_ms
         return max(following_ms, next_moment_ms(self._steps[self._slow_at][0].from_ms))
+
+
+def find_outages(ticks: Sequence[int], steps: Sequence[Step], longest_ms: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans without sends between two ticks that are more than `longest_ms` apart: events may be lost."""
+    for before_ms, after_ms in pairwise(ticks):
+        if after_ms - before_ms > longest_ms:
+            known_ms = before_ms
+            for step in steps:
+                if known_ms + SHORT_MS < min(step.from_ms, after_ms):
+                    yield known_ms, min(step.from_ms, after_ms)
+                known_ms = max(known_ms, step.to_ms)
+            if known_ms + SHORT_MS < after_ms:
+                yield known_ms, after_ms
 
 
 def close_unasked(fleet: Fleet, idle_ms: int) -> Iterator[tuple[str, list[Flip], Health]]:

@@ -8,6 +8,7 @@ is measured; the last spell is quiet.
 import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any, Literal
 
 from streaming.simulator.scenario import Scenario, parse_scenario
@@ -24,7 +25,13 @@ INTERVAL_MS = 10_000
 """Between two poll rounds, as `collect` by default."""
 
 CLUSTERS, TWINS, STUCK = 2, 2, 2
-"""Clusters; in each the groups in which twins come and go, and those in which one consumer stops pulling."""
+"""Clusters; in each the pairs of groups in which twins come and go, and those in which one consumer stops pulling.
+
+The groups of a pair, and two brokers, take turns: an alert that comes back three times in 20 minutes is flapping, and
+is meant to stay open.
+"""
+
+BROKERS = ("broker-a", "broker-b", "broker-c")
 
 FIRST_FAULT_SECONDS = 20.0
 
@@ -153,10 +160,11 @@ def draw_cluster(plan: Plan, number: int) -> Scenario:
     groups: list[dict[str, Any]] = []
     happenings: list[dict[str, Any]] = []
     expected: list[dict[str, Any]] = []
-    for index in range(TWINS + STUCK):
-        name, is_of_twins = f"group-{index}", index < TWINS
-        groups.append(_group(name, index, with_twin=is_of_twins))
-        for at, until in _spells(rng, plan.seconds):
+    for pair in range(TWINS + STUCK):
+        is_of_twins, indices = pair < TWINS, (2 * pair, 2 * pair + 1)
+        groups += [_group(f"group-{index}", index, with_twin=is_of_twins) for index in indices]
+        for index, (at, until) in zip(cycle(indices), _spells(rng, plan.seconds), strict=False):
+            name = f"group-{index}"
             if is_of_twins:
                 twin = f"{name}-twin"
                 happenings += [
@@ -168,15 +176,15 @@ def draw_cluster(plan: Plan, number: int) -> Scenario:
             else:
                 stuck = {"at": at, "until": until, "action": "stop_pulling", "consumer": f"{name}-1"}
                 happenings.append(stuck)
-    for at, until in _spells(rng, plan.seconds):
-        slow = {"at": at, "until": until, "action": "slow_broker", "broker_name": "broker-b", "latency_ms": 2000}
-        happenings.append(slow)
-        expected.append({"kind": "broker_isolated", "broker_name": "broker-b", "from": at, "until": until})
+    for slow, (at, until) in zip(cycle(BROKERS[1:]), _spells(rng, plan.seconds), strict=False):
+        happening = {"at": at, "until": until, "action": "slow_broker", "broker_name": slow, "latency_ms": 2000}
+        happenings.append(happening)
+        expected.append({"kind": "broker_isolated", "broker_name": slow, "from": at, "until": until})
     versions = ("5.3.3", "4.9.8", "5.1.4")
     fields = {
         "description": "A cluster of the storm.",
         "cluster": f"storm-{number}",
-        "brokers": ["broker-a", "broker-b"],
+        "brokers": [*BROKERS],
         "topics": [{"topic": "orders", "queue_nums": 4}],
         "groups": groups,
         "producers": [

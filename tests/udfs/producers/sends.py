@@ -54,8 +54,10 @@ def cut(log: Sequence[Send | Tick], batches: int) -> Iterator[Sequence[Send | Ti
 def feed(fleet: Fleet, batch: Iterable[Send | Tick], rules: Rules) -> list[Transition]:
     """One batch, as the stream brings it: run-length attempts a producer and broker, the newest tick, judgement."""
     builders: dict[tuple[str, str, str], AttemptsBuilder] = {}
+    ticks_ms = [fleet.tick_ms]
     for one in batch:
         if isinstance(one, Tick):
+            ticks_ms.append(START + one.at_ms)
             fleet.tick_ms = max(fleet.tick_ms, START + one.at_ms)
             continue
         key = (one.broker_name, one.client_id, one.client_version)
@@ -63,7 +65,7 @@ def feed(fleet: Fleet, batch: Iterable[Send | Tick], rules: Rules) -> list[Trans
         builder.add(START + one.at_ms, one.latency_ms, one.isolation, one.reachable)
     for (broker_name, _, _), builder in builders.items():
         fleet.add(broker_name, builder.attempts)
-    moments = Passage(fleet, fleet.tick_ms, rules.fault_item_idle_ms).moments()
+    moments = Passage(fleet, fleet.tick_ms, rules, ticks_ms).moments()
     return [transition for _ in moments for transition in judge_fleet(fleet, "c", rules)]
 
 

@@ -67,7 +67,7 @@ def test_a_healthy_hour_is_not_looked_at_and_keeps_no_item() -> None:
     log = log_of(every(SECOND, 0, 60 * MINUTE, "p0"), 60 * MINUTE)
     builder = attempts_of([one for one in log if isinstance(one, Send)], "p0")
     fleet.add("broker-b", builder.attempts)
-    assert list(Passage(fleet, START + 60 * MINUTE, IDLE_MS).moments()) == []
+    assert list(Passage(fleet, START + 60 * MINUTE, RULES).moments()) == []
     assert fleet.judged_ms == START + 60 * MINUTE
     assert not fleet.shut_out
 
@@ -109,7 +109,7 @@ def test_at_every_moment_those_are_shut_out_that_the_brokers_own_board_shows(sen
     fleet.judged_ms = START
     looked_at = {
         now_ms: {client for client, item in fleet.shut_out.get("broker-b", {}).items() if not item.is_available}
-        for now_ms in Passage(fleet, START + end_ms, IDLE_MS).moments()
+        for now_ms in Passage(fleet, START + end_ms, RULES).moments()
     }
     for now_ms in range(START + MOMENT_MS, START + end_ms + 1, MOMENT_MS):
         board, so_far = Board(), [one for one in sends if START + one.at_ms <= now_ms]
