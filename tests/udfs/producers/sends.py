@@ -73,10 +73,12 @@ AT_ONCE = {"*": kind_rules(pending_evaluations=1, recovering_ms=0)}
 """No hold but the rules' own: what is found fires as it is certain, and is over as it is gone."""
 
 
-def judge(sends: Iterable[Send], end_ms: int, batches: int = 1, rules: Rules | None = None) -> list[Transition]:
-    """All transitions of a log up to `end_ms`, cut in `batches`, of what fired."""
+def judge(
+    sends: Iterable[Send], end_ms: int, batches: int = 1, rules: Rules | None = None, outage: range = range(0)
+) -> list[Transition]:
+    """All transitions of a log up to `end_ms`, cut in `batches`, of what fired. What is of the `outage` is lost."""
     fleet, rules = Fleet(), replace(rules or default_rules(), kinds=AT_ONCE)
-    parts = cut(log_of(sends, end_ms), batches)
+    parts = cut([one for one in log_of(sends, end_ms) if one.at_ms not in outage], batches)
     return [one for part in parts for one in feed(fleet, part, rules) if one.incident.has_fired]
 
 

@@ -72,6 +72,19 @@ def test_a_producer_that_stays_slow_is_reported_until_that_is_its_usual_pace(mon
     assert rows == [("no_available_broker", FIRING, 90), ("no_available_broker", RESOLVED, 235)]
 
 
+@pytest.mark.parametrize("seconds", [65, 75, 600])
+def test_time_in_which_neither_sends_nor_clock_events_arrived_ends_no_isolation(seconds: int) -> None:
+    """5.3.3 producers shut a broker out for a few seconds each time: they do it again after the outage."""
+    outage = range(100 * SECOND, (100 + seconds) * SECOND)
+    steps = (f"p0-p2/5.3.3 0-{seconds + 200}/3 2000", f"p0-p2@broker-a/5.3.3 0-{seconds + 300}/3")
+    sends = [send for step in steps for send in sends_of(*step.split())]
+    rows = reported(judge(sends, (seconds + 300) * SECOND, outage=outage))
+    assert [row for row in rows if row[0] == "broker_isolated"] == [
+        ("broker_isolated", FIRING, 30),
+        ("broker_isolated", RESOLVED, seconds + 260),
+    ]
+
+
 VERSIONS = {"p0": "4.9.8", "p1": "5.1.4", "p2": "5.5.0"}
 sends_of_any_kind = st.lists(
     st.builds(
@@ -88,7 +101,10 @@ sends_of_any_kind = st.lists(
 
 
 @examples(80)
-@given(sends_of_any_kind, st.integers(2, 40))
-def test_a_log_gives_the_same_alerts_however_it_is_cut(sends: list[Send], batches: int) -> None:
+@given(sends_of_any_kind, st.integers(2, 40), st.integers(0, 300_000), st.integers(0, 120_000))
+def test_a_log_gives_the_same_alerts_however_it_is_cut(
+    sends: list[Send], batches: int, from_ms: int, lost_ms: int
+) -> None:
+    outage = range(from_ms, from_ms + lost_ms)
     rules = default_rules(broker_isolated_hold_ms=10_000, broker_isolated_clear_ms=15_000, broker_evicted_ms=40_000)
-    assert judge(sends, 400_000, batches, rules) == judge(sends, 400_000, 1, rules)
+    assert judge(sends, 400_000, batches, rules, outage) == judge(sends, 400_000, 1, rules, outage)
