@@ -67,7 +67,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 class Leadership:
     """The leader up to `until_ms`, by the log's time; 0: none.
 
-    `term` is the offset of the holder's first claim; `asked_ms` has the newest claim of each other process, for a lease.
+    `term` is the offset of the holder's first claim; `asked_ms` has the claims of others in the last lease.
     """
 
     holder: str = ""
