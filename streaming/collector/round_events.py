@@ -315,7 +315,7 @@ def select_pulls(
             if key not in newest or queue.last_pull_timestamp > newest[key].last_pull_timestamp:
                 newest[key] = queue
     twins = find_twins(reading.brokers.values())
-    addresses = _addresses(reading, channels)
+    addresses = _addresses(channels)
     events = []
     stamps = []
     pulled: dict[PullKey, Pulled] = {}
@@ -340,7 +340,7 @@ def select_pulls(
         outcome = outcome_of(last, pulled[key], offsets, info, queue.topic)
         if outcome == "in_vain" and not is_refused:
             continue  # suspended, or cut off from this broker
-        client_addr = addresses.get((queue.broker_name, *member)) if is_alone else None
+        known = addresses.get((queue.broker_name, *member), ())
         cached = queue.cached_msg_max_offset + 1 if queue.cached_msg_count else queue.commit_offset
         events.append(
             _pull_event(
@@ -348,7 +348,7 @@ def select_pulls(
                 (member[0], key[2]),
                 offsets,
                 now.place(stamp_ms - known_ahead_ms(memory.skews, Machine("client", member[1])), before),
-                client_addr=client_addr,
+                client_addr=next(iter(known)) if is_alone and len(known) == 1 else None,
                 client_id=member[1],
                 pull_offset=max(offsets.pull_offset if offsets.pull_offset >= 0 else cached, 0),
                 pull_status=NO_PERMISSION if is_refused else NO_MATCHED_MSG if outcome == "dropped" else None,
@@ -414,20 +414,14 @@ def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
                 yield queue
 
 
-def _addresses(reading: Reading, channels: Mapping[ChannelKey, Reported]) -> dict[tuple[str, str, str], str]:
-    """Return each member's channel address at each broker, as listed now or last."""
+def _addresses(channels: Mapping[ChannelKey, Reported]) -> dict[tuple[str, str, str], set[str]]:
+    """Return the addresses of each (broker_name, group, ClientId), as listed now or last."""
     known: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for reported in channels.values():
         channel = reported.channel
         for consumer in channel.consumers:
             known[(channel.broker_name, consumer.consumer_group, channel.client_id)].add(channel.client_addr)
-    remembered = {key: addresses.pop() for key, addresses in known.items() if len(addresses) == 1}
-    return remembered | {
-        (broker_name, group.consumer_group, each.client_id): each.client_addr
-        for broker_name, view in reading.brokers.items()
-        for group in view.groups
-        for each in group.connections
-    }
+    return known
 
 
 def _pull_event(
