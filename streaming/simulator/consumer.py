@@ -343,7 +343,7 @@ def _pull_event(consumer: Consumer, node: Node, mq: MessageQueue, **fields: Any)
         "topic": mq.topic,
         "queue_id": mq.queue_id,
         "consumer_group": consumer.consumer_group,
-        "client_addr": client.connections[node].client_addr,
+        "client_addr": client.open_channel(node).client_addr,
         "client_id": client.client_id,
         **fields,
         "event_time_ms": client.world.env.now,
@@ -470,8 +470,8 @@ class Puller:
         """Return the node to pull from (PullAPIWrapper.pullKernelImpl): the suggested one, else one of the route."""
         client = self._consumer.client
         broker_ids = client.broker_ids.get(self._mq.broker_name, ())
-        if self._broker.is_intact and not client.connections.cut and MASTER_ID in broker_ids:
-            return self._broker.master
+        if self._broker.is_intact and not client.cut and MASTER_ID in broker_ids:
+            return self._broker.nodes[MASTER_ID]
         broker_id = recalculate_pull_from_which_node(self.suggested, broker_ids)
         if broker_id is None:
             return None

@@ -196,7 +196,7 @@ class Producer:
         broker, master = cluster.brokers[mq.broker_name], client.master(mq.broker_name)
         if master is None:
             return Outcome(MQ_CLIENT_EXCEPTION), 0, False
-        if mq.broker_name in client.connections.cut or master.is_lost or broker.error == "RemotingException":
+        if mq.broker_name in client.cut or master.is_lost or broker.error == "RemotingException":
             return Outcome("RemotingTimeoutException"), timeout_ms + 1, False
         if not master.is_up:
             return Outcome("RemotingConnectException"), world.network_ms(), False
