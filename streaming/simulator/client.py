@@ -3,7 +3,7 @@
 Its consumers and producers share one ClientId, one channel per node and one heartbeat.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
     NO_OFFSET,
-    PERSIST_CONSUMER_OFFSET_MS,
     LocalFileOffsetStore,
     RemoteBrokerOffsetStore,
     compute_pull_from_where,
@@ -74,7 +73,7 @@ class Client:
         if self.consumers:
             env.process(self._beat())
         env.process(self._heartbeats())
-        env.process(self._route_polls())
+        env.process(self.repeat(FIRST_ROUTE_POLL_MS, ROUTE_POLL_MS, self._poll_routes))
 
     def freeze(self) -> None:
         """SIGSTOP: it is silent; brokers list it until they expire its channels."""
@@ -184,6 +183,16 @@ class Client:
         while self.is_frozen:
             yield self.thawed
 
+    def repeat(self, first_ms: int, every_ms: int, act: Callable[[], object]) -> Process:
+        """Call `act` after `first_ms`, then every `every_ms`, until the client ends."""
+        delay_ms = first_ms
+        while True:
+            yield from self.sleep(delay_ms)
+            if not self.is_running:
+                return
+            delay_ms = every_ms
+            act()
+
     def beat_soon(self) -> None:
         """Send an extra heartbeat with all subscriptions, because one changed."""
         self._knows_subscriptions.clear()
@@ -268,16 +277,10 @@ class Client:
             for consumer in self.consumers:
                 consumer.notify()
 
-    def _route_polls(self) -> Process:
-        delay_ms = FIRST_ROUTE_POLL_MS
-        while True:
-            yield from self.sleep(delay_ms)
-            if not self.is_running:
-                return
-            delay_ms = ROUTE_POLL_MS
-            if not self.keeps_route:
-                for topic in sorted(self.topics):
-                    self.update_route(topic)
+    def _poll_routes(self) -> None:
+        if not self.keeps_route:
+            for topic in sorted(self.topics):
+                self.update_route(topic)
 
 
 class Offsets:
@@ -310,16 +313,6 @@ class Offsets:
         """Commit a queue a last time and forget it."""
         self._store.persist(mq)
         self._store.remove_offset(mq)
-
-    def persisting(self, mqs: Collection[MessageQueue]) -> Process:
-        """Run MQClientInstance.persistAllConsumerOffset every 5 s, first 10 s after the start."""
-        delay_ms = 2 * PERSIST_CONSUMER_OFFSET_MS
-        while True:
-            yield from self._client.sleep(delay_ms)
-            delay_ms = PERSIST_CONSUMER_OFFSET_MS
-            if not self._client.is_running:
-                return
-            self.persist(mqs)
 
     def _commit(self, mq: MessageQueue, offset: int) -> None:
         """Send UPDATE_CONSUMER_OFFSET to the master, else to a slave; lost without an answer."""
