@@ -69,6 +69,7 @@ def relay(
 
 
 def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> None:
+    """Run the relay until `stop` is set or the time is over; changed settings are reloaded meanwhile."""
     with (
         occupying("relay", "relay", work_folders(settings)),
         instruments_of(settings, FOLLOWER, key="relay_port") as instruments,
@@ -86,21 +87,16 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
             instruments.begin(None, notifies=True)
             instruments.liveness.watch("relay", thread.is_alive)
         thread.start()
-        _wait(thread, settings, stop, seconds)
+        watch, known = SettingsReload(settings), settings
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
+            changed = watch.look_now_and_then()
+            if changed is not None and (changed.oncall, changed.mutes) != (known.oncall, known.mutes):
+                known = changed
+                thread.renew(changed)
         if instruments is not None:
             instruments.liveness.stop()
         thread.stop()
-
-
-def _wait(thread: Relay, settings: Settings, stop: threading.Event, seconds: float | None) -> None:
-    """Wait until `stop` is set or the time is over; reload changed settings meanwhile."""
-    watch, known = SettingsReload(settings), settings
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
-        changed = watch.look_now_and_then()
-        if changed is not None and (changed.oncall, changed.mutes) != (known.oncall, known.mutes):
-            known = changed
-            thread.renew(changed)
 
 
 def _deliver_once(settings: Settings, stop: threading.Event) -> None:
