@@ -19,7 +19,6 @@ import msgspec
 
 from schemas.events import CLOCKS, HEARTBEATS, MOST_GROUPS, NAME_CHARACTERS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.collector.reading import (
-    BrokerReading,
     Channel,
     ChannelKey,
     Event,
@@ -170,7 +169,7 @@ def select_heartbeats(
     newest: dict[str, int] = defaultdict(int)
     for channel, heartbeat_ms in seen.values():
         newest[channel.broker_name] = max(newest[channel.broker_name], heartbeat_ms or 0)
-    events, reported = _select_leaves(memory, reading, seen, now)
+    leaves, reported, completed = _compare(memory, reading, seen, now)
     stamps: list[Stamp] = []
     reached: dict[str, int] = {}
     found: dict[ChannelKey, Event] = {}
@@ -180,7 +179,7 @@ def select_heartbeats(
         groups = {consumer.consumer_group for consumer in listed.consumers}
         if heartbeat_ms is None and groups and groups <= view.unread and not listed.producer_groups:
             continue  # missing data in this round
-        channel = _completed(listed, last, view)
+        channel = completed[key]
         has_moved = last is not None and last.heartbeat_ms is not None and heartbeat_ms != last.heartbeat_ms
         round_before = memory.broker_rounds.get(channel.broker_name) if has_moved else None
         if heartbeat_ms is None:
@@ -200,52 +199,38 @@ def select_heartbeats(
         reported[key] = Reported(channel, heartbeat_ms, event_time_ms)
         if last is None or heartbeat_ms is None or (last.channel, last.heartbeat_ms) != (channel, heartbeat_ms):
             found[key] = _event(reading.cluster, channel, event_time_ms, is_listed_only=heartbeat_ms is None)
-    return [*events, *(found[key] for key in sorted(found))], reported, stamps
+    return [*leaves, *(found[key] for key in sorted(found))], reported, stamps
 
 
-def _select_leaves(
+def _compare(
     memory: Memory, reading: Reading, seen: Mapping[ChannelKey, tuple[Channel, int | None]], now: Moment
-) -> tuple[list[Event], dict[ChannelKey, Reported]]:
-    """Return a leave for each channel or group that a broker no longer lists, and the other known channels."""
-    events: list[Event] = []
+) -> tuple[list[Event], dict[ChannelKey, Reported], dict[ChannelKey, Channel]]:
+    """Return a leave for each channel or group that a broker no longer lists, the other known channels, and those of
+    `seen`, completed by earlier data that the broker did not report in this round.
+    """
+    leaves: list[Event] = []
     reported: dict[ChannelKey, Reported] = {}
+    completed: dict[ChannelKey, Channel] = {key: listed for key, (listed, _) in seen.items()}
     for key, before in sorted(memory.channels.items(), key=lambda item: item[0]):
-        view = reading.brokers.get(before.channel.broker_name)
+        known, listed = before.channel, completed.get(key)
+        view = reading.brokers.get(known.broker_name)
         if view is None:
-            if before.channel.broker_name in reading.brokers_asked:
+            if known.broker_name in reading.brokers_asked:
                 reported[key] = before
             continue
-        gone, stays = _part(before.channel, seen.get(key), view)
-        if gone:
-            events.append(_event(reading.cluster, gone, now.ended_ms, leaving=True))
-        if stays:
-            reported[key] = replace(before, channel=stays)
-    return events, reported
-
-
-def _part(
-    channel: Channel, now: tuple[Channel, int | None] | None, view: BrokerReading
-) -> tuple[Channel | None, Channel | None]:
-    """Split a channel into the groups it left (UNREGISTER_CLIENT names groups) and those it may still be in."""
-    listed = {consumer.consumer_group for consumer in now[0].consumers} if now else set()
-    gone = tuple(c for c in channel.consumers if c.consumer_group not in listed | view.unread)
-    unreported = tuple(c for c in channel.consumers if c.consumer_group in view.unread)
-    if now is None and not unreported:
-        is_unknown = not channel.consumers and not view.reports_producers
-        return (None, channel) if is_unknown else (channel, None)
-    stays = channel if now is not None else replace(channel, consumers=unreported)
-    return (replace(channel, consumers=gone) if gone else None), stays
-
-
-def _completed(channel: Channel, last: Reported | None, view: BrokerReading) -> Channel:
-    """Return the channel, completed by earlier data that the broker did not report in this round."""
-    if last is None:
-        return channel
-    listed = {consumer.consumer_group for consumer in channel.consumers}
-    unreported = [c for c in last.channel.consumers if c.consumer_group in view.unread - listed]
-    consumers = sorted((*channel.consumers, *unreported), key=lambda consumer: consumer.consumer_group)
-    producer_groups = channel.producer_groups if view.reports_producers else last.channel.producer_groups
-    return replace(channel, consumers=tuple(consumers), producer_groups=producer_groups)
+        names = {consumer.consumer_group for consumer in listed.consumers} if listed else set()
+        gone = tuple(c for c in known.consumers if c.consumer_group not in names | view.unread)
+        unreported = tuple(c for c in known.consumers if c.consumer_group in view.unread - names)
+        if listed:
+            consumers = sorted((*listed.consumers, *unreported), key=lambda consumer: consumer.consumer_group)
+            producer_groups = listed.producer_groups if view.reports_producers else known.producer_groups
+            completed[key] = replace(listed, consumers=tuple(consumers), producer_groups=producer_groups)
+            reported[key] = before
+        elif unreported or not (known.consumers or view.reports_producers):
+            reported[key] = replace(before, channel=replace(known, consumers=unreported))
+        if gone or key not in reported:  # UNREGISTER_CLIENT names groups
+            leaves.append(_event(reading.cluster, replace(known, consumers=gone), now.ended_ms, leaving=True))
+    return leaves, reported, completed
 
 
 def _event(
