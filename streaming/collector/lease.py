@@ -94,10 +94,6 @@ class Leadership:
     def is_held_by(self, holder: str) -> bool:
         return self.holder == holder and self.until_ms > 0
 
-    def is_wanted_by_others(self, at_ms: int, ttl_ms: int) -> bool:
-        """Return whether another process has claimed it within `ttl_ms`."""
-        return any(at_ms - asked_ms < ttl_ms for asked_ms in self.asked_ms.values())
-
 
 def parse_claim(value: Any) -> Claim | None:
     """Return the claim of a message; None for any other bytes."""
@@ -144,7 +140,7 @@ class KafkaLease:
     def offer(self) -> bool:
         """Give the lease to another process if one waits; this process claims again a lease later."""
         with self._lock:
-            if self._is_denied or not self._lease.is_wanted_by_others(self._log_ms, self._claim.ttl_ms):
+            if self._is_denied or not self._lease.asked_ms:
                 return False
             self._valid_until = 0.0
             self._not_before = time.monotonic() + self._seconds
