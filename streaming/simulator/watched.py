@@ -145,9 +145,10 @@ class CollectorView:
         for consumer in self._simulation.consumers():
             if self._questions.is_answered(consumer, views):
                 for mq in _pulled(consumer):
-                    place, at_ms = (consumer.consumer_group, consumer.client.client_id, mq), consumer.table[mq]
-                    if at_ms.last_pull_ms > newest.get(place, (0, consumer))[0]:
-                        newest[place] = at_ms.last_pull_ms, consumer
+                    place = consumer.consumer_group, consumer.client.client_id, mq
+                    last_pull_ms = consumer.table[mq].last_pull_ms
+                    if last_pull_ms > newest.get(place, (0, consumer))[0]:
+                        newest[place] = last_pull_ms, consumer
         members = Counter((each.consumer_group, each.client.client_id) for each in self._simulation.consumers())
         for place, (pulled_ms, consumer) in newest.items():
             group, client_id, mq = place
