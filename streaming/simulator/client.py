@@ -255,7 +255,7 @@ class Client:
         }
 
     def open_channel(self, node: Node) -> Channel:
-        """Return the channel to a node. The broker has no subscription for a new one; newer clients send a heartbeat."""
+        """Return the channel to a node. A new one has no subscription at its broker; newer clients send a heartbeat."""
         channel = self.channels.get(node)
         if channel is None or not channel.is_open:
             port = self.world.random.choice(EPHEMERAL_PORTS)
