@@ -71,19 +71,13 @@ def read_effects(warehouse: Location, decision: Decision) -> Effects:
         f"SELECT {columns} FROM alerts_now WHERE cluster = ? ORDER BY started_at, kind",  # noqa: S608  # from above
         [cluster],
     )
-    known, where, hint = (
-        {BROKER: brokers, GROUP: groups}.get(kind, clusters),
-        f"does not exist in cluster {cluster}",
-        "",
-    )
+    known, where, hint = {BROKER: brokers, GROUP: groups}.get(kind, clusters), "does not exist in", ""
     if kind == COLLECTOR:
-        known, where = (
-            {name for row in incidents for name in _subjects(kind, row)},
-            f"is in no alert of cluster {cluster}",
-        )
+        known, where = {name for row in incidents for name in _subjects(kind, row)}, "is in no alert of"
         hint = "; only a collector that an alert reports as silent can be forgotten"
     if decision.name not in known:
-        raise UnknownNameError(f"--{kind} {decision.name!r} {where}{suggest(decision.name, known)}{hint}")
+        nearest = suggest(decision.name, known)
+        raise UnknownNameError(f"--{kind} {decision.name!r} {where} cluster {cluster}{nearest}{hint}")
     resolved = [row for row in incidents if row["state"] != "RESOLVED" and decision.name in _subjects(kind, row)]
     return Effects(resolved, sorted(brokers), sorted(groups))
 
