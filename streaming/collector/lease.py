@@ -35,6 +35,7 @@ from streaming.kafka_io.topics import create_missing
 LEASES = "balancewatch.collectors"
 """The topic of claims: one partition, keyed by the part of the cluster, kept for an hour."""
 
+LEASES_CONFIG = {"message.timestamp.type": "LogAppendTime", "retention.ms": "3600000", "segment.ms": "3600000"}
 LEASE_CLAIMS = 4
 POLL_MS = 500
 READ_BACK = 2_000
@@ -46,9 +47,6 @@ LOG_APPEND_TIME = 1
 
 KEPT_SECONDS = 300.0
 """A leader with a longer round hangs: it claims no more."""
-
-MOST_RIVALS = 100
-"""Other processes whose newest claims are kept."""
 
 log = structlog.get_logger()
 
@@ -69,7 +67,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 class Leadership:
     """The leader up to `until_ms`, by the log's time; 0: none.
 
-    `term` is the offset of the holder's first claim; `asked_ms` has the newest claim of each other process.
+    `term` is the offset of the holder's first claim; `asked_ms` has the claims of others in the last lease.
     """
 
     holder: str = ""
@@ -81,21 +79,20 @@ class Leadership:
     def after(self, claim: Claim, at_ms: int, offset: int) -> "Leadership":
         """Return the lease after the log's next claim. A claim counts if its process holds the lease or it is free."""
         is_own, is_free = claim.holder == self.holder, at_ms >= self.until_ms
-        waiting = {holder: asked_ms for holder, asked_ms in self.asked_ms.items() if holder != claim.holder}
+        waiting = {
+            holder: asked_ms
+            for holder, asked_ms in self.asked_ms.items()
+            if holder != claim.holder and at_ms - asked_ms < claim.ttl_ms
+        }
         if claim.is_released:
             return replace(self, until_ms=0 if is_own else self.until_ms, asked_ms=waiting)
         if not is_own and not is_free:
-            newest = [*waiting.items(), (claim.holder, at_ms)][-MOST_RIVALS:]
-            return replace(self, asked_ms=dict(newest))
+            return replace(self, asked_ms=waiting | {claim.holder: at_ms})
         term = self.term if is_own else offset
         return Leadership(claim.holder, claim.collector, at_ms + claim.ttl_ms, term, waiting)
 
     def is_held_by(self, holder: str) -> bool:
         return self.holder == holder and self.until_ms > 0
-
-    def is_wanted_by_others(self, at_ms: int, ttl_ms: int) -> bool:
-        """Return whether another process has claimed it within `ttl_ms`."""
-        return any(at_ms - asked_ms < ttl_ms for asked_ms in self.asked_ms.values())
 
 
 def parse_claim(value: Any) -> Claim | None:
@@ -143,7 +140,7 @@ class KafkaLease:
     def offer(self) -> bool:
         """Give the lease to another process if one waits; this process claims again a lease later."""
         with self._lock:
-            if self._is_denied or not self._lease.is_wanted_by_others(self._log_ms, self._claim.ttl_ms):
+            if self._is_denied or not self._lease.asked_ms:
                 return False
             self._valid_until = 0.0
             self._not_before = time.monotonic() + self._seconds
@@ -156,8 +153,10 @@ class KafkaLease:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
+                topic = NewTopic(LEASES, 1, self._kafka.replication_factor, topic_configs=LEASES_CONFIG)
+                create_missing(self._kafka, [topic])
                 with (
-                    contextlib.closing(self._open()) as consumer,
+                    contextlib.closing(open_consumer(self._kafka)) as consumer,
                     Publisher(self._kafka, delivery_seconds=DELIVERY_SECONDS) as publisher,
                 ):
                     self._keep(consumer, publisher)
@@ -176,24 +175,14 @@ class KafkaLease:
                 self._is_lost = True
                 self._stop.wait(RETRY_SECONDS)
 
-    def _open(self) -> KafkaConsumer:
-        """Return a consumer at the newest READ_BACK claims of the topic. Create the topic if it is missing."""
-        configs = {"message.timestamp.type": "LogAppendTime", "retention.ms": "3600000", "segment.ms": "3600000"}
-        create_missing(self._kafka, [NewTopic(LEASES, 1, self._kafka.replication_factor, topic_configs=configs)])
-        consumer = open_consumer(self._kafka)
-        try:
-            consumer.assign([_PLACE])
-            begin, end = consumer.beginning_offsets([_PLACE])[_PLACE], consumer.end_offsets([_PLACE])[_PLACE]
-            consumer.seek(_PLACE, max(begin, end - READ_BACK))
-        except BaseException:
-            consumer.close()
-            raise
+    def _keep(self, consumer: KafkaConsumer, publisher: Publisher) -> None:
+        """Read the newest READ_BACK claims, then append and read claims until the stop."""
+        consumer.assign([_PLACE])
+        begin, end = consumer.beginning_offsets([_PLACE])[_PLACE], consumer.end_offsets([_PLACE])[_PLACE]
+        consumer.seek(_PLACE, max(begin, end - READ_BACK))
         with self._lock:
             self._lease = Leadership()
-        return consumer
-
-    def _keep(self, consumer: KafkaConsumer, publisher: Publisher) -> None:
-        self._read(consumer, until=consumer.end_offsets([_PLACE])[_PLACE])
+        self._read(consumer, until=end)
         self._is_lost = False
         claimed_at = 0.0
         while not self._stop.is_set():

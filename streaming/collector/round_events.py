@@ -19,7 +19,6 @@ import msgspec
 
 from schemas.events import CLOCKS, HEARTBEATS, MOST_GROUPS, NAME_CHARACTERS, PULLS, ROUTES, SEND_LATENCIES
 from streaming.collector.reading import (
-    BrokerReading,
     Channel,
     ChannelKey,
     Event,
@@ -170,7 +169,7 @@ def select_heartbeats(
     newest: dict[str, int] = defaultdict(int)
     for channel, heartbeat_ms in seen.values():
         newest[channel.broker_name] = max(newest[channel.broker_name], heartbeat_ms or 0)
-    events, reported = _select_leaves(memory, reading, seen, now)
+    leaves, reported, completed = _compare(memory, reading, seen, now)
     stamps: list[Stamp] = []
     reached: dict[str, int] = {}
     found: dict[ChannelKey, Event] = {}
@@ -180,7 +179,7 @@ def select_heartbeats(
         groups = {consumer.consumer_group for consumer in listed.consumers}
         if heartbeat_ms is None and groups and groups <= view.unread and not listed.producer_groups:
             continue  # missing data in this round
-        channel = _completed(listed, last, view)
+        channel = completed[key]
         has_moved = last is not None and last.heartbeat_ms is not None and heartbeat_ms != last.heartbeat_ms
         round_before = memory.broker_rounds.get(channel.broker_name) if has_moved else None
         if heartbeat_ms is None:
@@ -200,52 +199,38 @@ def select_heartbeats(
         reported[key] = Reported(channel, heartbeat_ms, event_time_ms)
         if last is None or heartbeat_ms is None or (last.channel, last.heartbeat_ms) != (channel, heartbeat_ms):
             found[key] = _event(reading.cluster, channel, event_time_ms, is_listed_only=heartbeat_ms is None)
-    return [*events, *(found[key] for key in sorted(found))], reported, stamps
+    return [*leaves, *(found[key] for key in sorted(found))], reported, stamps
 
 
-def _select_leaves(
+def _compare(
     memory: Memory, reading: Reading, seen: Mapping[ChannelKey, tuple[Channel, int | None]], now: Moment
-) -> tuple[list[Event], dict[ChannelKey, Reported]]:
-    """Return a leave for each channel or group that a broker no longer lists, and the other known channels."""
-    events: list[Event] = []
+) -> tuple[list[Event], dict[ChannelKey, Reported], dict[ChannelKey, Channel]]:
+    """Return a leave for each channel or group that a broker no longer lists, the other known channels, and those of
+    `seen`, completed by earlier data that the broker did not report in this round.
+    """
+    leaves: list[Event] = []
     reported: dict[ChannelKey, Reported] = {}
+    completed: dict[ChannelKey, Channel] = {key: listed for key, (listed, _) in seen.items()}
     for key, before in sorted(memory.channels.items(), key=lambda item: item[0]):
-        view = reading.brokers.get(before.channel.broker_name)
+        known, listed = before.channel, completed.get(key)
+        view = reading.brokers.get(known.broker_name)
         if view is None:
-            if before.channel.broker_name in reading.brokers_asked:
+            if known.broker_name in reading.brokers_asked:
                 reported[key] = before
             continue
-        gone, stays = _part(before.channel, seen.get(key), view)
-        if gone:
-            events.append(_event(reading.cluster, gone, now.ended_ms, leaving=True))
-        if stays:
-            reported[key] = replace(before, channel=stays)
-    return events, reported
-
-
-def _part(
-    channel: Channel, now: tuple[Channel, int | None] | None, view: BrokerReading
-) -> tuple[Channel | None, Channel | None]:
-    """Split a channel into the groups it left (UNREGISTER_CLIENT names groups) and those it may still be in."""
-    listed = {consumer.consumer_group for consumer in now[0].consumers} if now else set()
-    gone = tuple(c for c in channel.consumers if c.consumer_group not in listed | view.unread)
-    unreported = tuple(c for c in channel.consumers if c.consumer_group in view.unread)
-    if now is None and not unreported:
-        is_unknown = not channel.consumers and not view.reports_producers
-        return (None, channel) if is_unknown else (channel, None)
-    stays = channel if now is not None else replace(channel, consumers=unreported)
-    return (replace(channel, consumers=gone) if gone else None), stays
-
-
-def _completed(channel: Channel, last: Reported | None, view: BrokerReading) -> Channel:
-    """Return the channel, completed by earlier data that the broker did not report in this round."""
-    if last is None:
-        return channel
-    listed = {consumer.consumer_group for consumer in channel.consumers}
-    unreported = [c for c in last.channel.consumers if c.consumer_group in view.unread - listed]
-    consumers = sorted((*channel.consumers, *unreported), key=lambda consumer: consumer.consumer_group)
-    producer_groups = channel.producer_groups if view.reports_producers else last.channel.producer_groups
-    return replace(channel, consumers=tuple(consumers), producer_groups=producer_groups)
+        names = {consumer.consumer_group for consumer in listed.consumers} if listed else set()
+        gone = tuple(c for c in known.consumers if c.consumer_group not in names | view.unread)
+        unreported = tuple(c for c in known.consumers if c.consumer_group in view.unread - names)
+        if listed:
+            consumers = sorted((*listed.consumers, *unreported), key=lambda consumer: consumer.consumer_group)
+            producer_groups = listed.producer_groups if view.reports_producers else known.producer_groups
+            completed[key] = replace(listed, consumers=tuple(consumers), producer_groups=producer_groups)
+            reported[key] = before
+        elif unreported or not (known.consumers or view.reports_producers):
+            reported[key] = replace(before, channel=replace(known, consumers=unreported))
+        if gone or key not in reported:  # UNREGISTER_CLIENT names groups
+            leaves.append(_event(reading.cluster, replace(known, consumers=gone), now.ended_ms, leaving=True))
+    return leaves, reported, completed
 
 
 def _event(
@@ -315,7 +300,7 @@ def select_pulls(
             if key not in newest or queue.last_pull_timestamp > newest[key].last_pull_timestamp:
                 newest[key] = queue
     twins = find_twins(reading.brokers.values())
-    addresses = _addresses(reading, channels)
+    addresses = _addresses(channels)
     events = []
     stamps = []
     pulled: dict[PullKey, Pulled] = {}
@@ -340,7 +325,7 @@ def select_pulls(
         outcome = outcome_of(last, pulled[key], offsets, info, queue.topic)
         if outcome == "in_vain" and not is_refused:
             continue  # suspended, or cut off from this broker
-        client_addr = addresses.get((queue.broker_name, *member)) if is_alone else None
+        known = addresses.get((queue.broker_name, *member), ())
         cached = queue.cached_msg_max_offset + 1 if queue.cached_msg_count else queue.commit_offset
         events.append(
             _pull_event(
@@ -348,7 +333,7 @@ def select_pulls(
                 (member[0], key[2]),
                 offsets,
                 now.place(stamp_ms - known_ahead_ms(memory.skews, Machine("client", member[1])), before),
-                client_addr=client_addr,
+                client_addr=next(iter(known)) if is_alone and len(known) == 1 else None,
                 client_id=member[1],
                 pull_offset=max(offsets.pull_offset if offsets.pull_offset >= 0 else cached, 0),
                 pull_status=NO_PERMISSION if is_refused else NO_MATCHED_MSG if outcome == "dropped" else None,
@@ -414,20 +399,14 @@ def _held(infos: Iterable[RunningInfo]) -> Iterable[ProcessQueue]:
                 yield queue
 
 
-def _addresses(reading: Reading, channels: Mapping[ChannelKey, Reported]) -> dict[tuple[str, str, str], str]:
-    """Return each member's channel address at each broker, as listed now or last."""
+def _addresses(channels: Mapping[ChannelKey, Reported]) -> dict[tuple[str, str, str], set[str]]:
+    """Return the addresses of each (broker_name, group, ClientId), as listed now or last."""
     known: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for reported in channels.values():
         channel = reported.channel
         for consumer in channel.consumers:
             known[(channel.broker_name, consumer.consumer_group, channel.client_id)].add(channel.client_addr)
-    remembered = {key: addresses.pop() for key, addresses in known.items() if len(addresses) == 1}
-    return remembered | {
-        (broker_name, group.consumer_group, each.client_id): each.client_addr
-        for broker_name, view in reading.brokers.items()
-        for group in view.groups
-        for each in group.connections
-    }
+    return known
 
 
 def _pull_event(

@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from heapq import merge
@@ -67,12 +67,17 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[list[Message]
     Raises KafkaUnreachableError, or RecordedError where Kafka stops answering.
     """
     with ExitStack() as consumers:
-
-        def open_one() -> KafkaConsumer:
-            return consumers.enter_context(closing(open_consumer(kafka)))
-
         try:
-            partitions = list(_open_partitions(open_one, from_ms, to_ms))
+            asking = consumers.enter_context(closing(open_consumer(kafka)))
+            spans = {TopicPartition(*place): span for place, span in read_spans(asking, EVENTS).items()}
+            if not spans:
+                raise RecordedError("Kafka has none of the topics rocketmq.*; does `collect` run?")
+            begins = asking.offsets_for_times(dict.fromkeys(spans, from_ms))
+            partitions = []
+            for place, span in spans.items():
+                if (found := begins.get(place)) and found.offset < span.end:
+                    consumer = consumers.enter_context(closing(open_consumer(kafka)))
+                    partitions.append(_read_partition(consumer, place, found.offset, span.end, to_ms))
         except KafkaError as error:
             raise KafkaUnreachableError(
                 f"kafka.bootstrap_servers = {kafka.bootstrap_servers!r}: no broker answers ({type(error).__name__})"
@@ -81,21 +86,6 @@ def read_kafka(kafka: Kafka, from_ms: int, to_ms: int) -> Iterator[list[Message]
             yield from slices_of(merge(*partitions, key=itemgetter(0)))
         except KafkaError as error:
             raise RecordedError(f"reading events from Kafka failed: {type(error).__name__}: {error}") from None
-
-
-def _open_partitions(
-    open_one: Callable[[], KafkaConsumer], from_ms: int, to_ms: int
-) -> Iterator[Iterator[tuple[int, Message]]]:
-    asking = open_one()
-    spans = read_spans(asking, EVENTS)
-    if not spans:
-        raise RecordedError("Kafka has none of the topics rocketmq.*; does `collect` run?")
-    places = [TopicPartition(*place) for place in spans]
-    begins = asking.offsets_for_times(dict.fromkeys(places, from_ms))
-    for place in places:
-        found, end = begins.get(place), spans[place.topic, place.partition].end
-        if found and found.offset < end:
-            yield _read_partition(open_one(), place, found.offset, end, to_ms)
 
 
 def _read_partition(
@@ -158,23 +148,20 @@ def _lines(path: Path) -> Iterator[Event]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), 1):
-                yield _event_of(path, number, line)
+                try:
+                    record = json.loads(line)
+                    topic, event = record["topic"], record["event"]
+                    is_event = topic in EVENTS and isinstance(event["event_time_ms"], int)
+                except (ValueError, KeyError, TypeError):
+                    is_event = False
+                if not is_event:
+                    raise RecordedError(
+                        f'--events {path}: line {number} is not {{"topic": "rocketmq.pulls", "event": '
+                        f'{{"event_time_ms": ...}}}} with one of the topics {", ".join(EVENTS)}'
+                    )
+                yield topic, event
     except OSError as error:
         raise RecordedError(f"--events {path}: {error.strerror}") from None
-
-
-def _event_of(path: Path, number: int, line: bytes) -> Event:
-    try:
-        record = json.loads(line)
-        topic, event = record["topic"], record["event"]
-        if topic in EVENTS and isinstance(event["event_time_ms"], int):
-            return topic, event
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise RecordedError(
-        f'--events {path}: line {number} is not {{"topic": "rocketmq.pulls", "event": {{"event_time_ms": ...}}}} with '
-        f"one of the topics {', '.join(EVENTS)}"
-    )
 
 
 Row = dict[str, Any]

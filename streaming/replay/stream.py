@@ -3,7 +3,7 @@
 The code is the query's own, one shard instead of several, with its state in memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ import pyarrow as pa
 from schemas.events import CLOCKS
 from streaming.queries.pack import pack
 from streaming.queries.parcel import Parcel
-from streaming.queries.shard import Shard, work_through
+from streaming.queries.shard import work_through
 from streaming.queries.state import StateCache
 from streaming.queries.store import DictShardStore
 from streaming.warehouse.rows import Rows
@@ -30,8 +30,6 @@ class Stream:
     `rulebook` may be changed between two calls, as the service does when the files of the rules change.
     """
 
-    shard: type[Shard] = Shard
-
     def __init__(self, rulebook: Rulebook) -> None:
         self.rulebook = rulebook
         self._store, self._states = DictShardStore(), StateCache()
@@ -39,7 +37,7 @@ class Stream:
     def work_through(self, messages: Sequence[Message]) -> Rows:
         """Return rows by table. A clock event takes all earlier messages as complete."""
         with self._states.state_of(0, self._store) as state:
-            return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1), engine=self.shard)
+            return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1))
 
 
 AHEAD_MS = 60_000
@@ -56,15 +54,13 @@ class Enveloper:
         self._offsets: dict[str, int] = {}
         self._now_ms = 0
 
-    def messages(self, events: Iterable[Event], ingest_time_ms: Callable[[Event], int] | None = None) -> list[Message]:
-        """Return the messages in this order; offsets continue. `ingest_time_ms` returns Kafka's time of an event."""
+    def messages(self, events: Iterable[Event]) -> list[Message]:
+        """Return the messages in this order; offsets continue."""
         messages: list[Message] = []
         for topic, event in events:
             offset = self._offsets[topic] = self._offsets.get(topic, -1) + 1
             time_ms = event["event_time_ms"]
-            if ingest_time_ms is not None:
-                self._now_ms = ingest_time_ms((topic, event))
-            elif topic == CLOCKS or not self._now_ms or time_ms <= self._now_ms + AHEAD_MS:
+            if topic == CLOCKS or not self._now_ms or time_ms <= self._now_ms + AHEAD_MS:
                 self._now_ms = max(self._now_ms, time_ms)
             place = {"topic": topic, "partition": 0, "offset": offset}
             messages.append({**place, "ingest_time_ms": self._now_ms, "value": msgspec.json.encode(event)})

@@ -167,11 +167,8 @@ class DataLoss:
 
     def _report(self, alert: SelfAlert, now_ms: int) -> None:
         """Open the alert, or update its incident if that is still open."""
-        known = self._alerts.get(alert.alert_id)
-        if known is None:
-            row = self._alerts.open(alert, now_ms)
-        else:
-            row = self._alerts.update(known, alert, now_ms, Reason.HOLD_OVER)
+        known, alerts = self._alerts.get(alert.alert_id), self._alerts
+        row = alerts.update(known, alert, now_ms, Reason.HOLD_OVER) if known else alerts.open(alert, now_ms)
         self._append(alert, row, "found")
 
     def _append(self, alert: SelfAlert, row: dict[str, Any], step: str) -> None:

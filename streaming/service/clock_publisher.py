@@ -63,70 +63,41 @@ def _noticed(lag_ms: int) -> int:
 
 
 @dataclass
-class _Clock:
-    """The newest event, when it arrived, and the brokers that it asked."""
+class CollectorClock:
+    """A collector's clock: its newest event, when that arrived, and the brokers that it asked.
+
+    `is_live`: it keeps pace with the wall clock: its events come within LIVE_MS of their time, and two of them at most
+    twice as fast as real time. A replay or a simulated past ends near now as well, but much faster; its silence
+    afterwards means nothing.
+    """
 
     event_time_ms: int
     at_ms: int
+    brokers: list[str] = field(default_factory=list)
     is_live: bool = False
     in_pace: int = 0
     gaps_ms: list[int] = field(default_factory=list)
-    brokers: list[str] = field(default_factory=list)
 
-
-class CollectorClocks:
-    """The clusters with a collector's clock, and which of these clocks is silent since `started_ms`.
-
-    A clock is current if it keeps pace with the wall clock: its events come within LIVE_MS of their time, and two of
-    them at most twice as fast as real time. A replay or a simulated past ends near now as well, but much faster; its
-    silence afterwards means nothing.
-    """
-
-    def __init__(self, started_ms: int) -> None:
-        self._started_ms = started_ms
-        self._clocks: dict[str, _Clock] = {}
-
-    def note(self, cluster: str, event_time_ms: int, at_ms: int, brokers: Iterable[str] = ()) -> None:
-        """Note an event of the cluster's own clock that arrived at `at_ms`; an older one changes nothing."""
-        known = self._clocks.get(cluster)
-        if known is None:
-            self._clocks[cluster] = _Clock(event_time_ms, at_ms, brokers=sorted(brokers))
-            return
-        gap_ms = event_time_ms - known.event_time_ms
+    def note(self, event_time_ms: int, at_ms: int, brokers: Iterable[str] = ()) -> None:
+        """Note an event that arrived at `at_ms`; an older one changes nothing."""
+        gap_ms = event_time_ms - self.event_time_ms
         if gap_ms <= 0:
             return
-        is_in_pace = (at_ms - known.at_ms) * 2 >= gap_ms
-        known.in_pace = known.in_pace + 1 if is_in_pace else 0
-        known.is_live = known.is_live or (is_in_pace and _is_current(at_ms - event_time_ms, known.in_pace))
-        known.gaps_ms = [*known.gaps_ms, gap_ms][-5:]
-        known.event_time_ms, known.at_ms = event_time_ms, at_ms
-        known.brokers = sorted(brokers) or known.brokers
+        is_in_pace = (at_ms - self.at_ms) * 2 >= gap_ms
+        self.in_pace = self.in_pace + 1 if is_in_pace else 0
+        self.is_live = self.is_live or (is_in_pace and _is_current(at_ms - event_time_ms, self.in_pace))
+        self.gaps_ms = [*self.gaps_ms, gap_ms][-5:]
+        self.event_time_ms, self.at_ms = event_time_ms, at_ms
+        self.brokers = sorted(brokers) or self.brokers
 
-    def has(self, cluster: str) -> bool:
-        """Whether the cluster has, or recently had, a current collector's clock."""
-        return cluster in self._clocks and self._clocks[cluster].is_live
+    def lag_ms(self) -> int:
+        """Return how far it is behind this machine's clock."""
+        return _noticed(self.at_ms - self.event_time_ms)
 
-    def forget(self, cluster: str) -> None:
-        self._clocks.pop(cluster, None)
-
-    def lag_ms(self, cluster: str) -> int:
-        """Return how far the cluster's own clock is behind this machine's."""
-        clock = self._clocks.get(cluster)
-        return _noticed(clock.at_ms - clock.event_time_ms) if clock else 0
-
-    def is_silent(self, cluster: str, now_ms: int, silent_ms: int) -> bool:
-        """Whether the clock has been silent for `silent_ms`, or for ROUNDS of its rounds if those are longer."""
-        clock = self._clocks[cluster]
-        long_ms = max(silent_ms, ROUNDS * round(median(clock.gaps_ms or [0])))
-        return clock.is_live and now_ms - max(clock.at_ms, self._started_ms) >= long_ms
-
-    def silent(self, now_ms: int, silent_ms: int) -> dict[str, list[str]]:
-        """Return the clusters with a silent current clock, and the brokers that it asked."""
-        return {
-            cluster: clock.brokers
-            for cluster, clock in sorted(self._clocks.items())
-            if self.is_silent(cluster, now_ms, silent_ms) and now_ms - clock.at_ms < FORGOTTEN_MS
-        }
+    def is_silent(self, now_ms: int, silent_ms: int, started_ms: int) -> bool:
+        """Whether it has been silent since `started_ms` for `silent_ms`, or for ROUNDS of its rounds if longer."""
+        long_ms = max(silent_ms, ROUNDS * round(median(self.gaps_ms or [0])))
+        return self.is_live and now_ms - max(self.at_ms, started_ms) >= long_ms
 
 
 REMEMBERED_SECONDS = 60.0
@@ -186,7 +157,8 @@ class ClockPublisher:
         self._off_ms = 0  # by how much Kafka's clock is ahead of this machine's
         self._looked_ms = wall_ms(), _pace_ms()
         self._looking = threading.Lock()
-        self._own = CollectorClocks(wall_ms())
+        self._started_ms = wall_ms()
+        self._clocks: dict[str, CollectorClock] = {}
         self._tail = Tail(settings.kafka, CLOCKS)
         self._brokers: dict[str, set[str]] = {}
         self._forgotten_ms: dict[str, int] = {}
@@ -240,16 +212,16 @@ class ClockPublisher:
         self, cluster: str, source: str, event_time_ms: int, at_ms: int, brokers: Sequence[str] = ()
     ) -> None:
         if source == FORGET:
-            if self._own.has(cluster) or cluster in self._asking:
+            clock, asking = self._clocks.pop(cluster, None), self._asking.pop(cluster, None)
+            if asking or (clock and clock.is_live):
                 log.info("cluster or part of it forgotten", cluster=cluster)
-            self._own.forget(cluster)
-            self._asking.pop(cluster, None)
             self._brokers.pop(cluster, None)
             self._forgotten_ms[cluster] = max(event_time_ms, self._forgotten_ms.get(cluster, 0))
         elif event_time_ms <= self._forgotten_ms.get(cluster, 0):
             return
         elif source != RUN and cluster != CANARY_CLUSTER:  # the canary is silent between two injections
-            self._own.note(cluster, event_time_ms, at_ms, brokers)
+            known = self._clocks.setdefault(cluster, CollectorClock(event_time_ms, at_ms, sorted(brokers)))
+            known.note(event_time_ms, at_ms, brokers)
 
     def wanted(self, now: float, now_ms: int | None = None) -> list[tuple[str, list[str]]]:
         """Return the clusters that lack clock events for PATIENCE_SECONDS, with their brokers. `now` is monotonic.
@@ -258,24 +230,31 @@ class ClockPublisher:
         only be slow.
         """
         now_ms = self.now_ms() if now_ms is None else now_ms
-        silent_ms = int(self._settings.clock.collector_timeout_seconds * 1000)
         with self._lock:
             self._asking = {
                 name: asking for name, asking in self._asking.items() if now < asking.newest + FORGOTTEN_MS / 1000
             }
+            own = {cluster: clock for cluster, clock in self._clocks.items() if clock.is_live}
             return [
                 (cluster, sorted(self._brokers.get(cluster, ())))
                 for cluster, asking in sorted(self._asking.items())
                 if asking.is_live
-                and (asking.newest if self._own.has(cluster) else now) - asking.first >= PATIENCE_SECONDS
-                and (not self._own.has(cluster) or self._own.is_silent(cluster, now_ms, silent_ms))
+                and (asking.newest if cluster in own else now) - asking.first >= PATIENCE_SECONDS
+                and (cluster not in own or self._is_silent(own[cluster], now_ms))
             ]
 
     def unheard(self, now_ms: int) -> list[tuple[str, list[str]]]:
         """Return the clusters whose collector is silent, with its brokers. `now_ms` is wall-clock time."""
         with self._lock:
-            silent = self._own.silent(now_ms, int(self._settings.clock.collector_timeout_seconds * 1000))
-            return [(cluster, brokers or sorted(self._brokers.get(cluster, ()))) for cluster, brokers in silent.items()]
+            return [
+                (cluster, clock.brokers or sorted(self._brokers.get(cluster, ())))
+                for cluster, clock in sorted(self._clocks.items())
+                if self._is_silent(clock, now_ms) and now_ms - clock.at_ms < FORGOTTEN_MS
+            ]
+
+    def _is_silent(self, clock: CollectorClock, now_ms: int) -> bool:
+        silent_ms = int(self._settings.clock.collector_timeout_seconds * 1000)
+        return clock.is_silent(now_ms, silent_ms, self._started_ms)
 
     def now_ms(self) -> int:
         """Return the time by Kafka's clock, as far as known.
@@ -333,8 +312,9 @@ class ClockPublisher:
         fed = {cluster for cluster, _ in wanted}
         with self._lock:
             lags = {cluster: asking.lag_ms() for cluster, asking in self._asking.items()}
+            own_lags = {cluster: clock.lag_ms() for cluster, clock in self._clocks.items()}
         return [clock_event(cluster, brokers, now_ms - lags.get(cluster, 0)) for cluster, brokers in wanted] + [
-            clock_event(cluster, brokers, now_ms - self._own.lag_ms(cluster), answered=[])
+            clock_event(cluster, brokers, now_ms - own_lags.get(cluster, 0), answered=[])
             for cluster, brokers in self.unheard(now_ms)
             if cluster not in fed
         ]

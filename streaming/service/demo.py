@@ -2,15 +2,14 @@
 
 import contextlib
 import shutil
-import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from streaming.board.web.app import BoardServer
@@ -22,13 +21,13 @@ from streaming.simulator.play import play
 from streaming.simulator.scenario import ScenarioError, load_scenario
 from streaming.simulator.simulation import Simulation
 from streaming.spark.jars import java, resolve_jars, spark_jars
+from streaming.store.alerts import present_alert
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import stop_on_signals
 from streaming.terminal.command import fail, load, run_or_exit
-from streaming.terminal.printing import STATE_STYLES
-from streaming.text.console import VisibleConsole
+from streaming.terminal.printing import show_alerts
 from streaming.text.output import warn
-from streaming.text.times import to_time, wall_ms
+from streaming.text.times import wall_ms
 from streaming.warehouse.occupancy import occupying, work_folders
 
 PAST_SECONDS = 900
@@ -68,16 +67,16 @@ def demo(
     settings = load()
     try:
         load_scenario(scenario)
-        folder = DemoFolder(data_dir)
+        check_folder(data_dir)
     except (ScenarioError, DemoFolderError) as error:
         fail(str(error), code=2)
-    run_or_exit(_run, settings, stop, folder, scenario, speed, seconds, with_board=with_board, ending=stop)
+    run_or_exit(_run, settings, stop, data_dir, scenario, speed, seconds, with_board=with_board, ending=stop)
 
 
 def _run(
     settings: Settings,
     stop: threading.Event,
-    folder: "DemoFolder",
+    folder: Path,
     scenario: str,
     speed: float,
     seconds: float | None,
@@ -91,18 +90,18 @@ def _run(
     not in use. Raises DemoFolderError, JarsError, OccupiedError.
     """
     printer = AlertPrinter()
-    with folder, contextlib.ExitStack() as parts:
+    with hold_folder(folder), contextlib.ExitStack() as parts:
         began = time.monotonic()
         java()
         resolve_jars("kafka", settings.paths.jars)
         spark_jars(settings.paths.jars)
-        paths = {name: folder.path / name for name in TABLES} | {"jars": settings.paths.jars}
+        paths = {name: folder / name for name in TABLES} | {"jars": settings.paths.jars}
         board = {"host": "127.0.0.1", "port": 0}
         url = parts.enter_context(_board(Settings.load(paths=paths, board=board))) if with_board else ""
-        folder.empty()
+        empty_folder(folder)
         parts.enter_context(occupying("run", "demo", work_folders(Settings.load(paths=paths))))
-        warn(f"1/3  starting an embedded Kafka (data in {folder.path})")
-        kafka = EmbeddedKafka(settings.paths.jars, folder.path / "kafka")
+        warn(f"1/3  starting an embedded Kafka (data in {folder})")
+        kafka = EmbeddedKafka(settings.paths.jars, folder / "kafka")
         parts.callback(kafka.stop)
         local = Settings.load(
             kafka={"bootstrap_servers": kafka.bootstrap_servers, "options": {}},
@@ -110,7 +109,7 @@ def _run(
             spark=settings.spark.model_dump(),
         )
         warn("2/3  starting Spark and the streaming query (10 to 30 s)")
-        jvm_log, past_ms = folder.path / "spark.log", PAST_SECONDS * 1000
+        jvm_log, past_ms = folder / "spark.log", PAST_SECONDS * 1000
         service = parts.enter_context(Service(local, listeners=(printer,), jvm_log=jvm_log, stop=stop, past_ms=past_ms))
         if with_board:
             warn(f"     board: {url}")
@@ -125,7 +124,7 @@ def _run(
         player.join(timeout=10)
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
     warn(f"\nstopped; alerts: {counts}.")
-    tables = folder.path / "warehouse"
+    tables = folder / "warehouse"
     warn(f"Query the tables: BALANCEWATCH_PATHS__WAREHOUSE={tables} balancewatch alerts --current")
 
 
@@ -159,98 +158,70 @@ def _play(settings: Settings, scenario: str, speed: float, stop: threading.Event
 
 
 class AlertPrinter:
-    """Prints each state change of an alert that fired: time, summary and fix. Colours only on a terminal."""
+    """Prints the state changes of alerts that fired, a table for each batch."""
 
     def __init__(self) -> None:
-        self._console = VisibleConsole(soft_wrap=True)
-        self.seen: dict[str, int] = {}
+        self.seen: Counter[str] = Counter()
         """Number of rows by kind and state."""
 
     def on_batch(self, batch: WrittenBatch) -> None:
-        for row in batch.rows.get("alerts", ()):
-            if row["fired_at"] is not None:
-                self._print(row)
-                key = f"{row['kind']} {row['state']}"
-                self.seen[key] = self.seen.get(key, 0) + 1
-
-    def _print(self, row: dict[str, Any]) -> None:
-        at = f"{to_time(row['changed_at']):%H:%M:%S}"
-        head = Text.assemble(
-            f"\n{at} UTC  ", (row["state"], STATE_STYLES.get(row["state"], "")), f"  {row['kind']}  {row['severity']}"
-        )
-        if row["inhibited_by"]:
-            head.append(f"  (caused by {row['inhibited_by']})", style="dim")
-        self._console.print(head)
-        if row["state"] == "RECOVERING":
-            return
-        width = min(self._console.width, 110) if self._console.is_terminal else 110
-        for text in (row["summary"], *([f"Fix: {row['advice']}"] if row["state"] == "FIRING" else [])):
-            self._console.print(Text(textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")))
+        rows = [row for row in batch.rows.get("alerts", ()) if row["fired_at"] is not None]
+        self.seen.update(f"{row['kind']} {row['state']}" for row in rows)
+        if rows:
+            show_alerts([present_alert(row) for row in rows])
 
 
 class DemoFolderError(BalancewatchError):
     """The demo may not empty the folder. The message says what to do instead."""
 
 
-class DemoFolder:
-    """A demo's folder: new, empty, or marked by an earlier demo. As a context manager it holds it exclusively.
+def check_folder(path: Path) -> None:
+    """Raise DemoFolderError for a folder that is neither new, nor empty, nor marked by an earlier demo."""
+    mark = path / MARK
+    try:
+        is_used = (path.exists() or path.is_symlink()) and any(path.iterdir())
+        is_marked = mark.is_file() and not mark.is_symlink() and mark.read_bytes().startswith(_OPENING.encode())
+    except OSError as error:
+        raise _refusal(path, error) from None
+    if is_used and not is_marked:
+        raise DemoFolderError(
+            f"--data-dir {path} is not empty and has no {MARK}: it may hold files that no demo created; "
+            "choose another folder, or delete it yourself"
+        )
 
-    A demo deletes only what an earlier demo created in it.
+
+@contextlib.contextmanager
+def hold_folder(path: Path) -> Iterator[None]:
+    """Mark the folder and hold it against other demos.
+
+    Raises OccupiedError, or DemoFolderError if the folder cannot be created.
     """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / MARK).write_text(_WORDS)
+    except OSError as error:
+        raise _refusal(path, error) from None
+    with occupying("demo", "demo", {"--data-dir": path}):
+        yield
 
-    def __init__(self, path: Path) -> None:
-        """Change nothing. Raises DemoFolderError for a non-empty folder without a demo's mark."""
-        self.path = path
-        self._held = contextlib.ExitStack()
+
+def empty_folder(path: Path) -> None:
+    """Delete only what an earlier demo created; of a link, only the link.
+
+    Raises DemoFolderError, or OccupiedError if a `run` or relay uses the tables.
+    """
+    folders = {f"--data-dir, {name}": path / name for name in TABLES}
+    present = {key: folder for key, folder in folders.items() if folder.is_dir() and not folder.is_symlink()}
+    with occupying(("run", "relay"), "demo", present):
         try:
-            is_used = (path.exists() or path.is_symlink()) and any(path.iterdir())
+            for made in (path / name for name in MADE):
+                if made.is_symlink() or made.is_file():
+                    made.unlink()
+                elif made.exists():
+                    shutil.rmtree(made)
         except OSError as error:
-            raise self._refused(error) from None
-        if is_used and not self._is_marked():
-            raise DemoFolderError(
-                f"--data-dir {path} is not empty and has no {MARK}: it may hold files that no demo created; "
-                "choose another folder, or delete it yourself"
-            )
+            raise _refusal(path, error) from None
 
-    def _is_marked(self) -> bool:
-        mark = self.path / MARK
-        try:
-            return mark.is_file() and not mark.is_symlink() and mark.read_text().startswith(_OPENING)
-        except (OSError, UnicodeDecodeError):
-            return False
 
-    def __enter__(self) -> Self:
-        """Mark the folder and hold it against other demos.
-
-        Raises OccupiedError, or DemoFolderError if the folder cannot be created.
-        """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / MARK).write_text(_WORDS)
-        except OSError as error:
-            raise self._refused(error) from None
-        self._held.enter_context(occupying("demo", "demo", {"--data-dir": self.path}))
-        return self
-
-    def empty(self) -> None:
-        """Delete the files of an earlier demo; of a link, only the link.
-
-        Raises DemoFolderError, or OccupiedError if a `run` or relay uses the tables.
-        """
-        folders = {f"--data-dir, {name}": self.path / name for name in TABLES}
-        present = {key: folder for key, folder in folders.items() if folder.is_dir() and not folder.is_symlink()}
-        with occupying(("run", "relay"), "demo", present):
-            try:
-                for path in (self.path / name for name in MADE):
-                    if path.is_symlink() or path.is_file():
-                        path.unlink()
-                    elif path.exists():
-                        shutil.rmtree(path)
-            except OSError as error:
-                raise self._refused(error) from None
-
-    def _refused(self, error: OSError) -> DemoFolderError:
-        return DemoFolderError(f"--data-dir {self.path}: {error.strerror}; choose another folder")
-
-    def __exit__(self, *_: object) -> None:
-        self._held.close()
+def _refusal(path: Path, error: OSError) -> DemoFolderError:
+    return DemoFolderError(f"--data-dir {path}: {error.strerror}; choose another folder")

@@ -27,9 +27,6 @@ MOST_CHARACTERS = 255
 MOST_BROKERS = 1_000
 """Brokers of a cluster that one event names."""
 
-BROKERS = "string_split(broker_name, ',')"
-"""An alert about several brokers has their names joined by commas."""
-
 log = structlog.get_logger()
 
 
@@ -64,49 +61,41 @@ class Effects:
 
 def read_effects(warehouse: Location, decision: Decision) -> Effects:
     """Return what the decision resolves, from the tables. Raises UnknownNameError or WarehouseError."""
-    history = History(warehouse, LIVE_TABLES)
+    history, cluster, kind = History(warehouse, LIVE_TABLES), decision.cluster, decision.kind
     clusters = _names(history, "cluster", None)
-    if decision.cluster not in clusters:
-        raise UnknownNameError(f"--cluster {decision.cluster!r} does not exist{suggest(decision.cluster, clusters)}")
-    brokers = _names(history, "broker_name", decision.cluster)
-    groups = _names(history, "consumer_group", decision.cluster)
-    if decision.kind == COLLECTOR:
-        return Effects(_incidents_of_collector(history, decision), sorted(brokers), sorted(groups))
-    known = {BROKER: brokers, GROUP: groups}.get(decision.kind)
-    if known is not None and decision.name not in known:
-        flag = f"--{decision.kind} {decision.name!r}"
-        raise UnknownNameError(f"{flag} does not exist in cluster {decision.cluster}{suggest(decision.name, known)}")
-    condition = {BROKER: f"list_contains({BROKERS}, ?)", GROUP: "consumer_group = ?"}.get(decision.kind, "cluster = ?")
+    if cluster not in clusters:
+        raise UnknownNameError(f"--cluster {cluster!r} does not exist{suggest(cluster, clusters)}")
+    brokers, groups = _names(history, "broker_name", cluster), _names(history, "consumer_group", cluster)
+    columns = "kind, state, started_at, summary, cluster, broker_name, consumer_group, labels"
     incidents = history.rows(
-        f"SELECT kind, state, severity, started_at, summary FROM alerts_now WHERE cluster = ? AND {condition} "  # noqa: S608  # a condition from above
-        "AND state <> 'RESOLVED' ORDER BY started_at, kind",
-        [decision.cluster, decision.name],
+        f"SELECT {columns} FROM alerts_now WHERE cluster = ? ORDER BY started_at, kind",  # noqa: S608  # from above
+        [cluster],
     )
-    return Effects(incidents, sorted(brokers), sorted(groups))
+    known, where, hint = {BROKER: brokers, GROUP: groups}.get(kind, clusters), "does not exist in", ""
+    if kind == COLLECTOR:
+        known, where = {name for row in incidents for name in _subjects(kind, row)}, "is in no alert of"
+        hint = "; only a collector that an alert reports as silent can be forgotten"
+    if decision.name not in known:
+        nearest = suggest(decision.name, known)
+        raise UnknownNameError(f"--{kind} {decision.name!r} {where} cluster {cluster}{nearest}{hint}")
+    resolved = [row for row in incidents if row["state"] != "RESOLVED" and decision.name in _subjects(kind, row)]
+    return Effects(resolved, sorted(brokers), sorted(groups))
 
 
-def _incidents_of_collector(history: History, decision: Decision) -> list[dict[str, Any]]:
-    """Return the open incidents about this collector. Raises UnknownNameError for a name that no alert carries."""
-    rows = history.rows(
-        "SELECT kind, state, severity, started_at, summary, labels FROM alerts_now WHERE cluster = ? "
-        "AND kind = 'cluster_no_data' ORDER BY started_at",
-        [decision.cluster],
-    )
-    named = [(json.loads(row["labels"] or "{}").get("collector"), row) for row in rows]
-    names = {name for name, _ in named if name}
-    if decision.name not in names:
-        raise UnknownNameError(
-            f"--collector {decision.name!r} is in no alert of cluster {decision.cluster}"
-            f"{suggest(decision.name, names)}; only a collector that an alert reports as silent can be forgotten"
-        )
-    return [row for name, row in named if name == decision.name and row["state"] != "RESOLVED"]
+def _subjects(kind: str, row: dict[str, Any]) -> list[str]:
+    """Return what of a decision's kind the incident is about. An alert has its brokers' names joined by commas."""
+    if kind == COLLECTOR:
+        name = json.loads(row["labels"] or "{}").get("collector")
+        return [name] if name and row["kind"] == "cluster_no_data" else []
+    column = {BROKER: "broker_name", GROUP: "consumer_group"}.get(kind, "cluster")
+    return (row[column] or "").split(",") if kind == BROKER else [row[column]]
 
 
 def _names(history: History, column: str, cluster: str | None) -> set[str]:
     """Return all values of a column in the tables that have it, of one cluster or of all."""
     tables = [table.name for table in LIVE_TABLES if any(one.name == column for one in table.columns)]
     where = "WHERE cluster = ?" if cluster is not None else ""
-    value = f"unnest({BROKERS})" if column == "broker_name" else column
+    value = "unnest(string_split(broker_name, ','))" if column == "broker_name" else column
     union = " UNION ".join(f"SELECT {value} AS name FROM {table} {where}" for table in tables)  # noqa: S608  # names of schemas
     rows = history.rows(union, [cluster] * len(tables) if cluster is not None else [])
     return {row["name"] for row in rows if row["name"]}

@@ -5,19 +5,17 @@ import time
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from conf.settings import Settings, SettingsError
+from streaming.history.query_options import check_format
 from streaming.metrics.instruments import instruments_of
 from streaming.relay.relay import Relay, plan_rows
 from streaming.service.settings_reload import SettingsReload
 from streaming.system.stopping import stop_on_signals
 from streaming.system.systemd_watchdog import systemd_watchdog
 from streaming.terminal.command import fail, load, run_or_exit
-from streaming.terminal.printing import print_rows
+from streaming.terminal.printing import Layout, print_rows, print_table
 from streaming.terminal.setting_options import Checkpoints, Warehouse
-from streaming.text.console import VisibleConsole
 from streaming.warehouse.occupancy import occupying, work_folders
 from streaming.warehouse.warehouse_error import WarehouseError
 
@@ -55,14 +53,13 @@ def relay(
     """
     stop = threading.Event() if dry_run else stop_on_signals()
 
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
+    form = check_format(format_, ("table", "json", "csv"))
     if dry_run and once:
         fail("give --dry-run or --once, not both", code=2)
     settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints})
     try:
         if dry_run:
-            _show(settings, format_)
+            _show(settings, form)
         elif once:
             run_or_exit(_deliver_once, settings, stop, ending=stop)
         else:
@@ -72,6 +69,7 @@ def relay(
 
 
 def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> None:
+    """Run the relay until `stop` is set or the time is over; changed settings are reloaded meanwhile."""
     with (
         occupying("relay", "relay", work_folders(settings)),
         instruments_of(settings, FOLLOWER, key="relay_port") as instruments,
@@ -89,21 +87,16 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
             instruments.begin(None, notifies=True)
             instruments.liveness.watch("relay", thread.is_alive)
         thread.start()
-        _wait(thread, settings, stop, seconds)
+        watch, known = SettingsReload(settings), settings
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
+            changed = watch.look_now_and_then()
+            if changed is not None and (changed.oncall, changed.mutes) != (known.oncall, known.mutes):
+                known = changed
+                thread.renew(changed)
         if instruments is not None:
             instruments.liveness.stop()
         thread.stop()
-
-
-def _wait(thread: Relay, settings: Settings, stop: threading.Event, seconds: float | None) -> None:
-    """Wait until `stop` is set or the time is over; reload changed settings meanwhile."""
-    watch, known = SettingsReload(settings), settings
-    deadline = None if seconds is None else time.monotonic() + seconds
-    while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
-        changed = watch.look_now_and_then()
-        if changed is not None and (changed.oncall, changed.mutes) != (known.oncall, known.mutes):
-            known = changed
-            thread.renew(changed)
 
 
 def _deliver_once(settings: Settings, stop: threading.Event) -> None:
@@ -128,14 +121,13 @@ def _show(settings: Settings, format_: str) -> None:
         rows = plan_rows(settings)
     except WarehouseError as error:
         fail(str(error))
-    if format_ != "table" or not rows:
-        print_rows(rows, format_, "No notification is pending.")
-        return
-    table = Table(show_lines=True)  # eight columns do not fit a terminal: receiver and reason beside the alert
-    table.add_column("receiver and reason", overflow="fold", max_width=36)
-    table.add_column("alert", overflow="fold")
-    for row in rows:
-        receiver = f"{row['receiver']}" + (f"\nby route {row['route']}" if row["route"] else "") + f"\n{row['why']}"
-        alert = f"{row['status']} {row['kind']} {row['severity']} ({row['incident_id']})\n{row['summary']}"
-        table.add_row(Text(receiver), Text(alert))
-    VisibleConsole().print(table)
+    print_rows(rows, format_, "No notification is pending.", lambda shown: print_table(shown, LAYOUT, show_lines=True))
+
+
+LAYOUT: Layout = {
+    "receiver and reason": lambda row: "\n".join(
+        [row["receiver"], *([f"by route {row['route']}"] if row["route"] else []), row["why"]]
+    ),
+    "alert": lambda row: f"{row['status']} {row['kind']} {row['severity']} ({row['incident_id']})\n{row['summary']}",
+}
+"""Eight columns do not fit a terminal: receiver and reason beside the alert."""

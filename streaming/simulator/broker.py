@@ -158,10 +158,6 @@ class Broker:
             name_server.register(self.broker_name, broker_id)
         world.env.process(self._registering())
 
-    @property
-    def master(self) -> "Node":
-        return self.nodes[0]
-
     def put(self) -> tuple[str, int]:
         """Store a message: the send_status of the answer, and its delay after the request's arrival."""
         random = self.world.random

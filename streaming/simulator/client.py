@@ -3,7 +3,7 @@
 Its consumers and producers share one ClientId, one channel per node and one heartbeat.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.offset_store import (
     NO_OFFSET,
-    PERSIST_CONSUMER_OFFSET_MS,
     LocalFileOffsetStore,
     RemoteBrokerOffsetStore,
     compute_pull_from_where,
@@ -31,10 +30,14 @@ ROUTE_POLL_MS = 30_000
 FIRST_ROUTE_POLL_MS = 10
 BEATS_ON_CONNECT_SINCE = (5, 2, 0)
 """MQClientInstance.onChannelActive."""
+EPHEMERAL_PORTS = range(32_768, 61_000)
 
 
 class Client:
-    """A client of every broker of its topics. `is_leaving`: it ended, and brokers notice."""
+    """A client of every broker of its topics, except those in `cut`, with a channel to each node.
+
+    `is_leaving`: it ended, and brokers notice.
+    """
 
     def __init__(self, cluster: Cluster, of: parts.Consumer | parts.Producer) -> None:
         self.cluster = cluster
@@ -47,7 +50,8 @@ class Client:
         self.is_leaving = False
         self.keeps_route = False
         self.thawed: Any = self.world.env.event()
-        self.connections = Connections(self)
+        self.cut: set[str] = set()
+        self.channels: dict[Node, Channel] = {}
         self.consumers: list[Any] = []  # of Consumer, which knows its client
         self.producer_groups: list[str] = []
         self.routes: dict[str, TopicRoute] = {}
@@ -69,7 +73,7 @@ class Client:
         if self.consumers:
             env.process(self._beat())
         env.process(self._heartbeats())
-        env.process(self._route_polls())
+        env.process(self.repeat(FIRST_ROUTE_POLL_MS, ROUTE_POLL_MS, self._poll_routes))
 
     def freeze(self) -> None:
         """SIGSTOP: it is silent; brokers list it until they expire its channels."""
@@ -89,7 +93,7 @@ class Client:
     def crash(self) -> None:
         """End the process; its system closes the channels."""
         self.is_running, self.is_leaving = False, True
-        for node, channel in self.connections.open():
+        for node, channel in self._usable_channels():
             node.close(channel)
 
     def stop(self) -> None:
@@ -101,12 +105,12 @@ class Client:
 
     def reconnect(self) -> None:
         """Replace all channels; brokers do not notice that the old ones are dead."""
-        self.connections.channels.clear()
+        self.channels.clear()
         self.world.env.process(self._beat())
 
     def cut_network(self, broker_names: set[str]) -> None:
         """Cut it off from these brokers: pulls that they hold are never answered."""
-        self.connections.cut |= broker_names
+        self.cut |= broker_names
         for consumer in self.consumers:
             consumer.wake(broker_names)
 
@@ -114,10 +118,10 @@ class Client:
         """Restore the network. Brokers notice now that the client gave up its channels, unless its process ended."""
         if not self.is_running:
             return
-        self.connections.cut -= broker_names
-        for node, channel in list(self.connections.channels.items()):
+        self.cut -= broker_names
+        for node, channel in list(self.channels.items()):
             if node.broker.broker_name in broker_names:
-                del self.connections.channels[node]
+                del self.channels[node]
                 if channel.is_open and node.is_up:
                     node.close(channel)
 
@@ -128,7 +132,7 @@ class Client:
                 consumer.notify()
 
     def reaches(self, node: Node) -> bool:
-        return node.is_up and node.broker.broker_name not in self.connections.cut
+        return node.is_up and node.broker.broker_name not in self.cut
 
     def update_route(self, topic: str) -> TopicRoute | None:
         """Ask the NameServer. The old route is kept if the NameServer no longer has the topic."""
@@ -150,7 +154,7 @@ class Client:
     def master(self, broker_name: str) -> Node | None:
         """findBrokerAddressInPublish: return the broker's master if the client's routes list it."""
         if 0 in self.broker_ids.get(broker_name, ()):
-            return self.cluster.brokers[broker_name].master
+            return self.cluster.brokers[broker_name].nodes[0]
         return None
 
     def find_node(self, broker_name: str) -> Node | None:
@@ -179,6 +183,16 @@ class Client:
         while self.is_frozen:
             yield self.thawed
 
+    def repeat(self, first_ms: int, every_ms: int, act: Callable[[], object]) -> Process:
+        """Call `act` after `first_ms`, then every `every_ms`, until the client ends."""
+        delay_ms = first_ms
+        while True:
+            yield from self.sleep(delay_ms)
+            if not self.is_running:
+                return
+            delay_ms = every_ms
+            act()
+
     def beat_soon(self) -> None:
         """Send an extra heartbeat with all subscriptions, because one changed."""
         self._knows_subscriptions.clear()
@@ -186,7 +200,7 @@ class Client:
 
     def _unregister(self) -> Process:
         consumer_groups = [consumer.consumer_group for consumer in self.consumers]
-        for node, channel in self.connections.open():
+        for node, channel in self._usable_channels():
             node.close(channel, consumer_groups)
             yield self.world.env.timeout(self.world.network_ms())
 
@@ -213,7 +227,7 @@ class Client:
                     self._beat_at(node)
 
     def _beat_at(self, node: Node) -> None:
-        channel = self.connections[node]
+        channel = self.open_channel(node)
         without_sub = node in self._knows_subscriptions
         tables = [consumer.subscriptions for consumer in self.consumers]
         datas = [table.consumer_data_without_sub if without_sub else table.consumer_data for table in tables]
@@ -240,53 +254,31 @@ class Client:
             "event_time_ms": self.world.now_ms,
         }
 
-    def on_open(self, node: Node, channel: Channel) -> None:
-        """Handle a new channel: its broker has no subscription yet, and newer clients send a heartbeat at once."""
-        self._knows_subscriptions.discard(node)
-        if self.client_version >= BEATS_ON_CONNECT_SINCE and self.consumers:
-            self.world.later(self.world.network_ms(), partial(self._on_connected, node, channel))
+    def open_channel(self, node: Node) -> Channel:
+        """Return the channel to a node. A new one has no subscription at its broker; newer clients send a heartbeat."""
+        channel = self.channels.get(node)
+        if channel is None or not channel.is_open:
+            port = self.world.random.choice(EPHEMERAL_PORTS)
+            channel = self.channels[node] = Channel(self, f"{self.host}:{port}")
+            self._knows_subscriptions.discard(node)
+            if self.client_version >= BEATS_ON_CONNECT_SINCE and self.consumers:
+                self.world.later(self.world.network_ms(), partial(self._on_connected, node, channel))
+        return channel
+
+    def _usable_channels(self) -> list[tuple[Node, Channel]]:
+        return [(node, channel) for node, channel in self.channels.items() if channel.is_open and self.reaches(node)]
 
     def _on_connected(self, node: Node, channel: Channel) -> None:
-        is_new = channel not in node.reported and self.connections.channels.get(node) is channel
+        is_new = channel not in node.reported and self.channels.get(node) is channel
         if is_new and self.is_live and self.reaches(node):
             self._beat_at(node)
             for consumer in self.consumers:
                 consumer.notify()
 
-    def _route_polls(self) -> Process:
-        delay_ms = FIRST_ROUTE_POLL_MS
-        while True:
-            yield from self.sleep(delay_ms)
-            if not self.is_running:
-                return
-            delay_ms = ROUTE_POLL_MS
-            if not self.keeps_route:
-                for topic in sorted(self.topics):
-                    self.update_route(topic)
-
-
-_EPHEMERAL_PORTS = range(32_768, 61_000)
-
-
-class Connections:
-    """A client's channels, one per node. It cannot reach the brokers in `cut`."""
-
-    def __init__(self, client: Client) -> None:
-        self.cut: set[str] = set()
-        self.channels: dict[Node, Channel] = {}
-        self._client = client
-
-    def __getitem__(self, node: Node) -> Channel:
-        channel = self.channels.get(node)
-        if channel is None or not channel.is_open:
-            port = self._client.world.random.choice(_EPHEMERAL_PORTS)
-            channel = self.channels[node] = Channel(self._client, f"{self._client.host}:{port}")
-            self._client.on_open(node, channel)
-        return channel
-
-    def open(self) -> list[tuple[Node, Channel]]:
-        usable = self.channels.items()
-        return [(node, channel) for node, channel in usable if channel.is_open and self._client.reaches(node)]
+    def _poll_routes(self) -> None:
+        if not self.keeps_route:
+            for topic in sorted(self.topics):
+                self.update_route(topic)
 
 
 class Offsets:
@@ -319,16 +311,6 @@ class Offsets:
         """Commit a queue a last time and forget it."""
         self._store.persist(mq)
         self._store.remove_offset(mq)
-
-    def persisting(self, mqs: Collection[MessageQueue]) -> Process:
-        """Run MQClientInstance.persistAllConsumerOffset every 5 s, first 10 s after the start."""
-        delay_ms = 2 * PERSIST_CONSUMER_OFFSET_MS
-        while True:
-            yield from self._client.sleep(delay_ms)
-            delay_ms = PERSIST_CONSUMER_OFFSET_MS
-            if not self._client.is_running:
-                return
-            self.persist(mqs)
 
     def _commit(self, mq: MessageQueue, offset: int) -> None:
         """Send UPDATE_CONSUMER_OFFSET to the master, else to a slave; lost without an answer."""

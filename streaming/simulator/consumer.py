@@ -18,7 +18,7 @@ from streaming.simulator.consumer_manager import (
 )
 from streaming.simulator.world import Alarm, Event, Process
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.offset_store import RETRY_GROUP_TOPIC_PREFIX
+from udfs.rocketmq.offset_store import PERSIST_CONSUMER_OFFSET_MS, RETRY_GROUP_TOPIC_PREFIX
 from udfs.rocketmq.process_queue import ProcessQueue, rebalance_rules, update_process_queue_table
 from udfs.rocketmq.rebalance import (
     do_rebalance,
@@ -158,8 +158,9 @@ class Consumer:
         else:
             env.process(pops(self))
         if self.is_orderly:
-            env.process(self._renew_locks())
-        env.process(self.offsets.persisting(self.table))
+            env.process(self.client.repeat(LOCK_ALL_FIRST_MS, LOCK_ALL_MS, self._renew_locks))
+        every_ms = PERSIST_CONSUMER_OFFSET_MS  # MQClientInstance.persistAllConsumerOffset
+        env.process(self.client.repeat(2 * every_ms, every_ms, partial(self.offsets.persist, self.table)))
 
     def notify(self) -> None:
         """Handle NOTIFY_CONSUMER_IDS_CHANGED or rebalanceImmediately."""
@@ -296,18 +297,12 @@ class Consumer:
         if master is not None and self.client.reaches(master):
             master.locks.unlock_batch(self.consumer_group, [mq], self.client.client_id)
 
-    def _renew_locks(self) -> Process:
+    def _renew_locks(self) -> None:
         """Run ConsumeMessageOrderlyService.lockMQPeriodically."""
-        client, delay_ms = self.client, LOCK_ALL_FIRST_MS
-        while True:
-            yield from client.sleep(delay_ms)
-            delay_ms = LOCK_ALL_MS
-            if not client.is_running:
-                return
-            before = {mq: process_queue.locked for mq, process_queue in self.table.items()}
-            lock_all(self.table, self._lock_batch, client.world.now_ms, client.client_version)
-            if before != {mq: process_queue.locked for mq, process_queue in self.table.items()}:
-                client.world.on_change(self.consumer_group)
+        before = {mq: process_queue.locked for mq, process_queue in self.table.items()}
+        lock_all(self.table, self._lock_batch, self.client.world.now_ms, self.client.client_version)
+        if before != {mq: process_queue.locked for mq, process_queue in self.table.items()}:
+            self.client.world.on_change(self.consumer_group)
 
     def _start_puller(self, mq: MessageQueue, delay_ms: int) -> None:
         process_queue = self.table[mq]
@@ -343,7 +338,7 @@ def _pull_event(consumer: Consumer, node: Node, mq: MessageQueue, **fields: Any)
         "topic": mq.topic,
         "queue_id": mq.queue_id,
         "consumer_group": consumer.consumer_group,
-        "client_addr": client.connections[node].client_addr,
+        "client_addr": client.open_channel(node).client_addr,
         "client_id": client.client_id,
         **fields,
         "event_time_ms": client.world.env.now,
@@ -470,8 +465,8 @@ class Puller:
         """Return the node to pull from (PullAPIWrapper.pullKernelImpl): the suggested one, else one of the route."""
         client = self._consumer.client
         broker_ids = client.broker_ids.get(self._mq.broker_name, ())
-        if self._broker.is_intact and not client.connections.cut and MASTER_ID in broker_ids:
-            return self._broker.master
+        if self._broker.is_intact and not client.cut and MASTER_ID in broker_ids:
+            return self._broker.nodes[MASTER_ID]
         broker_id = recalculate_pull_from_which_node(self.suggested, broker_ids)
         if broker_id is None:
             return None

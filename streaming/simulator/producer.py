@@ -101,7 +101,7 @@ class Producer:
     def start(self) -> None:
         self.client.world.env.process(self._sends())
         if self._of.start_detector_enable and self._has_reachable:
-            self.client.world.env.process(self._detects())
+            self.client.world.env.process(self.client.repeat(DETECT_PERIOD_MS, DETECT_PERIOD_MS, self._detect))
 
     def _sends(self) -> Process:
         client, env, random = self.client, self.client.world.env, self.client.world.random.random
@@ -196,7 +196,7 @@ class Producer:
         broker, master = cluster.brokers[mq.broker_name], client.master(mq.broker_name)
         if master is None:
             return Outcome(MQ_CLIENT_EXCEPTION), 0, False
-        if mq.broker_name in client.connections.cut or master.is_lost or broker.error == "RemotingException":
+        if mq.broker_name in client.cut or master.is_lost or broker.error == "RemotingException":
             return Outcome("RemotingTimeoutException"), timeout_ms + 1, False
         if not master.is_up:
             return Outcome("RemotingConnectException"), world.network_ms(), False
@@ -242,17 +242,15 @@ class Producer:
             event["send_status"] = outcome.name
         self.client.world.emit(SEND_LATENCIES, event)
 
-    def _detects(self) -> Process:
-        """Run LatencyFaultToleranceImpl.startDetector."""
+    def _detect(self) -> None:
+        """Run a round of LatencyFaultToleranceImpl.startDetector."""
         client = self.client
-        while client.is_running:
-            yield from client.sleep(DETECT_PERIOD_MS)
-            masters = {name: master for name in client.broker_ids if (master := client.master(name)) is not None}
-            answered = {
-                name
-                for name, master in masters.items()
-                if client.reaches(master) and client.cluster.brokers[name].error != "RemotingException"
-            }
-            self._items, self._check_stamps_ms = detect_by_one_round(
-                self._items, self._check_stamps_ms, client.world.now_ms, masters, answered
-            )
+        masters = {name: master for name in client.broker_ids if (master := client.master(name)) is not None}
+        answered = {
+            name
+            for name, master in masters.items()
+            if client.reaches(master) and client.cluster.brokers[name].error != "RemotingException"
+        }
+        self._items, self._check_stamps_ms = detect_by_one_round(
+            self._items, self._check_stamps_ms, client.world.now_ms, masters, answered
+        )

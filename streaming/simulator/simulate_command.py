@@ -123,14 +123,10 @@ def _publish(
 ) -> None:
     duration_ms = None if length is None else int(length * 1000)
     create_topics(settings.kafka)
-    began, shown = time.monotonic(), [0.0]
+    began, end = time.monotonic(), f" of {length:.0f}" if length else ""
 
     def show(count: int, event_time_ms: int) -> None:
-        if time.monotonic() - shown[0] > 0.5:
-            shown[0] = time.monotonic()
-            part = f" of {length:.0f}" if length else ""
-            at_seconds = (event_time_ms - watched.start_ms) / 1000
-            status.update(f"{at_seconds:.0f}{part} virtual seconds, {count:,} events")
+        status.update(f"{(event_time_ms - watched.start_ms) / 1000:.0f}{end} virtual seconds, {count:,} events")
 
     with VisibleConsole(stderr=True).status("publishing") as status, Publisher(settings.kafka) as publisher:
         count = play(watched.said(duration_ms), publisher, speed=pace, stop=stop, on_progress=show)

@@ -9,6 +9,7 @@ between them, whatever the machine's clock says.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -59,8 +60,7 @@ class CollectorView:
         self._questions = Questions(conditions, suspects, random)
         self._listed: dict[str, dict[Channel, int]] = {}
         self._pulled_ms: dict[Place, int] = {}
-        self._waiting_from: dict[Place, int | None] = {}
-        self._asked_from: dict[Place, int | None] = {}
+        self._waiting_and_asked: dict[Place, tuple[int | None, int | None]] = {}
         self._offsets: dict[tuple[str, MessageQueue], tuple[int, int]] = {}
         self._published_ms: dict[tuple[str, MessageQueue], int] = {}
         self._answered_ms: dict[str, int] = {}
@@ -145,28 +145,33 @@ class CollectorView:
         for consumer in self._simulation.consumers():
             if self._questions.is_answered(consumer, views):
                 for mq in _pulled(consumer):
-                    place, at_ms = (consumer.consumer_group, consumer.client.client_id, mq), consumer.table[mq]
-                    if at_ms.last_pull_ms > newest.get(place, (0, consumer))[0]:
-                        newest[place] = at_ms.last_pull_ms, consumer
-        twins = self._twins()
+                    place = consumer.consumer_group, consumer.client.client_id, mq
+                    last_pull_ms = consumer.table[mq].last_pull_ms
+                    if last_pull_ms > newest.get(place, (0, consumer))[0]:
+                        newest[place] = last_pull_ms, consumer
+        members = Counter((each.consumer_group, each.client.client_id) for each in self._simulation.consumers())
         for place, (pulled_ms, consumer) in newest.items():
-            is_twin = place[:2] in twins
-            group, mq = place[0], place[2]
-            broker = views.get(mq.broker_name)
+            group, client_id, mq = place
+            is_twin, broker, known_ms = members[place[:2]] > 1, views.get(mq.broker_name), self._pulled_ms.get(place)
             outcome = "served" if is_twin else self._outcome(place, consumer, broker)
-            if broker is not None and group in broker.consume_disabled:
-                outcome = "served"
-            if outcome == "in_vain":
-                self._pulled_ms[place] = pulled_ms
-            elif pulled_ms > self._pulled_ms.get(place, 0):
-                reported.add((group, mq))
-                pull = self._pull(consumer, mq, pulled_ms, now_ms, broker, is_known=place in self._pulled_ms)
-                if is_twin:
-                    pull["client_addr"] = None
-                elif outcome == "dropped":
-                    pull["pull_status"] = NO_MATCHED_MSG
-                yield pull
-                self._pulled_ms[place] = pulled_ms
+            is_disabled = broker is not None and group in broker.consume_disabled
+            self._pulled_ms[place] = max(pulled_ms, known_ms or 0)
+            if pulled_ms <= (known_ms or 0) or (outcome == "in_vain" and not is_disabled):
+                continue
+            reported.add((group, mq))
+            listed = broker.asked_node.reported if broker and not is_twin else ()
+            ahead_ms, floor_ms = self._suspects.client_ahead_ms(client_id), now_ms - FIRST_SEEN_MS
+            at_ms = pulled_ms + ahead_ms
+            if known_ms is not None:
+                at_ms -= self._known_ms(ahead_ms)
+                floor_ms = self._questions.before_ms.get(place[:2], 0) + self._ahead_ms
+            yield self._event(group, mq, broker) | {
+                "client_addr": next((one.client_addr for one in listed if one.client is consumer.client), None),
+                "client_id": client_id,
+                "pull_offset": consumer.table[mq].next_offset,
+                "pull_status": NO_PERMISSION if is_disabled else NO_MATCHED_MSG if outcome == "dropped" else None,
+                "event_time_ms": min(max(at_ms, floor_ms), now_ms),
+            }
         yield from self._offsets_alone(views, reported, now_ms)
 
     def _outcome(self, place: Place, consumer: Consumer, broker: Broker | None) -> Outcome:
@@ -179,46 +184,14 @@ class CollectorView:
         asked, own = consumer.table[mq].next_offset, consumer.offsets.to_commit(mq)
         if own == NO_OFFSET and broker is not None:
             own = broker.asked_node.offsets.query_offset(group, mq)
-        before, asked_before = self._waiting_from.get(place), self._asked_from.get(place)
+        before, asked_before = self._waiting_and_asked.get(place, (None, None))
         filters = consumer.of.sub_string != "*"
         is_cached = asked > own and not (filters and not consumer.is_hung and not consumer.consume_ms)
         is_waiting = own >= 0 and not is_cached and (before == own or own < queue_end)
-        self._waiting_from[place] = own if is_waiting else None
-        self._asked_from[place] = asked if asked < queue_end else None
+        self._waiting_and_asked[place] = own if is_waiting else None, asked if asked < queue_end else None
         if before is None or not is_waiting or before != own:
             return "served"
         return "dropped" if filters and asked != asked_before else "in_vain"
-
-    def _twins(self) -> set[Member]:
-        seen: dict[Member, set[int]] = {}
-        for consumer in self._simulation.consumers():
-            member = (consumer.consumer_group, consumer.client.client_id)
-            seen.setdefault(member, set()).add(id(consumer.client))
-        return {member for member, clients in seen.items() if len(clients) > 1}
-
-    def _pull(
-        self,
-        consumer: Consumer,
-        mq: MessageQueue,
-        pulled_ms: int,
-        now_ms: int,
-        broker: Broker | None,
-        *,
-        is_known: bool,
-    ) -> Event:
-        client, group = consumer.client, consumer.consumer_group
-        channel = next((one for one in broker.asked_node.reported if one.client is client), None) if broker else None
-        ahead_ms = self._suspects.client_ahead_ms(client.client_id)
-        at_ms = pulled_ms + ahead_ms - (self._known_ms(ahead_ms) if is_known else 0)
-        before_ms = self._questions.before_ms.get((group, client.client_id), 0) + self._ahead_ms
-        floor_ms = before_ms if is_known else now_ms - FIRST_SEEN_MS
-        return self._event(group, mq, broker) | {
-            "client_addr": channel.client_addr if channel else None,
-            "client_id": client.client_id,
-            "pull_offset": consumer.table[mq].next_offset,
-            "pull_status": NO_PERMISSION if broker and group in broker.consume_disabled else None,
-            "event_time_ms": min(max(at_ms, floor_ms), now_ms),
-        }
 
     def _event(self, group: str, mq: MessageQueue, broker: Broker | None) -> Event:
         """Return the fields of a pull event that the broker reports."""
@@ -339,7 +312,7 @@ class Questions:
             backoff.reason = "left_in_peace"
             return False
         is_lost = self._random.random() < self._conditions.lost_answers
-        is_reached = any(name not in client.connections.cut for name in listing)
+        is_reached = any(name not in client.cut for name in listing)
         if client.is_live and is_reached and not is_lost and client.client_id not in self._suspects.mute:
             self._backoffs.pop(member, None)
             self.before_ms[member] = self._answered_ms.get(member, 0)

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from types import FrameType
 from typing import Any
 
@@ -57,23 +58,20 @@ def run_unless_stopped(work: Callable[[], None], stop: threading.Event) -> None:
 
     Raises StoppedError, or the error of `work`.
     """
-    done = threading.Event()
-    failures: list[BaseException] = []
+    done: Future[None] = Future()
 
     def run() -> None:
         try:
             work()
+            done.set_result(None)
         except BaseException as error:  # passed to the waiting thread
-            failures.append(error)
-        finally:
-            done.set()
+            done.set_exception(error)
 
     threading.Thread(target=run, name="unless-stopped", daemon=True).start()
-    while not done.wait(0.2):
-        if stop.is_set() and not done.wait(STOP_SECONDS):
+    while not wait([done], 0.2).done:
+        if stop.is_set() and not wait([done], STOP_SECONDS).done:
             raise StoppedError("stopped before the operation finished")
-    if failures:
-        raise failures[0]
+    done.result()
 
 
 def keep_from_sigterm(jvm: Any) -> None:

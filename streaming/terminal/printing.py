@@ -84,7 +84,7 @@ def print_rows(rows: Records, format_: str, nothing: str = "", show: Callable[[R
     return len(rows)
 
 
-def print_table(rows: Records, layout: Layout) -> None:
+def print_table(rows: Records, layout: Layout, *, show_lines: bool = False) -> None:
     """Print a table, or a block for each record where the terminal is too narrow.
 
     A column of local times that equal UTC is omitted.
@@ -94,7 +94,7 @@ def print_table(rows: Records, layout: Layout) -> None:
         for heading, cell in layout.items()
         if not heading.endswith(LOCAL) or any(cell(row) for row in rows)
     }
-    table = Table()
+    table = Table(show_lines=show_lines)
     for heading in layout:
         table.add_column(heading)
     for row in rows:

@@ -11,7 +11,6 @@ from conf.settings import Settings
 from streaming.collector import lease as lease_module
 from streaming.collector.lease import (
     BLIND_SECONDS,
-    MOST_RIVALS,
     Claim,
     CollectorName,
     Leadership,
@@ -63,18 +62,11 @@ def test_a_holder_keeps_its_term_after_a_pause_and_another_holder_has_another() 
     assert late.after(claim("b"), 200_000, 9).after(claim("a"), 300_000, 10).term == 10
 
 
-def test_a_lease_is_wanted_after_a_recent_claim_of_another() -> None:
-    lease = Leadership().after(claim("a"), 0, 0).after(claim("b"), 1_000, 1)
-    assert lease.is_wanted_by_others(2_000, TTL_MS)
-    assert not lease.is_wanted_by_others(21_000, TTL_MS)
-    assert not lease.after(claim("b", is_released=True), 2_000, 2).is_wanted_by_others(2_000, TTL_MS)
-
-
-def test_only_the_newest_claims_of_others_are_kept() -> None:
-    lease = Leadership().after(claim("leader"), 0, 0)
-    for number in range(2 * MOST_RIVALS):
-        lease = lease.after(claim(f"{number}"), number, number + 1)
-    assert list(lease.asked_ms) == [f"{number}" for number in range(MOST_RIVALS, 2 * MOST_RIVALS)]
+def test_claims_of_others_are_kept_for_a_lease() -> None:
+    lease = Leadership().after(claim("leader"), 0, 0).after(claim("b"), 1_000, 1).after(claim("c"), 5_000, 2)
+    assert list(lease.asked_ms) == ["b", "c"]
+    assert list(lease.after(claim("leader"), TTL_MS + 1_000, 3).asked_ms) == ["c"]
+    assert list(lease.after(claim("b", is_released=True), 6_000, 3).asked_ms) == ["c"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 15_000), st.sampled_from("abc"), st.booleans()), max_size=60))

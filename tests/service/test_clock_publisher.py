@@ -24,7 +24,7 @@ from streaming.service.clock_publisher import (
     LIVE_MS,
     PATIENCE_SECONDS,
     ClockPublisher,
-    CollectorClocks,
+    CollectorClock,
     clock_event,
 )
 from streaming.text.times import DAY
@@ -189,18 +189,18 @@ def test_agents_that_go_on_beside_a_dead_collector_are_heard(
         pytest.param([(0, 0), (10, 1), (20, 2)], False, id="time that runs ten times as fast as life"),
         pytest.param([(-7_200, 0), (-7_190, 10)], False, id="a replay in step, of two hours ago"),
         pytest.param([(0, 0)], False, id="a single event"),
-        pytest.param([(0, 0), (0, 10)], False, id="one event heard twice"),
+        pytest.param([(0, 0), (0, 10)], False, id="one event twice"),
     ],
 )
 def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
     events: list[tuple[int, int]], is_silent: bool
 ) -> None:
     """Events as (event time, arrived at), both in seconds."""
-    clocks = CollectorClocks(0)
-    for event_seconds, at_seconds in events:
-        clocks.note("c", 10_000_000 + event_seconds * 1000, 10_000_000 + at_seconds * 1000, ["broker-a"])
-    missed = clocks.silent(10_000_000 + 3_600_000, SILENT_MS)
-    assert missed == ({"c": ["broker-a"]} if is_silent else {})
+    times_ms = [(10_000_000 + event * 1000, 10_000_000 + at * 1000) for event, at in events]
+    clock = CollectorClock(*times_ms[0])
+    for event_time_ms, at_ms in times_ms:
+        clock.note(event_time_ms, at_ms)
+    assert clock.is_silent(10_000_000 + 3_600_000, SILENT_MS, 0) == is_silent
 
 
 @pytest.mark.parametrize(
@@ -212,17 +212,22 @@ def test_only_a_clock_that_kept_pace_with_the_wall_clock_is_missed(
         ("a machine that comes up has its collector after `run`", 1_000, 0, range(10, 30, 10), 1_000 + 60),
     ],
 )
-def test_a_clock_is_silent_from_a_time_on_until_the_day_ends(
+def test_a_clock_is_silent_from_a_time_on(
     promise: str, started_s: int, late_s: int, rounds_s: range, silent_s: int
 ) -> None:
     """Each round arrives `late_s` after its time."""
-    clocks = CollectorClocks(started_s * 1000)
+    clock = CollectorClock(rounds_s[0] * 1000, (rounds_s[0] + late_s) * 1000)
     for second in rounds_s:
-        clocks.note("c", second * 1000, (second + late_s) * 1000)
-    assert (clocks.has("c"), clocks.lag_ms("c")) == (True, late_s * 1000)
-    assert clocks.silent(silent_s * 1000 - 1, SILENT_MS) == {}, promise
-    assert clocks.silent(silent_s * 1000, SILENT_MS) == {"c": []}, promise
-    assert clocks.silent((rounds_s[-1] + late_s) * 1000 + FORGOTTEN_MS, SILENT_MS) == {}
+        clock.note(second * 1000, (second + late_s) * 1000)
+    assert (clock.is_live, clock.lag_ms()) == (True, late_s * 1000)
+    assert not clock.is_silent(silent_s * 1000 - 1, SILENT_MS, started_s * 1000), promise
+    assert clock.is_silent(silent_s * 1000, SILENT_MS, started_s * 1000), promise
+
+
+def test_a_clock_that_is_silent_for_a_day_is_no_longer_missed(collected: tuple[ClockPublisher, int]) -> None:
+    keeper, last_ms = collected
+    assert keeper.unheard(last_ms + FORGOTTEN_MS - 1) == [("c", ["broker-a"])]
+    assert keeper.unheard(last_ms + FORGOTTEN_MS) == []
 
 
 def test_an_error_that_nobody_thought_of_is_logged_and_the_next_tick_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafkaError
 from streaming.service import demo
-from streaming.service.demo import MADE, MARK, DemoFolder
+from streaming.service.demo import MADE, MARK, empty_folder, hold_folder
 from streaming.service.service import ServiceError
 from streaming.spark.jars import JarsError
 from streaming.warehouse.occupancy import OccupiedError, Part, occupying
@@ -29,7 +29,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.setattr(demo, "EmbeddedKafka", Mock(side_effect=EmbeddedKafkaError(TOO_LATE)))
     file = tmp_path / "demo" / "kafka" / "kept"
-    with DemoFolder(tmp_path / "demo"):
+    with hold_folder(tmp_path / "demo"):
         file.parent.mkdir()
     file.touch()
     return file
@@ -161,13 +161,13 @@ def test_a_second_demo_names_the_first_before_it_checks_anything(kept: Path, mon
     """Once the first has ended, the folder is free."""
     monkeypatch.setattr(demo, "java", lambda: pytest.fail("it looked for Java"))
     folder = kept.parents[1]
-    with DemoFolder(folder):
+    with hold_folder(folder):
         assert is_refused(
             run(kept), kept, 1, f"--data-dir = {str(folder)!r}: in use by `balancewatch demo` (pid {os.getpid()} on"
         )
     monkeypatch.undo()
-    with DemoFolder(folder) as free:
-        free.empty()
+    with hold_folder(folder):
+        empty_folder(folder)
     assert not kept.exists()
 
 

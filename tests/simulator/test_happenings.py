@@ -24,7 +24,7 @@ def test_all_messages_of_a_burst_wait_for_a_hung_listener_and_no_message_follows
     hung = {span.mq for span in simulation.truth if span.cause == "consume_stopped"}
     assert len(hung) == 3
     for mq in hung:
-        offsets = simulation.brokers[mq.broker_name].master.offsets
+        offsets = simulation.brokers[mq.broker_name].nodes[0].offsets
         end = simulation.max_offset(mq.topic, mq.broker_name, mq.queue_id)
         assert end - offsets.query_offset("order-service", mq) == 40_000 // 8
     assert of(events, SEND_LATENCIES) == []

@@ -94,9 +94,8 @@ class CountingStore(DictShardStore):
 class Stream(stream.Stream):
     """The query at work on a run that is too long to keep: feed it slices, take the rows."""
 
-    def __init__(self, rules: Rules | None = None, engine: type[Shard] = Shard) -> None:
+    def __init__(self, rules: Rules | None = None) -> None:
         super().__init__(Rulebook(rules or default_rules()))
-        self.shard = engine
         self._enveloper = Enveloper()
 
     @property
@@ -108,7 +107,12 @@ class Stream(stream.Stream):
         self, events: Iterable[Event], ingest_time_ms: Callable[[Event], int] | None = None
     ) -> dict[str, list[dict[str, Any]]]:
         """Work through the next events; the rows they give, by table. `ingest_time_ms` says when Kafka had each."""
-        return self.work_through(self._enveloper.messages(events, ingest_time_ms))
+        fed = list(events)
+        messages = self._enveloper.messages(fed)
+        if ingest_time_ms is not None:
+            for message, event in zip(messages, fed, strict=True):
+                message["ingest_time_ms"] = ingest_time_ms(event)
+        return self.work_through(messages)
 
     def feed_each(self, batches: Iterable[Iterable[Event]]) -> dict[str, list[dict[str, Any]]]:
         """Feed one batch after the other; the rows of all, by table."""

@@ -112,7 +112,7 @@ def test_run_ends_and_its_next_start_goes_on(
     for _ in range(starts):
         done = len(list(commits.glob("[0-9]*")))
         with command(tmp_path, environment, "run") as run:
-            run.wait_until((commits / str(done + 2)).exists)
+            run.wait_until((commits / str(done + 1)).exists)
             run.end(send)
 
 

@@ -263,7 +263,7 @@ class Judgement:
                 continue
             if consumer.is_stopped(mq) or consumer.is_suspended:
                 return "pull_stopped"
-            if mq.broker_name in consumer.client.connections.cut:
+            if mq.broker_name in consumer.client.cut:
                 return "split_view"
             if consumer.is_orderly and not process_queue.locked:
                 return self._why_unlocked(mq)
@@ -278,7 +278,7 @@ class Judgement:
             consumer.client.is_live and (process_queue := consumer.table.get(mq)) is not None and process_queue.dropped
             for consumer in self._consumers
         )
-        has_master = self._cluster.brokers[mq.broker_name].master.is_up
+        has_master = self._cluster.brokers[mq.broker_name].nodes[0].is_up
         return "order_lock" if keeps or not has_master else "rebalance"
 
     def _why_slot(self, mq: MessageQueue, slot: Slot | None) -> str:
@@ -301,7 +301,7 @@ class Judgement:
             return "pull_stopped"  # and does not rebalance
         if any(mq in mqs for mqs in owner.could_not_lock.values()):
             return self._why_unlocked(mq)
-        if mq.broker_name in owner.client.connections.cut:
+        if mq.broker_name in owner.client.cut:
             return "split_view"
         if self._has_old_route(owner):
             return "stale_route"
@@ -311,7 +311,7 @@ class Judgement:
         """Return why clients of the group may have computed from different lists of members."""
         if max(self._ids.values(), default=0) > 1:
             return "duplicate_client_id"
-        if any(consumer.client.connections.cut for consumer in self._consumers):
+        if any(consumer.client.cut for consumer in self._consumers):
             return "split_view"
         return None
 
