@@ -1,6 +1,5 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
-import operator
 import re
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -61,19 +60,15 @@ def require(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def compared(key: str, holds: Callable[[float, float], bool], words: str) -> AfterValidator:
+def not_below(key: str, why: str = "") -> AfterValidator:
     """Return a validator of a number and an earlier key of the section, if that is valid."""
 
     def check(number: float, known: ValidationInfo) -> float:
-        if (other := known.data.get(key)) is not None and not holds(number, other):
-            raise invalid(words.format(f"{key} = {other:g}"))
+        if (other := known.data.get(key)) is not None and number < other:
+            raise invalid(f"must not be below {key} = {other:g}{why}")
         return number
 
     return AfterValidator(check)
-
-
-def not_below(key: str, why: str = "") -> AfterValidator:
-    return compared(key, operator.ge, f"must not be below {{}}{why}")
 
 
 _VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"
