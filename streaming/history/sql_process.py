@@ -12,7 +12,7 @@ from typing import IO, Any, cast
 
 from conf.location import is_store
 from streaming.history.query_options import is_terminal
-from streaming.store.limits import too_much
+from streaming.store.limits import TOO_MUCH
 from streaming.text.output import bytes_out
 from streaming.warehouse.warehouse_error import WarehouseError
 
@@ -43,7 +43,7 @@ def print_apart(*, seconds: float, **request: Any) -> str:
     if code == -signal.SIGALRM:
         raise WarehouseError(f"no answer within {seconds:g} s; select less, or allow more time")
     if code < 0:
-        raise WarehouseError(f"{too_much()} (DuckDB ended by {signal.Signals(-code).name})")
+        raise WarehouseError(f"{TOO_MUCH} (DuckDB ended by {signal.Signals(-code).name})")
     text = words.decode("utf-8", "replace").strip()
     try:
         reported: dict[str, str] = json.loads(text)

@@ -219,9 +219,9 @@ def sync_table(location: Location, since: float) -> None:
         sync_path(folder)
 
 
-def list_files(location: Location, prefix: str = "", after: str | None = None) -> Iterator[Found]:
-    """All under the prefix, in the order of their names on a store alone; with `after` those beyond that name."""
-    for batch in obstore.list(store_of(location), prefix, offset=after):
+def list_files(location: Location, prefix: str = "") -> Iterator[Found]:
+    """Yield all files under the prefix, in the order of their names on a store alone."""
+    for batch in obstore.list(store_of(location), prefix):
         for one in batch:
             yield Found(one["path"], one["size"], one["last_modified"].timestamp())
 
