@@ -78,9 +78,7 @@ def test_a_token_guards_the_metrics_and_not_the_checks(monkeypatch: pytest.Monke
 
 
 def test_a_missing_token_stops_the_start() -> None:
-    with pytest.raises(
-        SettingsError, match="metrics.token_env = .* SCRAPE_TOKEN is empty or not set"
-    ):
+    with pytest.raises(SettingsError, match=r"metrics\.token_env = .* SCRAPE_TOKEN is empty or not set"):
         Server(settings(**{"token_env": "SCRAPE_TOKEN"}), bytes, list, list)
 
 
