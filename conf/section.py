@@ -1,12 +1,20 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema
 from pydantic_core.core_schema import ValidationInfo
 
 Milliseconds = Annotated[int, Field(gt=0, le=604_800_000)]
@@ -69,6 +77,11 @@ def not_below(key: str, why: str = "") -> AfterValidator:
         return number
 
     return AfterValidator(check)
+
+
+def one_of(words: Iterable[str]) -> GetPydanticSchema:
+    """Return the annotation of text that is one of these words, as Literal has them."""
+    return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema([*words]))
 
 
 _VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"

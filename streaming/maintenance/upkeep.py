@@ -291,7 +291,7 @@ class _Upkeep:
         return self._now_ms - days * DAY if days else 0
 
     def _days(self, table: Table) -> int:
-        return next((days for name, days in self._settings.maintain.retention_days.items() if name == table.name), 0)
+        return self._settings.maintain.retention_days.get(table.name, 0)
 
     def _compact(self, handle: DeltaTable, sizes: list[int]) -> None:
         wish, report = self._settings.maintain, self.report
