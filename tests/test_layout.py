@@ -66,7 +66,6 @@ LAZY = {
     "streaming/quality/quality_command.py": "Great Expectations takes 1.2 s to import, and 230 MB",
     "streaming/store/store.py": "pyarrow.dataset and pyarrow.parquet take 0.2 s to import; most queries need neither",
     "streaming/terminal/printing.py": "the same, and hardly ever is Parquet asked for",
-    "streaming/store/light_arrow.py": "imports pyarrow as where numpy is not installed, 0.1 s less",
 }
 """Who imports inside a function, and why."""
 

@@ -14,7 +14,6 @@ from schemas.tables import TABLES
 from schemas.views import VIEWS
 from streaming.history.query_options import FirstLimit, Format, FormatName, parse_options
 from streaming.history.sql_process import print_apart
-from streaming.store.light_arrow import load_arrow
 from streaming.terminal.command import fail
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
@@ -55,7 +54,6 @@ def sql(
     text = _read(query, file)
     options = parse_options(format_=format_, limit=limit, warehouse=warehouse)
     if text is None:
-        load_arrow()
         _list_views(options.format)
         return
     try:
