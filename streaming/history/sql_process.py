@@ -23,10 +23,12 @@ CHUNK_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
 """Output that a pager has not read yet; it does not hold up the worker until its deadline."""
 
+_PROGRAM = "from streaming.history.sql_worker import main; main()"
+
 
 def print_apart(*, seconds: float, **request: Any) -> str:
     """Print the answer to stdout and return a note. Raises WarehouseError. See sql_worker.answer for the arguments."""
-    command, pipe = [sys.executable, "-P", "-m", "streaming.history.sql_worker"], subprocess.PIPE
+    command, pipe = [sys.executable, "-P", "-c", _PROGRAM], subprocess.PIPE
     environment = _environment(is_in_bucket=is_store(request["warehouse"]))
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:  # noqa: S603  # our own command line
         try:

@@ -87,7 +87,3 @@ def _take_stderr() -> TextIO:
     os.dup2(nowhere, 2)
     os.close(nowhere)
     return words
-
-
-if __name__ == "__main__":
-    main()
