@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import IO, Any, cast
 
 from conf.location import is_store
@@ -72,21 +73,12 @@ def _environment(*, is_in_bucket: bool) -> dict[str, str]:
     """Return the environment without settings, and without credentials unless the tables are in a bucket."""
     private = ("BALANCEWATCH_",) if is_in_bucket else ("BALANCEWATCH_", "AWS_")
     given = {name: value for name, value in os.environ.items() if not name.upper().startswith(private)}
+    # What Rich would find out about the terminal: the worker only has a pipe.
+    screen = {"TTY_COMPATIBLE": "1", "COLUMNS": str(get_terminal_size().columns)} if is_terminal() else {}
     return {
-        **_screen(),
+        **screen,
         **given,
         "ARROW_DEFAULT_MEMORY_POOL": "system",  # other pools and each of malloc's arenas
         "MALLOC_ARENA_MAX": "2",  # reserve addresses, which are limited
         "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")])),
     }
-
-
-def _screen() -> dict[str, str]:
-    """Return what Rich would find out about the terminal; the worker only has a pipe."""
-    if not is_terminal():
-        return {}
-    found = {"TTY_COMPATIBLE": "1"}
-    for descriptor in range(3):
-        with suppress(OSError):
-            return {**found, "COLUMNS": str(os.get_terminal_size(descriptor).columns)}
-    return found
