@@ -169,20 +169,14 @@ def _put(location: Location, path: str, content: bytes, *, is_new: bool) -> None
         try:
             obstore.put(store, path, content, mode="create" if is_new else "overwrite")
         except AlreadyExistsError as error:
-            if is_new and _exists(store, path):
-                raise FileExistsError(path) from error
+            with contextlib.suppress(FileNotFoundError):  # the other request failed
+                obstore.head(store, path)
+                if is_new:
+                    raise FileExistsError(path) from error
         else:
             return
         time.sleep(CONFLICT_SECONDS)
     raise StoreUnreachableError(f"{location}/{path}: the store answers 409, although no other request is in flight")
-
-
-def _exists(store: ObjectStore, path: str) -> bool:
-    try:
-        obstore.head(store, path)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _write(path: Path, content: bytes, *, is_synced: bool) -> None:
