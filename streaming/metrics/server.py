@@ -56,7 +56,7 @@ class Server:
         def metrics(request: Request) -> Response:
             kind, _, shown = request.headers.get("authorization", "").partition(" ")
             if token is not None and not (
-                kind.lower() == "bearer" and hmac.compare_digest(shown.strip().encode("latin-1"), token.encode())
+                kind.lower() == "bearer" and hmac.compare_digest(shown.strip(" ").encode("latin-1"), token.encode())
             ):
                 return _plain("send the token of metrics.token_env as `Authorization: Bearer TOKEN`", 401)
             return Response(visible_label(text().decode()), headers=HEADERS, media_type=TEXT)
