@@ -42,10 +42,15 @@ def board(
     except OSError as error:
         where = f"board.host = {settings.board.host!r}, board.port = {settings.board.port}"
         fail(f"{where}: cannot listen: {error.strerror or error}; give another --port, or 0 for a free one")
-    threading.Thread(target=lambda: stop.wait() and server.close(), daemon=True).start()
+    threading.Thread(target=_close_on, args=(stop, server), daemon=True).start()
     say(f"The board is at {server.url}  (Ctrl-C ends it)", flush=True)
     if settings.board.is_loopback is False:
         warn("Other machines can reach the board. It requires the token but has no TLS; put a TLS proxy in front.")
     if open_:
         webbrowser.open(server.url)
     server.run()
+
+
+def _close_on(stop: threading.Event, server: BoardServer) -> None:
+    stop.wait()
+    server.close()
