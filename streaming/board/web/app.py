@@ -177,8 +177,7 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         return HTMLResponse(page, 200 if found else 404)
 
     def health(_: Request) -> Response:
-        history = board.tables.look().history
-        is_open = history is not None and bool(history.versions)
+        is_open = board.tables.can_open()
         return PlainTextResponse("ok\n" if is_open else "no table can be opened\n", 200 if is_open else 503)
 
     @asynccontextmanager

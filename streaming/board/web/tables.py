@@ -5,10 +5,14 @@ import time
 from functools import cached_property
 from typing import Any
 
+from deltalake.exceptions import DeltaError
+
 from conf.location import Location, is_store
+from schemas.tables import TABLES
 from streaming.store.freshness import read_newest_ms
 from streaming.store.store import History
 from streaming.text.visible_text import visible_name
+from streaming.warehouse.tables import open_delta, table_path
 from streaming.warehouse.warehouse_error import WarehouseError
 
 LOOK_SECONDS = 1.0
@@ -58,6 +62,7 @@ class Tables:
         self._lock = threading.Lock()
         self._history: History | None = None
         self._looked: float | None = None
+        self._opened: tuple[float, bool] | None = None
         self._openings = 0
         self._seen = Seen(None, "", "")
 
@@ -69,6 +74,21 @@ class Tables:
                 self._seen = self._look()
                 self._looked = time.monotonic()
             return self._seen
+
+    def can_open(self) -> bool:
+        """Return whether any table can be opened anew; within LOOK_SECONDS the previous answer."""
+        with self._lock:
+            now = time.monotonic()
+            if self._opened is None or now - self._opened[0] >= self._look_seconds:
+                self._opened = now, any(map(self._opens, TABLES))
+            return self._opened[1]
+
+    def _opens(self, name: str) -> bool:
+        try:
+            open_delta(table_path(self.warehouse, name))
+        except (DeltaError, OSError):
+            return False
+        return True
 
     def _look(self) -> Seen:
         try:
