@@ -20,7 +20,6 @@ from conf.settings import Settings
 from schemas.tables import ALERTS, QUARANTINE, TABLES, Table
 from streaming.maintenance.files import (
     MB,
-    bytes_of,
     compact,
     delete_unused,
     find_unfinished,
@@ -34,7 +33,7 @@ from streaming.store.table_files import files_as_rows, time_sql
 from streaming.text.times import DAY, to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
-from streaming.warehouse.table_store import sync_table
+from streaming.warehouse.table_store import list_files, sync_table
 from streaming.warehouse.tables import catch_up, is_gap, open_delta, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError
 
@@ -308,7 +307,8 @@ class _Upkeep:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
         hours = self.report.vacuum_hours = self._settings.maintain.vacuum_hours
         unused = [*find_unused(handle, hours), *find_unfinished(self._path, hours)]
-        self.report.bytes_deleted = bytes_of(self._path, unused)
+        if wanted := set(unused):
+            self.report.bytes_deleted = sum(found.size for found in list_files(self._path) if found.path in wanted)
         if unused and not self._plan.dry_run:
             unused = delete_unused(self._path, unused)
         self.report.files_deleted = len(unused)

@@ -118,7 +118,10 @@ def read_group(
         """,
         params,
     )
-    if not queues and not channels and not _is_known(history, params, at_ms):
+    # An alert may name the group, or its queues were judged at another time.
+    elsewhere = ("alerts",) if at_ms is None else ("alerts", "assignments")
+    is_there = (history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", params) for table in elsewhere)
+    if not queues and not channels and not any(is_there):
         raise AskedError(_describe_unknown(history, cluster, consumer_group))
     members = tuple(Channel(**{**row, "topics": tuple(row["topics"])}) for row in channels)
     return Group(name, consumer_group, at_ms, tuple(queues), members, incidents)
@@ -136,12 +139,6 @@ def queues_of(rows: pa.Table) -> list[Queue]:
             *columns, strict=True
         )
     ]
-
-
-def _is_known(history: History, params: dict[str, Any], at_ms: int | None) -> bool:
-    """Return whether an alert names the group, or its queues were judged at another time than the requested one."""
-    tables = ("alerts",) if at_ms is None else ("alerts", "assignments")
-    return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", params) for table in tables)
 
 
 def is_alerted_topic(history: History, group: Group, topic: str) -> bool:
