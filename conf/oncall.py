@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, not_below, require
+from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, not_below, one_of, require
+from udfs.alerts.pattern import LABELS
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
@@ -33,8 +34,8 @@ CANARY = "canary"
 
 Url = Annotated[str, Field(max_length=2_000)]
 
-Label = Literal["kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause"]
-"""The labels that a route may match; tests/conf/test_oncall.py holds it against udfs.alerts.pattern.LABELS."""
+Label = Annotated[str, one_of(LABELS)]
+"""A label that a route may match."""
 
 ReceiverType = Literal["alertmanager", "pagerduty", "webhook", "dingtalk", "feishu", "log"]
 

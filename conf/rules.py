@@ -4,43 +4,19 @@ balancewatch.toml explains each key. An override may set any of them but `file`;
 bounds are made from those of `Rules`, so they cannot differ.
 """
 
-import operator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, create_model, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Milliseconds, Pattern, Section, compared, invalid
+from conf.section import Milliseconds, Pattern, Section, invalid, not_below, one_of
+from udfs.alerts.kinds import KIND_FACTS
 
 Hold = Annotated[int, Field(ge=0, le=604_800_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
-Kind = Literal[
-    "*",
-    "duplicate_client_id",
-    "group_offline",
-    "split_view",
-    "starved_queue",
-    "stalled_queue",
-    "double_consumed_queue",
-    "inconsistent_subscription",
-    "slave_read",
-    "offset_regression",
-    "order_at_risk",
-    "client_id_at_risk",
-    "broker_isolated",
-    "broker_evicted",
-    "no_available_broker",
-    "cluster_no_data",
-    "broker_no_data",
-    "broker_without_master",
-    "slow_collector",
-    "name_server_unreachable",
-    "cluster_name_conflict",
-    "clock_skew",
-    "rule_failed",
-]
-"""Every kind of alert that the rules know, and `"*"` for all; tests/conf/test_rules.py holds it against theirs."""
+Kind = Annotated[str, one_of(("*", *KIND_FACTS))]
+"""Every kind of alert that the rules know, and `"*"` for all."""
 
 
 class KindRules(Section):
@@ -76,8 +52,8 @@ class Thresholds(Section):
     no_data_ms: Milliseconds
     no_data_page_ms: Milliseconds
     flap_slot_ms: Milliseconds
-    flap_high: Share
-    flap_low: Annotated[Share, compared("flap_high", operator.lt, "must be below {}")]
+    flap_low: Share
+    flap_high: Annotated[Share, not_below("flap_low")]
 
 
 class Scope(Section):
@@ -87,13 +63,13 @@ class Scope(Section):
     cluster: Pattern = "*"
     consumer_group: Pattern = "*"
 
-    @field_validator("flap_low", check_fields=False)
+    @field_validator("flap_high", check_fields=False)
     @classmethod
-    def _goes_with_flap_high(cls, flap_low: float | None, known: ValidationInfo) -> float | None:
+    def _goes_with_flap_low(cls, flap_high: float | None, known: ValidationInfo) -> float | None:
         """Require both: of several overrides for one group, only a pair set together stays in order."""
-        if "flap_high" in known.data and (flap_low is None) != (known.data["flap_high"] is None):
+        if "flap_low" in known.data and (flap_high is None) != (known.data["flap_low"] is None):
             raise invalid("give flap_high and flap_low together")
-        return flap_low
+        return flap_high
 
 
 def _optional(of: type[BaseModel]) -> dict[str, Any]:

@@ -1,13 +1,20 @@
 """The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
 
-import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError, core_schema
 from pydantic_core.core_schema import ValidationInfo
 
 Milliseconds = Annotated[int, Field(gt=0, le=604_800_000)]
@@ -61,19 +68,20 @@ def require(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def compared(key: str, holds: Callable[[float, float], bool], words: str) -> AfterValidator:
+def not_below(key: str, why: str = "") -> AfterValidator:
     """Return a validator of a number and an earlier key of the section, if that is valid."""
 
     def check(number: float, known: ValidationInfo) -> float:
-        if (other := known.data.get(key)) is not None and not holds(number, other):
-            raise invalid(words.format(f"{key} = {other:g}"))
+        if (other := known.data.get(key)) is not None and number < other:
+            raise invalid(f"must not be below {key} = {other:g}{why}")
         return number
 
     return AfterValidator(check)
 
 
-def not_below(key: str, why: str = "") -> AfterValidator:
-    return compared(key, operator.ge, f"must not be below {{}}{why}")
+def one_of(words: Iterable[str]) -> GetPydanticSchema:
+    """Return the annotation of text that is one of these words, as Literal has them."""
+    return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema([*words]))
 
 
 _VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"

@@ -30,9 +30,11 @@ from conf.section import (
     VariableOrNone,
     invalid,
     not_below,
+    one_of,
     require,
 )
 from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, read_toml, sentences, settings_files
+from schemas.tables import TABLES
 
 
 class Quality(Section):
@@ -44,21 +46,6 @@ class Quality(Section):
     alert_validations: Annotated[int, Field(ge=1, le=1_000)]
 
 
-TableName = Literal[
-    "alerts",
-    "assignments",
-    "memberships",
-    "fault_items",
-    "broker_health",
-    "quarantine",
-    "alert_deliveries",
-    "silences",
-    "acknowledgements",
-    "quality",
-    "repairs",
-]
-"""The Delta tables; tests/conf/test_sections.py holds them against schemas.tables.TABLES."""
-
 Hours = Annotated[int, Field(ge=1, le=87_600)]
 Days = Annotated[int, Field(ge=0, le=36_500)]
 
@@ -66,7 +53,7 @@ Days = Annotated[int, Field(ge=0, le=36_500)]
 class Maintain(Section):
     """All of `[maintain]`. Tables that `retention_days` does not name, or sets to 0, keep all rows."""
 
-    retention_days: dict[TableName, Annotated[Days, NO_BOOL]]
+    retention_days: dict[Annotated[str, one_of(TABLES)], Annotated[Days, NO_BOOL]]
     target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
     min_files: Annotated[int, Field(ge=2, le=1_000_000)]
     beside_seconds: Annotated[float, Field(ge=0, le=86_400)]

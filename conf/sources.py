@@ -214,7 +214,8 @@ def _nearest(path: KeyPath, schema: Schema, sources: Sources, place: str) -> str
         or get_close_matches(_key(path), known, 1, cutoff=0.7)
     )
     if near:
-        return f"did you mean {variable_of(near[0]) if _is_variable(place) else near[0]}?"
+        as_variable = PREFIX + near[0].upper().replace(".", "__")
+        return f"did you mean {as_variable if _is_variable(place) else near[0]}?"
     return f"{_key(path[:-1])} has {', '.join(siblings)}" if siblings else f"there are {', '.join(sections)}"
 
 
@@ -253,7 +254,3 @@ def _is_variable(place: str) -> bool:
 def path_of(variable: str) -> KeyPath:
     """Return the section and the key of a BALANCEWATCH_ variable."""
     return tuple(variable[len(PREFIX) :].lower().split("__"))
-
-
-def variable_of(key: str) -> str:
-    return PREFIX + key.upper().replace(".", "__")

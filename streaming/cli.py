@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.main import get_command
 
-from streaming.system.light_imports import without
 from streaming.terminal.command_line import VisibleCommands, log_flags, readable
 
 
@@ -111,9 +110,6 @@ HELP_WIDTH = 120
 SERVING = {"demo", "run", "kafka", "collect", "simulate", "relay", "board"}
 """Commands that end with 0 on SIGINT and SIGTERM, also during imports (stop_on_signals is called later)."""
 
-QUESTIONS = ("alerts", "faults", "assignments", "owner", "members", "deliveries", "explain")
-"""Commands that query the tables in this process; `sql` starts another one."""
-
 
 class LazyCommands(Mapping[str, Any]):
     """Click's commands by name, each imported at its first use."""
@@ -206,12 +202,6 @@ def leave(code: int) -> NoReturn:
 
 def _exit_code() -> int:
     """Run the command and return its exit code."""
-    command = "".join(sys.argv[1:2])
-    with without("numpy"):
-        if command in QUESTIONS and sys.argv[2:3] != ["rules"]:
-            import_module("pyarrow")
-        elif command in {"relay", "board"}:
-            import_module("pyarrow.dataset")
     try:
         app()
     except SystemExit as end:

@@ -66,16 +66,6 @@ def read_choice(asked: Mapping[str, str], name: str, choices: Collection[str], d
     return value
 
 
-def read_number(asked: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    """Return an integer within the bounds, such as a page. Raises AskedError."""
-    value = asked.get(name)
-    if value is None:
-        return default
-    if not re.fullmatch(r"-?\d{1,15}", value) or not least <= int(value) <= most:
-        raise AskedError(f"{name} = {value!r}: give an integer from {least} to {most}.")
-    return int(value)
-
-
 EARLIEST_MS = 1_000_000_000_000
 """September 2001, before RocketMQ existed."""
 
@@ -131,5 +121,7 @@ def slice_of(items: Sequence[Item], asked: Mapping[str, str], size: int) -> Slic
 
 def read_page(asked: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
     """Return the requested page's number and the number of pages. Raises AskedError."""
-    pages = max(1, -(-total // size))
-    return min(read_number(asked, "page", 1, 1, 1_000_000), pages), pages
+    value, pages = asked.get("page", "1"), max(1, -(-total // size))
+    if not re.fullmatch(r"0*[1-9]\d{0,5}", value, re.ASCII):
+        raise AskedError(f"page = {value!r}: give an integer from 1 to 999999.")
+    return min(int(value), pages), pages

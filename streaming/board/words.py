@@ -10,10 +10,6 @@ from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NO
 
 STATE_SHAPES = {"FIRING": "▲", "PENDING": "◷", "RECOVERING": "▽", "RESOLVED": "✓", "UNKNOWN": "?"}
 
-WORST_FIRST = (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, UNKNOWN, NOT_JUDGED, OK)
-
-RANK: Mapping[str, int] = {name: rank for rank, name in enumerate(WORST_FIRST)}
-
 WRONG = (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
 """The verdicts that are problems."""
 
@@ -48,6 +44,9 @@ VERDICTS: Mapping[str, Verdict] = {
     )
 }
 """Verdicts by name, worst first."""
+
+WORST_FIRST = tuple(VERDICTS)
+RANK: Mapping[str, int] = {name: rank for rank, name in enumerate(WORST_FIRST)}
 
 
 def worst_first(names: Iterable[str]) -> list[str]:

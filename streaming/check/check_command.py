@@ -254,8 +254,14 @@ def rules(
         answer = explain_alert({name: row[name] for name in LABELS}, world, row)
     if form == "json":
         write_json(answer, default=str)
-    else:
-        _print_alert(answer)
+        return
+    table = Table(show_header=False, show_lines=True)
+    table.add_column("question", no_wrap=True)
+    table.add_column("answer", overflow="fold")
+    for question, text in _lines(answer):
+        table.add_row(Text(question), Text(text))
+    VisibleConsole().print(table)
+    print_keys(answer["keys"])
 
 
 def _incident(text: str, world: World) -> Mapping[str, Any]:
@@ -297,17 +303,6 @@ def _imagined(alert: Alert) -> Alert:
     if topic is not None and not own.is_of_topic:
         fail(f"--topic {topic!r}: {kind} is not about a topic; leave it out", code=2)
     return {**alert, "cluster": alert["cluster"] if own.is_of_cluster else OWN_CLUSTER, "cause": own.cause}
-
-
-def _print_alert(answer: dict[str, Any]) -> None:
-    console = VisibleConsole()
-    table = Table(show_header=False, show_lines=True)
-    table.add_column("question", no_wrap=True)
-    table.add_column("answer", overflow="fold")
-    for question, text in _lines(answer):
-        table.add_row(Text(question), Text(text))
-    console.print(table)
-    print_keys(answer["keys"])
 
 
 def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:

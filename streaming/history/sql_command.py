@@ -6,19 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.padding import Padding
-from rich.table import Table as Grid
-from rich.text import Text
 
 from schemas.tables import TABLES
 from schemas.views import VIEWS
-from streaming.history.query_options import FirstLimit, Format, FormatName, parse_options
+from streaming.history.query_options import FirstLimit, FormatName, parse_options
 from streaming.history.sql_process import print_apart
-from streaming.system.light_imports import without
 from streaming.terminal.command import fail
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
-from streaming.text.console import VisibleConsole
 from streaming.text.output import note
 from streaming.warehouse.warehouse_error import WarehouseError
 
@@ -55,8 +50,7 @@ def sql(
     text = _read(query, file)
     options = parse_options(format_=format_, limit=limit, warehouse=warehouse)
     if text is None:
-        with without("numpy"):
-            _list_views(options.format)
+        print_rows(list(_views()), options.format)
         return
     try:
         reported = print_apart(
@@ -87,29 +81,17 @@ def _read(query: str | None, file: Path | None) -> str | None:
     return text
 
 
-def _list_views(format_: Format) -> None:
-    """Print each table with its columns, and each view; other formats have a row for each column."""
-    if format_ != "table":
-        print_rows(list(_columns()), format_)
-        return
-    console = VisibleConsole()
+def _views() -> Iterator[dict[str, Any]]:
+    """Yield each table with its columns and its two views, then the other views."""
     for table in TABLES.values():
-        console.print(Text(table.name, style="bold").append(f"  {table.comment}", style="not bold"))
-        for line in (
-            f"{table.name}_now: the newest row of each {', '.join(table.key)}",
-            f"{table.name}_at(moment): the newest row of each key at that time of {table.time}",
-        ):
-            console.print(f"  {line}", style="dim")
-        grid = Grid.grid(padding=(0, 2))
-        for column in table.columns:
-            grid.add_row(Text(column.name), Text(column.type.value, style="dim"), Text(column.comment))
-        console.print(Padding(grid, (0, 0, 1, 4)))
-    for view in VIEWS.values():
-        console.print(Text(view.name, style="bold").append(f"  {view.comment}", style="not bold"))
-
-
-def _columns() -> Iterator[dict[str, Any]]:
-    for table in TABLES.values():
+        key = ", ".join(table.key)
+        views = {
+            table.name: table.comment,
+            f"{table.name}_now": f"the newest row of each {key}",
+            f"{table.name}_at(moment)": f"the newest row of each key at that time of {table.time}",
+        }
+        for name, comment in views.items():
+            yield {"view": name, "column": None, "type": None, "comment": comment}
         for column in table.columns:
             yield {"view": table.name, "column": column.name, "type": column.type.value, "comment": column.comment}
     for view in VIEWS.values():

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import IO, Any, cast
 
 from conf.location import is_store
 from streaming.history.query_options import is_terminal
-from streaming.store.limits import too_much
+from streaming.store.limits import TOO_MUCH
 from streaming.text.output import bytes_out
 from streaming.warehouse.warehouse_error import WarehouseError
 
@@ -23,13 +24,7 @@ CHUNK_BYTES = 1 << 16
 PIPE_BYTES = 1 << 20
 """Output that a pager has not read yet; it does not hold up the worker until its deadline."""
 
-_PROGRAM = """
-from streaming.system.light_imports import without
-with without("numpy"):
-    import pyarrow.dataset
-from streaming.history.sql_worker import main
-main()
-"""
+_PROGRAM = "from streaming.history.sql_worker import main; main()"
 
 
 def print_apart(*, seconds: float, **request: Any) -> str:
@@ -44,7 +39,7 @@ def print_apart(*, seconds: float, **request: Any) -> str:
     if code == -signal.SIGALRM:
         raise WarehouseError(f"no answer within {seconds:g} s; select less, or allow more time")
     if code < 0:
-        raise WarehouseError(f"{too_much()} (DuckDB ended by {signal.Signals(-code).name})")
+        raise WarehouseError(f"{TOO_MUCH} (DuckDB ended by {signal.Signals(-code).name})")
     text = words.decode("utf-8", "replace").strip()
     try:
         reported: dict[str, str] = json.loads(text)
@@ -78,21 +73,12 @@ def _environment(*, is_in_bucket: bool) -> dict[str, str]:
     """Return the environment without settings, and without credentials unless the tables are in a bucket."""
     private = ("BALANCEWATCH_",) if is_in_bucket else ("BALANCEWATCH_", "AWS_")
     given = {name: value for name, value in os.environ.items() if not name.upper().startswith(private)}
+    # What Rich would find out about the terminal: the worker only has a pipe.
+    screen = {"TTY_COMPATIBLE": "1", "COLUMNS": str(get_terminal_size().columns)} if is_terminal() else {}
     return {
-        **_screen(),
+        **screen,
         **given,
         "ARROW_DEFAULT_MEMORY_POOL": "system",  # other pools and each of malloc's arenas
         "MALLOC_ARENA_MAX": "2",  # reserve addresses, which are limited
         "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH", "")])),
     }
-
-
-def _screen() -> dict[str, str]:
-    """Return what Rich would find out about the terminal; the worker only has a pipe."""
-    if not is_terminal():
-        return {}
-    found = {"TTY_COMPATIBLE": "1"}
-    for descriptor in range(3):
-        with suppress(OSError):
-            return {**found, "COLUMNS": str(os.get_terminal_size(descriptor).columns)}
-    return found

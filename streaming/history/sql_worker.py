@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
-from streaming.store.limits import MEMORY_BYTES, too_much
+from streaming.store.limits import MEMORY_BYTES, TOO_MUCH
 from streaming.store.store import History
 from streaming.terminal.printing import print_answer, print_columns
 from streaming.text.result import first_rows
@@ -37,7 +37,7 @@ def main() -> None:
         sys.stdout.flush()
         said = {"note": note} if note else {}
     except MemoryError:
-        said = {"error": too_much()}
+        said = {"error": TOO_MUCH}
     except WarehouseError as error:
         said = {"error": str(error)}
     except Exception as error:  # each failure is one sentence

@@ -167,7 +167,10 @@ def _refuse_options(context: typer.Context) -> None:
 
 
 def run_query(question: Question, options: QueryOptions) -> None:
-    """Print the requested rows. Leaves with 1 and a sentence where the tables cannot be read."""
+    """Print the requested rows, and to stderr the time that was asked for, and why rows may be incomplete or late.
+
+    Leaves with 1 and a sentence where the tables cannot be read.
+    """
     table, beside = question.table, question.beside
     is_of_moment = table in LIVE_TABLES and (options.is_current or options.at_ms is not None)
     try:
@@ -183,7 +186,19 @@ def run_query(question: Question, options: QueryOptions) -> None:
         fail(str(error))
     for line in unknown:
         note(line)
-    print_notes(options, history, (table, *beside), stale, is_cut=found.is_cut)
+    if options.format == "table":
+        if options.at_ms is not None:
+            note(f"as of {both_times(options.at_ms)}")
+        if options.since_ms is not None or options.until_ms is not None:
+            since = f"from {both_times(options.since_ms)} " if options.since_ms is not None else ""
+            note(f"{since}until {'now' if options.until_ms is None else both_times(options.until_ms)}")
+    if stale:
+        note(stale)
+    if found.is_cut:
+        note(f"only the newest {count(options.limit or 0, 'row')}; --limit 0 prints all")
+    for name, files in history.file_counts.items():
+        if files > MANY_FILES and name in (table.name, *(one.name for one in beside)):
+            note(f"table {name} has {files:,} files, which slows queries; `balancewatch maintain` compacts them")
 
 
 NAMED_BY = {
@@ -217,23 +232,3 @@ def open_history(options: QueryOptions, table: Table, *beside: Table) -> History
     if table.name not in history.versions:
         raise NotWrittenError(options.warehouse, table.name)
     return history
-
-
-def print_notes(
-    options: QueryOptions, history: History, tables: tuple[Table, ...], stale: str = "", *, is_cut: bool
-) -> None:
-    """Print to stderr the time that was asked for, and why the rows may be incomplete or late."""
-    if options.format == "table":
-        if options.at_ms is not None:
-            note(f"as of {both_times(options.at_ms)}")
-        if options.since_ms is not None or options.until_ms is not None:
-            since = f"from {both_times(options.since_ms)} " if options.since_ms is not None else ""
-            note(f"{since}until {'now' if options.until_ms is None else both_times(options.until_ms)}")
-    if stale:
-        note(stale)
-    if is_cut:
-        note(f"only the newest {count(options.limit or 0, 'row')}; --limit 0 prints all")
-    for name in dict.fromkeys(table.name for table in tables):
-        files = history.file_counts.get(name, 0)
-        if files > MANY_FILES:
-            note(f"table {name} has {files:,} files, which slows queries; `balancewatch maintain` compacts them")

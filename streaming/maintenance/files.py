@@ -15,7 +15,6 @@ from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.delta_log import LOG
 from streaming.warehouse.table_store import (
     Found,
-    list_files,
     list_folder,
     read_file,
     store_of,
@@ -182,9 +181,3 @@ def delete_unused(table: str, files: list[str]) -> list[str]:
             (Path(table) / file).unlink()
             deleted.append(file)
     return deleted
-
-
-def bytes_of(table: str, files: list[str]) -> int:
-    """What they take on the disk; nothing for one that is gone."""
-    wanted = set(files)
-    return sum(found.size for found in list_files(table) if found.path in wanted) if wanted else 0

@@ -9,13 +9,14 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from schemas.tables import TABLES
-from streaming.maintenance.upkeep import MaintainError, Plan, Report
+from streaming.maintenance.upkeep import Plan, Report
 from streaming.maintenance.upkeep import maintain as upkeep
 from streaming.terminal.command import fail, load
-from streaming.terminal.setting_options import Checkpoints, Warehouse
+from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
 from streaming.text.times import wall_ms
+from streaming.warehouse.warehouse_error import NotWrittenError
 
 SUMMED = ("rows", "files", "bytes", "rows_dropped", "files_compacted", "files_made", "files_deleted", "bytes_deleted")
 
@@ -30,7 +31,6 @@ def maintain(
     ] = True,
     format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     warehouse: Warehouse = None,
-    checkpoints: Checkpoints = None,
 ) -> None:
     """Drop old rows, compact small files and delete unused files. Run it once a day; `run` may write meanwhile.
 
@@ -47,12 +47,12 @@ def maintain(
     for name in table or []:
         if name not in TABLES:
             fail(f"--table {name!r}: choose one of {', '.join(TABLES)}", code=2)
-    settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints})
+    settings = load(paths={"warehouse": warehouse})
     plan = Plan(tuple(dict.fromkeys(table or TABLES)), retention, dry_run)
     try:
         with VisibleConsole(stderr=True, force_terminal=sys.stderr.isatty()).status("opening the tables") as status:
             reports = list(upkeep(settings, plan, wall_ms(), status.update))
-    except MaintainError as error:
+    except NotWrittenError as error:
         fail(str(error))
     if format_ == "json":
         write_json([asdict(report) for report in reports])

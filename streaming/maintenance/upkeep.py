@@ -20,7 +20,6 @@ from conf.settings import Settings
 from schemas.tables import ALERTS, QUARANTINE, TABLES, Table
 from streaming.maintenance.files import (
     MB,
-    bytes_of,
     compact,
     delete_unused,
     find_unfinished,
@@ -30,13 +29,13 @@ from streaming.maintenance.files import (
     shorten_log,
     take_stock,
 )
-from streaming.store.table_files import files_as_rows
-from streaming.system.known_error import BalancewatchError
+from streaming.store.table_files import files_as_rows, time_sql
 from streaming.text.times import DAY, to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
-from streaming.warehouse.table_store import sync_table
+from streaming.warehouse.table_store import list_files, sync_table
 from streaming.warehouse.tables import catch_up, is_gap, open_delta, table_path
+from streaming.warehouse.warehouse_error import NotWrittenError
 
 MEMORY_LIMIT = "1GB"
 MOST_ATTEMPTS = 5
@@ -115,15 +114,13 @@ def find_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTa
         return Cut(0, pa.table({}))
     with duckdb.connect(config={"memory_limit": MEMORY_LIMIT}) as engine:
         engine.execute("SET TimeZone = 'UTC'")
-        engine.execute(f"CREATE MACRO cutoff() AS {_moment(cutoff_ms)}")
-        engine.execute(
-            f"CREATE VIEW old AS SELECT * FROM {files_as_rows(files)} WHERE {table.time} < {_moment(cutoff_ms)}"
-        )
+        engine.execute(f"CREATE MACRO cutoff() AS {time_sql(cutoff_ms)}")
+        engine.execute(f"CREATE VIEW old AS SELECT * FROM {files_as_rows(files)} WHERE {table.time} < cutoff()")
         kept_sql = KEPT[table.name](table)
         if subjects is not None and (of_subjects := files_here(subjects, subjects.file_uris())):
             engine.execute(f"CREATE VIEW rows_of_subjects AS SELECT * FROM {files_as_rows(of_subjects)}")
             subject = SUBJECTS[table.name]
-            columns, gone = _named(subject.columns), subject.gone(_moment(gone_ms))
+            columns, gone = _named(subject.columns), subject.gone(time_sql(gone_ms))
             engine.execute(
                 f"CREATE VIEW kept_subjects AS SELECT {columns} FROM rows_of_subjects GROUP BY {columns} "
                 f"HAVING NOT ({gone})"
@@ -154,7 +151,7 @@ def drop_old(handle: DeltaTable, table: Table, cutoff_ms: int, subjects: DeltaTa
                 handle,
                 cut.kept,
                 mode="overwrite",
-                predicate=f"{table.time} < '{_iso(cutoff_ms)}Z'",
+                predicate=f"{table.time} < '{to_time(cutoff_ms):%Y-%m-%dT%H:%M:%S.%f}Z'",
                 commit_properties=CommitProperties(custom_metadata={"balancewatch": "retention"}),
             )
             return cut
@@ -177,18 +174,6 @@ def _old_files(handle: DeltaTable, table: Table, cutoff_ms: int) -> list[str]:
 
 def _named(columns: tuple[str, ...]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
-
-
-def _moment(at_ms: int) -> str:
-    return f"TIMESTAMPTZ '{_iso(at_ms)}+00:00'"
-
-
-def _iso(at_ms: int) -> str:
-    return to_time(at_ms).strftime("%Y-%m-%dT%H:%M:%S.%f")
-
-
-class MaintainError(BalancewatchError):
-    """The warehouse has none of the tables. The message names the setting."""
 
 
 @dataclass(frozen=True)
@@ -225,15 +210,12 @@ def maintain(
 ) -> Iterator[Report]:
     """Yield the report of each existing table. A failure is in its table's report and stops no other table.
 
-    `on_step` is called with table and step as each step begins. Raises MaintainError if none of the tables exists.
+    `on_step` is called with table and step as each step begins. Raises NotWrittenError if none of the tables exists.
     """
     warehouse = settings.paths.warehouse
     present = [name for name in plan.tables if _is_there(table_path(warehouse, name))]
     if not present:
-        which = f"no table {plan.tables[0]}" if len(plan.tables) == 1 else "no tables"
-        raise MaintainError(
-            f"paths.warehouse = {str(warehouse)!r}: {which} found; has `balancewatch run` written here?"
-        )
+        raise NotWrittenError(warehouse, plan.tables[0] if len(plan.tables) == 1 else None)
     for name in sorted(present, key=lambda name: name in SUBJECTS):
         upkeep = _Upkeep(settings, plan, now_ms, TABLES[name], on_step)
         try:
@@ -308,7 +290,7 @@ class _Upkeep:
         return self._now_ms - days * DAY if days else 0
 
     def _days(self, table: Table) -> int:
-        return next((days for name, days in self._settings.maintain.retention_days.items() if name == table.name), 0)
+        return self._settings.maintain.retention_days.get(table.name, 0)
 
     def _compact(self, handle: DeltaTable, sizes: list[int]) -> None:
         wish, report = self._settings.maintain, self.report
@@ -325,7 +307,8 @@ class _Upkeep:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
         hours = self.report.vacuum_hours = self._settings.maintain.vacuum_hours
         unused = [*find_unused(handle, hours), *find_unfinished(self._path, hours)]
-        self.report.bytes_deleted = bytes_of(self._path, unused)
+        if wanted := set(unused):
+            self.report.bytes_deleted = sum(found.size for found in list_files(self._path) if found.path in wanted)
         if unused and not self._plan.dry_run:
             unused = delete_unused(self._path, unused)
         self.report.files_deleted = len(unused)

@@ -203,11 +203,8 @@ def export_progress(exporter: Exporter, progress: Progress, paused_seconds: floa
         for topic, count in _read_by_topic(source):
             exporter.series("balancewatch_messages_total", query=query, topic=topic).inc(count)
     durations, paused_ms = progress["durationMs"], round(paused_seconds * 1000)
-    worked = {
-        phase: max(0, durations[phase] - paused_ms) if phase in PAUSED_PHASES else durations[phase]
-        for phase in PHASES
-        if phase in durations
-    }
+    worked = {phase: durations[phase] for phase in PHASES if phase in durations}
+    worked |= {phase: max(0, worked[phase] - paused_ms) for phase in PAUSED_PHASES if phase in worked}
     for phase, ms in worked.items():
         exporter.series("balancewatch_batch_phase_seconds", query=query, phase=phase).observe(ms / 1000)
     if progress["numInputRows"]:

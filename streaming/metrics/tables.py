@@ -111,10 +111,8 @@ class TableReader:
         """Query the table if it changed. A failure is logged once and leaves the previous rows."""
         began = time.monotonic()
         try:
-            if self._history is None:
-                self._history = History(self._warehouse, [TABLES[self.table]])
-                self.rows = self._history.rows(QUERIES[self.table])
-            elif self._history.refresh():
+            if self._history is None or self._history.refresh():
+                self._history = self._history or History(self._warehouse, [TABLES[self.table]])
                 self.rows = self._history.rows(QUERIES[self.table])
         except NotWrittenError:
             self._history, self.rows = None, ()

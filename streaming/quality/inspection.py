@@ -332,6 +332,7 @@ def outcome_of(
     `evaluated` counts the rows with a value.
     """
     found = examples or {}
+    observed = map(str, dict.fromkeys(found.values()))
     return {
         "suite": suite,
         "expectation": expectation.name,
@@ -342,7 +343,7 @@ def outcome_of(
         "unexpected": unexpected,
         "unexpected_share": unexpected / evaluated if evaluated else 0.0,
         "description": str(expectation),
-        "observed": [_short(value) for value in dict.fromkeys(found.values())],
+        "observed": [text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…" for text in observed],
         "sample_offsets": list(found),
     }
 
@@ -448,8 +449,3 @@ def examples_of(expectation: Expectation, rows: Iterable[Mapping[str, Any]], top
             if len(found) == MOST_OFFSETS:
                 break
     return found
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"

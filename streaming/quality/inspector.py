@@ -120,15 +120,10 @@ def _names(outcomes: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
 
 
 def read_open_topics(warehouse: Location) -> SelfAlerts:
-    """Return the alerts that an earlier `run` left open."""
-
-    def check(alert: SelfAlert) -> None:
-        """Raise ValueError unless the labels name a topic and the evidence lists what failed."""
-        if not isinstance(alert.labels["topic"], str):
-            raise ValueError("labels lack a topic")
-        _names(alert.evidence.get("failed", ()))
-
-    return read_open(warehouse, DATA_QUALITY, check)
+    """Return the alerts that an earlier `run` left open; each names its topic and lists what failed."""
+    return read_open(
+        warehouse, DATA_QUALITY, lambda alert: (alert.labels["topic"], _names(alert.evidence.get("failed", ())))
+    )
 
 
 APP_ID = "balancewatch-quality"

@@ -105,7 +105,9 @@ def check(
     if form == "table":
         for row in rows:
             if row["expectation"] == CONTRACT.name:  # which has a value for each message
-                say(f"{row['topic']}: {_extent(row)}")
+                spans = [f"{part}: {first} to {last}" for part, (first, last) in json.loads(row["offsets"]).items()]
+                extent = f"{row['evaluated']:,} events (partition {', '.join(spans)})" if spans else "no events"
+                say(f"{row['topic']}: {extent}")
         _print(rows)
     else:
         print_rows(rows, form)
@@ -156,11 +158,6 @@ def _inspect(settings: Settings, topics: Sequence[str], bounds: Bounds) -> list[
         ) from None
     finally:
         inspection.close()
-
-
-def _extent(row: Mapping[str, Any]) -> str:
-    spans = [f"{part}: {first} to {last}" for part, (first, last) in json.loads(row["offsets"]).items()]
-    return f"{row['evaluated']:,} events (partition {', '.join(spans)})" if spans else "no events"
 
 
 def _print_newest(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -9,7 +9,7 @@ import getpass
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -53,10 +53,6 @@ _STEP = re.compile(r"[^.\[\]]+|\[\d{1,6}\]")
 _PATH = re.compile(r"[^.\[\]]+(?:\[\d{1,6}\])*(?:\.[^.\[\]]+(?:\[\d{1,6}\])*)*", re.ASCII)
 
 
-class ChangeError(ValueError):
-    """The change is impossible. The message says what to do instead."""
-
-
 def place_text(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}@{row['offset']}"
 
@@ -69,12 +65,12 @@ def validate(topic: str, value: bytes | None, now_ms: int) -> tuple[Any, list[st
 
 
 def parse_sets(texts: Sequence[str]) -> dict[str, Any]:
-    """Parse `field=value`; a value that is not JSON is text. Raises ChangeError."""
+    """Parse `field=value`; a value that is not JSON is text. Raises ValueError."""
     found = {}
     for text in texts:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
-            raise ChangeError(f"--set {text[:100]!r}: give FIELD=VALUE, such as queue_id=3")
+            raise ValueError(f"--set {text[:100]!r}: give FIELD=VALUE, such as queue_id=3")
         try:
             found[path.strip()] = json.loads(value)
         except (ValueError, RecursionError):
@@ -83,7 +79,7 @@ def parse_sets(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def set_fields(raw: bytes | None, sets: Mapping[str, Any]) -> bytes | None:
-    """Return the message with these fields; `a.b` is in an object, `a[0]` in a list. Raises ChangeError."""
+    """Return the message with these fields; `a.b` is in an object, `a[0]` in a list. Raises ValueError."""
     if not sets:
         return raw
     try:
@@ -91,7 +87,7 @@ def set_fields(raw: bytes | None, sets: Mapping[str, Any]) -> bytes | None:
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise ChangeError("the message is not a JSON object, so it has no fields to set")
+        raise ValueError("the message is not a JSON object, so it has no fields to set")
     for path, value in sets.items():
         container, key = _find(event, path)
         if isinstance(container, list) and key == len(container):
@@ -101,14 +97,14 @@ def set_fields(raw: bytes | None, sets: Mapping[str, Any]) -> bytes | None:
     try:
         return msgspec.json.encode(event)
     except (TypeError, ValueError, UnicodeEncodeError, RecursionError) as error:
-        raise ChangeError(f"the changed event cannot be written as JSON: {error}") from None
+        raise ValueError(f"the changed event cannot be written as JSON: {error}") from None
 
 
 def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
     """Return the container that has the path's last key, and the key."""
     steps = _STEP.findall(path)
     if len(steps) > MAX_DEPTH or len(path) > 1_000 or not _PATH.fullmatch(path):
-        raise ChangeError(f"field {path[:100]!r} is invalid; write a, a.b or a[0].b")
+        raise ValueError(f"field {path[:100]!r} is invalid; write a, a.b or a[0].b")
     *keys, last = [int(step[1:-1]) if step.startswith("[") else step for step in steps]
     node: Any = event
     try:
@@ -118,7 +114,7 @@ def _find(event: dict[str, Any], path: str) -> tuple[Any, Any]:
         node = None
     fits = isinstance(node, list) and isinstance(last, int) and last <= len(node)
     if not fits and not (isinstance(node, dict) and isinstance(last, str)):
-        raise ChangeError(f"field {path[:100]!r} does not exist")
+        raise ValueError(f"field {path[:100]!r} does not exist")
     return node, last
 
 
@@ -128,7 +124,7 @@ def prepare(row: Row, sets: Mapping[str, Any], now_ms: int) -> tuple[Row | None,
         return None, "already replayed"
     try:
         value = set_fields(row["raw"], sets)
-    except ChangeError as error:
+    except ValueError as error:
         return None, str(error)
     event, reasons = validate(row["topic"], value, now_ms)
     if reasons or value is None:
@@ -139,20 +135,24 @@ def prepare(row: Row, sets: Mapping[str, Any], now_ms: int) -> tuple[Row | None,
     return {**row, "key": key, "value": value, "event_time_ms": event.event_time_ms}, ""
 
 
-def publish_again(settings: Settings, messages: Sequence[Row], owner: str) -> Iterator[int]:
-    """Publish the messages, and yield after each part how many Kafka has. Raises PublishError."""
-    with Publisher(settings.kafka) as publisher:
-        for start in range(0, len(messages), AT_A_TIME):
-            futures = []
-            try:
-                for message in messages[start : start + AT_A_TIME]:
-                    future = publisher.publish_raw(message["topic"], message["key"], message["value"])
-                    futures.append((message, future))
-                publisher.flush()
-            finally:
-                confirmed = [(message, future.value) for message, future in futures if future.succeeded()]
-                _record(settings.paths.warehouse, confirmed, owner)
-            yield len(confirmed)
+def publish_again(settings: Settings, messages: Sequence[Row], owner: str) -> None:
+    """Publish the messages, and print how many Kafka has. Raises PublishError."""
+    published = 0
+    try:
+        with VisibleConsole(stderr=True).status("publishing"), Publisher(settings.kafka) as publisher:
+            for start in range(0, len(messages), AT_A_TIME):
+                futures = []
+                try:
+                    for message in messages[start : start + AT_A_TIME]:
+                        future = publisher.publish_raw(message["topic"], message["key"], message["value"])
+                        futures.append((message, future))
+                    publisher.flush()
+                finally:
+                    confirmed = [(message, future.value) for message, future in futures if future.succeeded()]
+                    _record(settings.paths.warehouse, confirmed, owner)
+                    published += len(confirmed)
+    finally:
+        say(f"{published:,} published.")
 
 
 def _record(warehouse: Location, confirmed: Sequence[tuple[Row, Any]], owner: str) -> None:
@@ -338,7 +338,7 @@ def replay(
         fail(f"--owner {owner[:50]!r}: give 1 to {MOST_OWNER} characters", code=2)
     try:
         sets = parse_sets(set_ or ())
-    except ChangeError as error:
+    except ValueError as error:
         fail(str(error), code=2)
     rows = read_quarantined(*_at_place(options, *place)) if is_place else read_quarantined(options)
     if not rows:
@@ -354,7 +354,7 @@ def replay(
     if dry_run:
         say(f"{len(ready):,} would be published.")
         return
-    run_or_exit(lambda: _publish(settings, ready, owner or _user_name()))
+    run_or_exit(lambda: publish_again(settings, ready, owner or _user_name()))
 
 
 def _at_place(
@@ -390,17 +390,6 @@ def _prepare(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[Row]:
     for reason, number in left.most_common(SHOWN):
         say(f"{number:,} left out, {reason}")
     return ready
-
-
-def _publish(settings: Settings, ready: Sequence[Row], owner: str) -> None:
-    """Publish the messages and print their number. Raises PublishError."""
-    published = 0
-    try:
-        with VisibleConsole(stderr=True).status("publishing"):
-            for confirmed in publish_again(settings, ready, owner):
-                published += confirmed
-    finally:
-        say(f"{published:,} published.")
 
 
 def _print_message(row: Row) -> None:

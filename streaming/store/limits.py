@@ -21,6 +21,4 @@ MEMORY_BYTES = memory_bytes()
 
 MEMORY_LIMIT = "2GB" if MEMORY_BYTES == MOST_BYTES else f"{MEMORY_BYTES >> 20}MiB"
 
-
-def too_much(limit: str = MEMORY_LIMIT) -> str:
-    return f"the query needs more than {limit} of memory; select less"
+TOO_MUCH = f"the query needs more than {MEMORY_LIMIT} of memory; select less"

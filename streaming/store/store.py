@@ -22,7 +22,7 @@ from duckdb.sqltypes import DuckDBPyType
 from conf.location import Location, is_store
 from schemas.tables import TABLES, ColumnType, Table
 from schemas.views import VIEWS
-from streaming.store.limits import MEMORY_LIMIT, too_much
+from streaming.store.limits import MEMORY_LIMIT, TOO_MUCH
 from streaming.store.table_files import TableFiles, newest_of, no_pattern, rows_of, span_name, with_spans
 from streaming.text.result import records_of, unique_names
 from streaming.warehouse.file_copies import copies_folder
@@ -59,7 +59,7 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except duckdb.OutOfMemoryException:
-        raise WarehouseError(too_much()) from None
+        raise WarehouseError(TOO_MUCH) from None
     except duckdb.Error as error:
         # DuckDB's message in one line, without the excerpt of the SQL.
         raise WarehouseError(" ".join(str(error).partition("\n\nLINE ")[0].split())) from None

@@ -169,20 +169,14 @@ def _put(location: Location, path: str, content: bytes, *, is_new: bool) -> None
         try:
             obstore.put(store, path, content, mode="create" if is_new else "overwrite")
         except AlreadyExistsError as error:
-            if is_new and _exists(store, path):
-                raise FileExistsError(path) from error
+            with contextlib.suppress(FileNotFoundError):  # the other request failed
+                obstore.head(store, path)
+                if is_new:
+                    raise FileExistsError(path) from error
         else:
             return
         time.sleep(CONFLICT_SECONDS)
     raise StoreUnreachableError(f"{location}/{path}: the store answers 409, although no other request is in flight")
-
-
-def _exists(store: ObjectStore, path: str) -> bool:
-    try:
-        obstore.head(store, path)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _write(path: Path, content: bytes, *, is_synced: bool) -> None:
@@ -219,9 +213,9 @@ def sync_table(location: Location, since: float) -> None:
         sync_path(folder)
 
 
-def list_files(location: Location, prefix: str = "", after: str | None = None) -> Iterator[Found]:
-    """All under the prefix, in the order of their names on a store alone; with `after` those beyond that name."""
-    for batch in obstore.list(store_of(location), prefix, offset=after):
+def list_files(location: Location, prefix: str = "") -> Iterator[Found]:
+    """Yield all files under the prefix, in the order of their names on a store alone."""
+    for batch in obstore.list(store_of(location), prefix):
         for one in batch:
             yield Found(one["path"], one["size"], one["last_modified"].timestamp())
 

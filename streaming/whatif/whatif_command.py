@@ -245,7 +245,10 @@ def _print_for_people(report: dict[str, Any], *, is_changed: bool) -> None:
         shares = {f"{title}, {report[side]['strategy']}": _share(report, side) for side, title in titles.items()}
         print_table(list(clients.values()), {"client": _client, **shares})
     runs = groupby(filter(_remark, report["queues"]), key=lambda row: (row["broker_name"], *_fate(row).values()))
-    fates = [{"queues": _span(run), **_fate(run[0])} for run in (list(rows) for _, rows in runs)]
+    fates = [
+        {"queues": name_queues([f"{row['broker_name']}:{row['queue_id']}" for row in run]), **_fate(run[0])}
+        for run in (list(rows) for _, rows in runs)
+    ]
     if fates:
         headings = {"queues": "queues", **titles, "result": "result"}
         print_table(fates, {heading: itemgetter(name) for name, heading in headings.items()})
@@ -290,10 +293,6 @@ def _remark(row: dict[str, Any]) -> str:
     if row["change"] == RECOVERED:
         return "taken once" if row["before"] else "taken again"
     return "" if row["change"] == SAME else str(row["change"])
-
-
-def _span(run: Sequence[dict[str, Any]]) -> str:
-    return name_queues([f"{row['broker_name']}:{row['queue_id']}" for row in run])
 
 
 def _names(flag: str, text: str, metavar: str) -> Any:

@@ -51,9 +51,7 @@ class Shown:
 
 
 def text_at(board: Board, path: str, search: str = "") -> str:
-    page = board.page(path)
-    assert page is not None
-    body, _, _ = board.render(page, search)
+    body, _, _ = board.render(board.pages[path], search)
     assert body is not None
     return text_of(read_html(body.html))
 

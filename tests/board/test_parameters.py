@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.board.url import AskedError, href, read_asked, read_choice, read_moment_ms, read_number, read_span_ms
+from streaming.board.url import AskedError, href, read_asked, read_choice, read_moment_ms, read_page, read_span_ms
 from tests.board.tables import NOW_MS
 
 
@@ -13,12 +13,12 @@ def test_parameters_choices_numbers_and_links() -> None:
         "state": "FIRING",
     }
     assert read_choice({}, "state", ("FIRING",)) == ""
-    assert read_number({"page": "7"}, "page", 1, 1, 10) == 7
+    assert [read_page(asked, 500, 50) for asked in ({}, {"page": "7"}, {"page": "11"})] == [(1, 10), (7, 10), (10, 10)]
     with pytest.raises(AskedError, match="state = 'LOUD': choose one of FIRING"):
         read_choice({"state": "LOUD"}, "state", ("FIRING",))
-    for text in ("0", "11", "one", "1e3", "1" * 40):
-        with pytest.raises(AskedError, match="give an integer from 1 to 10"):
-            read_number({"page": text}, "page", 1, 1, 10)
+    for text in ("0", "-1", "one", "1e3", "1" * 40):
+        with pytest.raises(AskedError, match="give an integer from 1 to 999999"):
+            read_page({"page": text}, 500, 50)
     assert href("/group", cluster="a&b", group="x y/ü", topic=None) == "/group?cluster=a%26b&group=x+y%2F%C3%BC"
     assert href("/alerts", {"kind": "starved_queue", "page": "3"}, page=None) == "/alerts?kind=starved_queue"
 

@@ -1,15 +1,13 @@
 """The `[oncall]` and `[[mutes]]` of the settings: what is taken and refused; no secret is shown."""
 
 import json
-import typing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conf.oncall import Label, read_secret
+from conf.oncall import read_secret
 from conf.settings import Settings, SettingsError
-from udfs.alerts.pattern import LABELS
 
 SECRET = "hunter2-very-secret"  # noqa: S105  # the very word that must never be printed
 
@@ -21,10 +19,6 @@ def error_of(**oncall: Any) -> str:
     with pytest.raises(SettingsError) as error:
         Settings.load(oncall=oncall)
     return str(error.value)
-
-
-def test_the_labels_a_route_may_match_on_are_those_that_alerts_have() -> None:
-    assert typing.get_args(Label) == LABELS
 
 
 def test_a_route_takes_one_glob_or_several() -> None:

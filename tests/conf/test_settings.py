@@ -208,7 +208,7 @@ def test_the_variables_of_a_kubernetes_service_are_allowed(monkeypatch: pytest.M
             "[[rules.overrides]]\nsettle = 1\n",
             "rules.overrides[0].settle is not a setting; did you mean rules.overrides",
         ),
-        ("[rules]\nflap_high = 0.05\n", "rules.flap_low = 0.1: must be below flap_high = 0.05 (flap_high is"),
+        ("[rules]\nflap_low = 0.5\n", "rules.flap_high = 0.25: must not be below flap_low = 0.5 (flap_low is"),
         (
             "[kafka.partitions]\n'rocketmq.pull' = 1\n",
             "kafka.partitions.rocketmq.pull = 'rocketmq.pull': input should be 'rocketmq.",

@@ -22,8 +22,9 @@ from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
 from streaming.cli import app
 from streaming.maintenance import upkeep as upkeep_module
 from streaming.maintenance.files import CHECKPOINT_AFTER
-from streaming.maintenance.upkeep import MaintainError, Plan, Report, maintain
+from streaming.maintenance.upkeep import Plan, Report, maintain
 from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.warehouse_error import NotWrittenError
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import DAY_MS, NOW_MS, read, row_of, write
 from tests.maintenance.test_retention import incident
@@ -163,9 +164,9 @@ def test_a_file_that_cannot_be_read_fails_its_table_in_a_sentence_and_the_other_
 
 
 def test_a_warehouse_without_tables_is_refused_with_its_setting(tmp_path: Path) -> None:
-    with pytest.raises(MaintainError, match=r"paths.warehouse = '.*': no tables found"):
+    with pytest.raises(NotWrittenError, match=r"paths.warehouse = '.*': no tables found"):
         work(tmp_path)
-    with pytest.raises(MaintainError, match="no table quarantine found"):
+    with pytest.raises(NotWrittenError, match="no table quarantine found"):
         work(tmp_path, QUARANTINE.name)
 
 

@@ -1,8 +1,10 @@
 """`balancewatch quarantine`: list, show and replay, as text and as JSON; changes by --set; publishing at least once."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,6 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import PublishError
 from streaming.quality import quarantine_command
 from streaming.quality.quarantine_command import (
-    ChangeError,
     parse_sets,
     prepare,
     publish_again,
@@ -271,9 +272,8 @@ def test_set_changes_fields(sets: list[str], changed: dict[str, Any]) -> None:
     ],
 )
 def test_a_set_that_is_impossible_says_why(text: str, sentence: str) -> None:
-    with pytest.raises(ChangeError) as raised:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
         set_fields(RAW, parse_sets([text]))
-    assert sentence in str(raised.value)
 
 
 def test_a_value_that_is_no_json_is_rejected_by_the_contract() -> None:
@@ -283,7 +283,7 @@ def test_a_value_that_is_no_json_is_rejected_by_the_contract() -> None:
 
 @pytest.mark.parametrize("raw", [None, b"", b"\xff", b"[1]", b"{" * 99_999, b'{"a":"' + b"x" * (2 << 20) + b'"}'])
 def test_only_a_json_object_has_fields_to_set(raw: bytes | None) -> None:
-    with pytest.raises(ChangeError, match="not a JSON object"):
+    with pytest.raises(ValueError, match="not a JSON object"):
         set_fields(raw, {"a": 1})
 
 
@@ -347,45 +347,42 @@ class FakePublisher:
             raise PublishError("Kafka did not take an event")
 
 
-Replayed = Callable[[FakePublisher], list[int]]
+Replayed = Callable[[FakePublisher], int]
 
 
 @pytest.fixture
-def replay_all(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Replayed:
-    """Replay both pulls that --set makes valid; the confirmed numbers until the replay ended."""
+def replay_all(warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Replayed:
+    """Replay the pulls that --set makes valid, one at a time; the number that was published when the replay ended."""
 
-    def work(publisher: FakePublisher) -> list[int]:
+    def work(publisher: FakePublisher) -> int:
         monkeypatch.setattr(quarantine_command, "Publisher", publisher)
         monkeypatch.setattr(quarantine_command, "AT_A_TIME", 1)
         rows = read_quarantined(parse_options(topic=PULLS, warehouse=warehouse))
         sets = {"queue_id": 0, "cluster": "prod"}
         ready = [message for row in rows if (message := prepare(row, sets, INGEST_TIME_MS)[0]) is not None]
-        confirmed: list[int] = []
-        try:
-            confirmed.extend(publish_again(Settings.load(paths={"warehouse": warehouse}), ready, "ada"))
-        except (PublishError, KeyboardInterrupt):
-            confirmed.append(-1)
-        return confirmed
+        with suppress(PublishError, KeyboardInterrupt):
+            publish_again(Settings.load(paths={"warehouse": warehouse}), ready, "ada")
+        return int(capsys.readouterr().out.removesuffix(" published.\n"))
 
     return work
 
 
 def test_a_published_message_has_its_key_and_is_recorded(warehouse: Path, replay_all: Replayed) -> None:
     publisher = FakePublisher()
-    assert replay_all(publisher) == [1, 1, 1]
+    assert replay_all(publisher) == 3
     assert {(topic, json.loads(value)["cluster"]) for topic, _, value in publisher.sent} == {(PULLS, "prod")}
     assert all(key for _, key, _ in publisher.sent)
     assert [row["replayed_offset"] for row in listed(warehouse, "--state", "REPLAYED")] == [101, 102, 103]
-    assert replay_all(FakePublisher()) == []
+    assert replay_all(FakePublisher()) == 0
 
 
 @pytest.mark.parametrize("publisher", [FakePublisher(silent=1), FakePublisher(deadly=1)], ids=["silent", "dead"])
 def test_a_message_without_confirmation_waits_for_the_next_replay(
     warehouse: Path, replay_all: Replayed, publisher: FakePublisher
 ) -> None:
-    assert replay_all(publisher) == [1, -1]
+    assert replay_all(publisher) == 1
     assert [row["offset"] for row in listed(warehouse, "--state", "REPLAYED")] == [1]
-    assert replay_all(FakePublisher()) == [1, 1]
+    assert replay_all(FakePublisher()) == 2
     assert {row["state"] for row in listed(warehouse, "--topic", PULLS)} == {"REPLAYED"}
 
 

@@ -150,7 +150,7 @@ def test_maintain_and_the_keeper_work_in_a_bucket(same: str, tmp_path: Path, mon
     TableKeeper(settings).keep()
     assert len(DeltaTable(f"{same}/assignments").file_uris()) == 1
     monkeypatch.setenv("BALANCEWATCH_MAINTAIN__MIN_FILES", "2")
-    ended = ask(same, "maintain", "--format", "json", "--checkpoints", str(tmp_path / "c"))
+    ended = ask(same, "maintain", "--format", "json")
     assert ended.exit_code == 0, ended.output
     rows = {row["table"]: row for row in json.loads(ended.stdout)}
     assert rows["alerts"]["rows"] == 12

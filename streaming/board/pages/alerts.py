@@ -279,8 +279,10 @@ def lanes_chart(page: Mapping[str, Any]) -> Chart:
     """Return the chart with one lane per incident, its name above its bar. A click opens the incident."""
     axis = Axis(page["from_ms"], page["until_ms"])
     incidents = page["incidents"].items
-    bars = []
+    bars, labels = [], []
     for lane, incident in enumerate(incidents):
+        words = f"{STATE_SHAPES.get(incident['state'], '·')} {incident['kind']} · {incident['subject']}"
+        labels.append((lane * LANE_PX + 10, _shortened(words + (" (inhibited)" if incident["inhibited_by"] else ""))))
         name = f"{incident['kind']}, {incident['subject']} ({incident['cluster']})\n{incident['state']}"
         for look, start_ms, end_ms in pieces_of(
             incident, page["steps"].get(incident["incident_id"], ()), page["known"]
@@ -293,10 +295,6 @@ def lanes_chart(page: Mapping[str, Any]) -> Chart:
                 bars.append(
                     Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, look.name, title, "", link, solid)
                 )
-    labels = []
-    for lane, incident in enumerate(incidents):
-        words = f"{STATE_SHAPES.get(incident['state'], '·')} {incident['kind']} · {incident['subject']}"
-        labels.append((lane * LANE_PX + 10, _shortened(words + (" (inhibited)" if incident["inhibited_by"] else ""))))
     label = f"Timeline of {len(incidents)} incidents, newest first; the table below lists them."
     return Chart("timeline-lanes", label, LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
 

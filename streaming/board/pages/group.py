@@ -1,7 +1,7 @@
 """The group page: counts of verdicts, open incidents, the matrix of queues by clients, and the members."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streaming.board.page import Page, View
@@ -73,17 +73,16 @@ def members_of(channels: Sequence[Channel]) -> list[dict[str, Any]]:
         members.append(
             {
                 "client": client,
-                **{name: _first(own, name) for name in ("language", "client_version", "strategy")},
+                **{
+                    name: next((value for channel in own if (value := getattr(channel, name))), None)
+                    for name in ("language", "client_version", "strategy")
+                },
                 "topics": sorted({topic for channel in own for topic in channel.topics}),
                 "brokers": sorted({channel.broker_name for channel in own}),
                 "joined_ms": min(channel.joined_ms for channel in own),
             }
         )
     return members
-
-
-def _first(channels: Iterable[Channel], name: str) -> str | None:
-    return next((value for channel in channels if (value := getattr(channel, name))), None)
 
 
 def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -92,31 +92,42 @@ def read_group(
     """
     name = cluster or find_cluster(history, consumer_group)
     params = {"cluster": name, "consumer_group": consumer_group}
-    group = Group(
-        name,
-        consumer_group,
-        at_ms,
-        tuple(_read_queues(history, params, at_ms) if queues is None else queues),
-        tuple(_read_channels(history, params, at_ms)),
-        _read_incidents(history, params, at_ms),
+    if queues is None:
+        rows = history.query(
+            "SELECT topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, "
+            f"verdict, epoch_ms(since) AS since_ms, verdict_reason FROM {history.newest(ASSIGNMENTS, at_ms)} "
+            f"WHERE {_OF_GROUP} ORDER BY topic, broker_name, queue_id",
+            params,
+        )
+        queues = queues_of(rows)
+    channels = history.rows(
+        "SELECT broker_name, client_id, client_addr, language, client_version, coalesce(topics, []) AS topics, "
+        "strategy, epoch_ms(changed_at) AS joined_ms, epoch_ms(last_heartbeat) AS last_heartbeat_ms "
+        f"FROM {history.newest(MEMBERSHIPS, at_ms)} WHERE {_OF_GROUP} AND change IN ('JOINED', 'CHANGED') "
+        "ORDER BY client_id, broker_name, client_addr",
+        params,
     )
-    if not group.queues and not group.channels and not _is_known(history, params, at_ms):
+    until = "" if at_ms is None else time_sql(at_ms)
+    incidents = history.rows(
+        f"""
+        SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary,
+            advice, inhibited_by, epoch_ms(started_at) AS started_ms, acknowledged_by
+        FROM {history.newest(ALERTS, at_ms)} LEFT JOIN ({acknowledged_sql(until)}) USING (incident_id)
+        WHERE {_OF_GROUP} AND state IN {OPEN_STATES}
+        ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}
+        """,
+        params,
+    )
+    # An alert may name the group, or its queues were judged at another time.
+    elsewhere = ("alerts",) if at_ms is None else ("alerts", "assignments")
+    is_there = (history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", params) for table in elsewhere)
+    if not queues and not channels and not any(is_there):
         raise AskedError(_describe_unknown(history, cluster, consumer_group))
-    return group
+    members = tuple(Channel(**{**row, "topics": tuple(row["topics"])}) for row in channels)
+    return Group(name, consumer_group, at_ms, tuple(queues), members, incidents)
 
 
 _OF_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"
-
-
-def _read_queues(history: History, params: dict[str, Any], at_ms: int | None) -> list[Queue]:
-    rows = history.query(
-        "SELECT topic, broker_name, queue_id, planned_owner, coalesce(observed_owners, []) AS observed_owners, "
-        f"verdict, epoch_ms(since) AS since_ms, verdict_reason FROM {history.newest(ASSIGNMENTS, at_ms)} "
-        f"WHERE {_OF_GROUP} "
-        "ORDER BY topic, broker_name, queue_id",
-        params,
-    )
-    return queues_of(rows)
 
 
 def queues_of(rows: pa.Table) -> list[Queue]:
@@ -128,37 +139,6 @@ def queues_of(rows: pa.Table) -> list[Queue]:
             *columns, strict=True
         )
     ]
-
-
-def _read_channels(history: History, params: dict[str, Any], at_ms: int | None) -> list[Channel]:
-    rows = history.rows(
-        "SELECT broker_name, client_id, client_addr, language, client_version, coalesce(topics, []) AS topics, "
-        "strategy, epoch_ms(changed_at) AS joined_ms, epoch_ms(last_heartbeat) AS last_heartbeat_ms "
-        f"FROM {history.newest(MEMBERSHIPS, at_ms)} WHERE {_OF_GROUP} AND change IN ('JOINED', 'CHANGED') "
-        "ORDER BY client_id, broker_name, client_addr",
-        params,
-    )
-    return [Channel(**{**row, "topics": tuple(row["topics"])}) for row in rows]
-
-
-def _read_incidents(history: History, params: dict[str, Any], at_ms: int | None) -> list[dict[str, Any]]:
-    until = "" if at_ms is None else time_sql(at_ms)
-    return history.rows(
-        f"""
-        SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary,
-            advice, inhibited_by, epoch_ms(started_at) AS started_ms, acknowledged_by
-        FROM {history.newest(ALERTS, at_ms)} LEFT JOIN ({acknowledged_sql(until)}) USING (incident_id)
-        WHERE {_OF_GROUP} AND state IN {OPEN_STATES}
-        ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}
-        """,
-        params,
-    )
-
-
-def _is_known(history: History, params: dict[str, Any], at_ms: int | None) -> bool:
-    """Return whether an alert names the group, or its queues were judged at another time than the requested one."""
-    tables = ("alerts",) if at_ms is None else ("alerts", "assignments")
-    return any(history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", params) for table in tables)
 
 
 def is_alerted_topic(history: History, group: Group, topic: str) -> bool:

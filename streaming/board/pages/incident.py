@@ -86,20 +86,19 @@ def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
     story: IncidentStory = page["story"]
     silences = story.silences if story.ended_ms is None else ()
     shown = page["events"][-MOST_EVENTS:]
+    evidence = [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in story.evidence.items()
+    ]
     return {
         "story": story,
         "chart": states_chart(page),
         "active": [silence for silence in silences if silence["starts_ms"] <= page["now_ms"] < silence["ends_ms"]],
         "events": shown,
         "more_events": sum(story.left_out.values()) + len(page["events"]) - len(shown),
-        "evidence": [(name, _shown(value)) for name, value in sorted(story.evidence.items())],
+        "evidence": [(name, text if len(text) <= 1_000 else text[:1_000] + " …") for name, text in sorted(evidence)],
         "matchers": [f"{name}={quote(globs[0])}" for name, globs in incident_matchers(vars(story)).items()],
     }
-
-
-def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 1_000 else text[:1_000] + " …"
 
 
 def states_chart(page: Mapping[str, Any]) -> Chart:

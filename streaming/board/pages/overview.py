@@ -32,24 +32,19 @@ def read_trouble(history: History, lately_from_ms: int) -> dict[str, Any]:
     Those that are inhibited are not in `firing`. There `effects` counts the open incidents that one inhibits, by kind.
     `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not.
     """
-    counts = history.rows(
-        "SELECT state, inhibited_by IS NOT NULL AS is_inhibited, count(*) AS n, "
-        "count(*) FILTER (changed_at >= make_timestamptz($lately_from_ms * 1000)) AS lately "
-        "FROM alerts_now WHERE cluster <> $canary GROUP BY ALL",
+    (counts,) = history.rows(
+        """
+        SELECT count(*) FILTER (state = 'FIRING' AND inhibited_by IS NULL) AS firing_count,
+            count(*) FILTER (state = 'FIRING' AND inhibited_by IS NOT NULL) AS inhibited_count,
+            count(*) FILTER (
+                state = 'RESOLVED' AND changed_at >= make_timestamptz($lately_from_ms * 1000)
+            ) AS resolved_lately,
+            histogram(state) FILTER (state NOT IN ('FIRING', 'RESOLVED')) AS states
+        FROM alerts_now WHERE cluster <> $canary
+        """,
         {"canary": CANARY_CLUSTER, "lately_from_ms": lately_from_ms},
     )
-    states: dict[str, int] = {}
-    for row in counts:
-        if row["state"] not in ("FIRING", "RESOLVED"):
-            states[row["state"]] = states.get(row["state"], 0) + row["n"]
-    firing = {row["is_inhibited"]: row["n"] for row in counts if row["state"] == "FIRING"}
-    return {
-        "firing": _read_firing(history),
-        "firing_count": firing.get(False, 0),
-        "inhibited_count": firing.get(True, 0),
-        "states": states,
-        "resolved_lately": sum(row["lately"] for row in counts if row["state"] == "RESOLVED"),
-    }
+    return {"firing": _read_firing(history), **counts, "states": dict(counts["states"] or ())}
 
 
 def _read_firing(history: History) -> list[dict[str, Any]]:

@@ -69,10 +69,6 @@ class Board:
         self.pages: Mapping[str, Page] = {page.path: page for page in pages}
         self._body = lru_cache(KEPT_BODIES)(self._body_in)
 
-    def page(self, path: str) -> Page | None:
-        """Return the page at this path; a slash at its end is ignored."""
-        return self.pages.get(path.rstrip("/") or "/")
-
     def render(
         self, page: Page, search: str, shown: str | None = None
     ) -> tuple[Body | None, str, dict[str, Any] | None]:
@@ -144,7 +140,7 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
     unknown = f"There is no such page; the pages are {', '.join(sorted(board.pages))}.\n"
 
     def show(request: Request) -> Response:
-        page = board.page(request.url.path)
+        page = board.pages.get(request.url.path.rstrip("/") or "/")
         if page is None:
             return PlainTextResponse(unknown, 404)
         body, key, alerts = board.render(page, request.url.query, request.headers.get("if-none-match"))

@@ -21,30 +21,20 @@ _OTHER_PAGE = re.compile(r"(?P<name>[\w-]+)\.md(?P<part>#[\w-]+)?")
 _METRICS_PAGE = "streaming/metrics/README.md"
 
 
-def names() -> list[str]:
-    """Return the names of the runbooks, without their list."""
-    found = (page.name for page in (files("udfs.alerts") / "runbooks").iterdir())
-    return sorted(name.removesuffix(".md") for name in found if name.endswith(".md") and name != f"{INDEX}.md")
-
-
-@cache
-def text_of(name: str) -> str | None:
-    """Return the page's Markdown; None for an unknown name."""
-    if name == METRICS:
-        return (files("streaming.metrics") / "README.md").read_text(encoding="utf-8")
-    if name != INDEX and name not in names():
-        return None
-    return (files("udfs.alerts") / "runbooks" / f"{name}.md").read_text(encoding="utf-8")
+PAGES = {
+    METRICS: files("streaming.metrics") / "README.md",
+    **{page.name.removesuffix(".md"): page for page in (files("udfs.alerts") / "runbooks").iterdir()},
+}
+"""The pages by name: METRICS, the runbooks and their list, INDEX."""
 
 
 @cache
 def rendered(name: str) -> tuple[str, str] | None:
     """Return title and HTML of a page, whose headings have GitHub's anchors; None for an unknown name."""
-    text = text_of(name)
-    if text is None:
+    if name not in PAGES:
         return None
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(_GENERATED.sub("", text))
+    tokens = parser.parse(_GENERATED.sub("", PAGES[name].read_text(encoding="utf-8")))
     title = name
     for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and inner is not None:
