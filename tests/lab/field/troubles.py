@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from tests.lab.field.client import ClientError
+from tests.lab.field.links import BLACK_HOLE, CUT, HEALTHY, Condition
 
 VERSION_5_3_0 = 473
 """MQVersion's ordinal, what a Java client of that release sends."""
@@ -140,10 +141,10 @@ VERBS: dict[str, Callable[..., None]] = {
     "consume_ms": lambda play, to, ms: play.clients[to].command(f"consume_ms {ms}"),
     "rate_per_s": lambda play, to, rate: play.clients[to].command(f"rate_per_s {rate}"),
     # the links between a client and a server of FieldCluster.servers
-    "cut": lambda play, to, broker: play.links.cut(play.link_name(to), broker),
-    "blackhole": lambda play, to, broker: play.links.blackhole(play.link_name(to), broker),
-    "delay": lambda play, to, broker, ms: play.links.delay(play.link_name(to), broker, ms),
-    "heal": lambda play, to, broker: play.links.heal(play.link_name(to), broker),
+    "cut": lambda play, to, broker: play.links.set_condition(play.link_name(to), broker, CUT),
+    "blackhole": lambda play, to, broker: play.links.set_condition(play.link_name(to), broker, BLACK_HOLE),
+    "delay": lambda play, to, broker, ms: play.links.set_condition(play.link_name(to), broker, Condition(delay_ms=ms)),
+    "heal": lambda play, to, broker: play.links.set_condition(play.link_name(to), broker, HEALTHY),
     # a broker; NameServers keep a frozen one in routes for 120 s, MQFaultStrategy's first step is 550 ms
     "broker_start": lambda play, to: play.cluster.start_broker(to),
     "broker_stop": lambda play, to: play.cluster.brokers[to].stop(),
