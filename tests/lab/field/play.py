@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.lab.field.client import ClientError, FieldClient, FieldClients
+from tests.lab.field.client import FieldClient, FieldClients
 from tests.lab.field.client_spec import ClientSpec
 from tests.lab.field.others import ask_others
 from tests.lab.field.played import Done, Played
 from tests.lab.field.scenario import Scenario, Trouble, load_scenario
 from tests.lab.field.stage import FieldStage, StoppedError
-from tests.lab.field.troubles import make_trouble
+from tests.lab.field.troubles import make_trouble, start_supervised
 
 STARTS = threading.Semaphore(2)
 """JVMs that start at a time, of all plays: more of them only wait for the cores."""
@@ -102,13 +102,8 @@ class Play:
 
     def _start(self, client: ClientSpec) -> None:
         with STARTS:
-            if self.stage.stop.is_set():
-                return
-            try:
-                self.clients[client.name].start()
-            except ClientError:  # as a supervisor would: on a busy machine the first question may find no answer
-                self.clients[client.name].process.kill()
-                self.clients[client.name].start()
+            if not self.stage.stop.is_set():
+                start_supervised(self, client.name)
 
     def _make(self, trouble: Trouble) -> Done:
         start_ms = int(time.time() * 1000)
