@@ -1,9 +1,9 @@
-"""HookedService.java in a JVM of its own, and the rows that its hook wrote to Kafka."""
+"""HookedService.java in a JVM, and the rows that its hook wrote to Kafka."""
 
 import json
 import os
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,16 +12,16 @@ from kafka import TopicPartition
 from conf.settings import Kafka, Settings
 from schemas.decode import decode
 from schemas.events import PULLS, SEND_LATENCIES, key_of
-from streaming.collector.rocketmq_jvm import OPENED_PACKAGES
 from streaming.kafka_io.consumer import open_consumer, read_spans
-from streaming.spark.jars import class_path, java, resolve_jars
-from tests.lab.oracle import RELEASES
-from tests.support.java_sources import compile_sources
+from streaming.spark.jars import class_path, resolve_jars
+from tests.lab.oracle import RELEASES, SOURCES
+from tests.lab.oracle.judge import Judge
 
 HOOK = Path(__file__).parents[2] / "streaming" / "agent" / "BalancewatchHook.java"
 SERVICE = Path(__file__).with_name("HookedService.java")
 
-END_SECONDS = 15.0
+Ask = Callable[..., str]
+"""Of a question and its fields; returns the answer."""
 
 
 class Row(NamedTuple):
@@ -38,93 +38,23 @@ def hook_class_path(release_jars: str, jars: Path) -> str:
     return os.pathsep.join([release_jars, *map(str, of_kafka)])
 
 
-class HookedClasses:
-    """The service and the hook, compiled once a release into `folder`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._paths: dict[str, str] = {}
-
-    def class_path(self, release: str) -> str:
-        """`-cp` of the service on a release's jars."""
-        if release not in self._paths:
-            jars = Settings.load().paths.jars
-            path = hook_class_path(class_path(RELEASES[release], jars), jars)
-            classes = self._folder / release
-            classes.mkdir()
-            compile_sources([HOOK, SERVICE], path, classes)
-            self._paths[release] = f"{classes}{os.pathsep}{path}"
-        return self._paths[release]
+def hooked_judge(release: str) -> Judge:
+    """A JVM of the release that answers for HookedService.java."""
+    jars = Settings.load().paths.jars
+    return Judge(hook_class_path(class_path(RELEASES[release], jars), jars), [SOURCES / "Oracle.java", SERVICE, HOOK])
 
 
-class HookedService:
-    """A service with the hook; `ask` waits for its answer."""
+@contextmanager
+def hooked_service(judge: Judge, name_server: str, bootstrap_servers: str, topic: str) -> Iterator[Ask]:
+    """Yield what asks the service in this JVM, of which there is one at a time."""
 
-    def __init__(self, class_path: str, folder: Path, name_server: str, bootstrap_servers: str, topic: str) -> None:
-        self._stderr = folder / "service.err"
-        with self._stderr.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                [
-                    java(),
-                    "-Xmx96m",
-                    "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1",
-                    *OPENED_PACKAGES,
-                    f"-Duser.home={folder}",
-                    f"-Drocketmq.client.logRoot={folder}",
-                    "-cp",
-                    class_path,
-                    "HookedService",
-                    *(name_server, bootstrap_servers, "DefaultCluster", topic, f"g-{topic}"),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-                bufsize=1,
-                process_group=0,  # Ctrl-C is for us
-            )
-        try:
-            self.client_id = self._answer()
-        except BaseException:
-            self.close()
-            raise
+    def ask(question: str, **fields: Any) -> str:
+        (answer,) = judge.ask("HookedService", [json.dumps({"ask": question, **fields})])
+        return answer
 
-    def ask(self, question: str) -> str:
-        assert self._process.stdin
-        self._process.stdin.write(f"{question}\n")
-        return self._answer()
-
-    def taken(self, question: str) -> int:
-        """Of `send N` or `async N`: how many RocketMQ took."""
-        return int(self.ask(question).split()[0])
-
-    def faults(self) -> dict[str, int]:
-        """The producer's own FaultItems: broker to when it is available."""
-        return dict(json.loads(self.ask("faults")))
-
-    def _answer(self) -> str:
-        assert self._process.stdout
-        line = self._process.stdout.readline()
-        assert line, self._stderr.read_text(errors="replace")[-3000:]
-        return line.strip()
-
-    def close(self) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-
-    def __enter__(self) -> "HookedService":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    ask("start", name_server=name_server, kafka=bootstrap_servers, topic=topic)
+    yield ask
+    ask("stop")
 
 
 def read_rows(kafka: Kafka, event_topic: str, topic: str) -> list[Row]:
