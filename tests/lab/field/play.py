@@ -1,9 +1,7 @@
 """One scenario on the stage: its topics, groups and clients, its troubles at their times, and its record."""
 
-import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,7 +62,8 @@ class Play:
         """Make every trouble at its time, ask RocketMQ's tools meanwhile, and keep the record."""
         shift_s, factor = self.scenario.shift(self.seed), self.stage.clocks.factor
         done: list[Done] = []
-        with self._asking_others(start_s, shift_s):
+        with ThreadPoolExecutor(1, thread_name_prefix=f"{self.name}-others") as thread:
+            asked = thread.submit(self._ask_others, start_s, shift_s)
             try:
                 for trouble in sorted(self.scenario.troubles, key=lambda one: one.at):
                     self.stage.wait_until(start_s + (shift_s + trouble.at) / factor)
@@ -73,6 +72,7 @@ class Play:
             except StoppedError:
                 if not self.scenario.is_quiet:  # of a quiet one each minute counts
                     raise
+            asked.result()
         played = Played(
             self.scenario_name,
             self.seed,
@@ -110,23 +110,13 @@ class Play:
         make_trouble(self, trouble.do, **trouble.arguments(self.suffix))
         return Done(trouble.at, trouble.do, start_ms, int(time.time() * 1000))
 
-    @contextlib.contextmanager
-    def _asking_others(self, start_s: float, shift_s: float) -> Iterator[None]:
-        """mqadmin takes seconds a call, so a thread of its own asks; its end is waited for."""
+    def _ask_others(self, start_s: float, shift_s: float) -> None:
+        """mqadmin takes seconds a call."""
         at = self.scenario.asks_others_at
-        if at is None:
-            yield
-            return
-        groups = sorted(group + self.suffix for group in self.scenario.group_names)
-
-        def ask() -> None:
+        if at is not None:
             self.stage.wait_until(start_s + (shift_s + at) / self.stage.clocks.factor)
+            groups = sorted(group + self.suffix for group in self.scenario.group_names)
             ask_others(self.cluster.operator.mqadmin, groups, self.folder)
-
-        with ThreadPoolExecutor(1, thread_name_prefix=f"{self.name}-others") as thread:
-            asked = thread.submit(ask)
-            yield
-        asked.result()
 
 
 def _letters(seed: int) -> str:
