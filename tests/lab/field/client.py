@@ -52,7 +52,7 @@ class ClientProcess:
 
     def check_fits(self, spec: ClientSpec) -> None:
         """Raises ValueError for a client of another release, another clock or other jars than the JVM's."""
-        of_jvm = attrgetter("is_grpc", "release", "clock_skew_s", "tls")
+        of_jvm = attrgetter("is_grpc", "release", "clock_skew_s")
         if of_jvm(spec) != of_jvm(self._spec):
             raise ValueError(f"client {spec.name} cannot share a JVM with {self._spec.name}: another release or clock")
 
@@ -157,7 +157,6 @@ class ClientProcess:
             f"-Duser.home={home}",
             f"-Drocketmq.client.logRoot={home}",
             f"-Drocketmq.client.localOffsetStoreDir={home / 'offsets'}",
-            f"-Dtls.enable={str(self._spec.tls).lower()}",
             *(skew_options(self._class_paths.clock_agent(), skew_s) if skew_s else []),
             *self._clocks.client_options(),
             "-cp",

@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 from tests.lab.field.client import FieldClient, FieldClients
@@ -48,8 +49,8 @@ class Play:
             self.cluster.create_topic(topic.topic + self.suffix, topic.queues, perm=topic.perm, brokers=topic.brokers)
         for group in self.scenario.groups:
             self.cluster.create_group(group.group + self.suffix)
-            for topic in self.scenario.topics if group.is_pop else ():
-                self.cluster.set_pop(group.group + self.suffix, topic.topic + self.suffix)
+            for topic, address in product(self.scenario.topics if group.is_pop else (), self.cluster.addresses()):
+                self.cluster.operator.set_pop(address, topic.topic + self.suffix, group.group + self.suffix)
         for client in self.scenario.clients:
             spec = client.in_play(self.suffix)
             link = self.link_name(client.name)
