@@ -18,7 +18,7 @@ class TroubleError(ValueError):
 
 
 def start_supervised(play: Any, to: str) -> None:
-    """Start a client as a supervisor does: a JVM whose only client did not start is started again, once.
+    """Start a client as a supervisor does: a JVM in which no other client lives is started again, once.
 
     A client waits 3 s for its first route, and gives up on a machine that is too busy to answer. Raises ClientError.
     """
@@ -26,7 +26,7 @@ def start_supervised(play: Any, to: str) -> None:
     try:
         client.start()
     except ClientError:
-        if client.spec.process:
+        if client.process.living:
             raise
         client.process.kill()
         client.start()
