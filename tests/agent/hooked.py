@@ -3,15 +3,15 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka import TopicPartition
 
 from conf.settings import Kafka, Settings
 from schemas.decode import decode
-from schemas.events import PULLS, SEND_LATENCIES, key_of
+from schemas.events import key_of
 from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.spark.jars import class_path, resolve_jars
 from tests.lab.oracle import RELEASES, SOURCES
@@ -22,14 +22,6 @@ SERVICE = Path(__file__).with_name("HookedService.java")
 
 Ask = Callable[..., str]
 """Of a question and its fields; returns the answer."""
-
-
-class Row(NamedTuple):
-    """An event as our decoder reads it, and why it could not."""
-
-    event: Any
-    reasons: list[str]
-    key: bytes
 
 
 def hook_class_path(release_jars: str, jars: Path) -> str:
@@ -57,40 +49,25 @@ def hooked_service(judge: Judge, name_server: str, bootstrap_servers: str, topic
     ask("stop")
 
 
-def read_rows(kafka: Kafka, event_topic: str, topic: str) -> list[Row]:
-    """What Kafka holds of an event's topic about a topic of RocketMQ, oldest first."""
-    consumer = open_consumer(kafka)
-    try:
-        return list(_rows(consumer, event_topic, topic.encode()))
-    finally:
-        consumer.close()
+def events_of(kafka: Kafka, event_topic: str, topic: str) -> list[Any]:
+    """What Kafka holds of an event's topic about a topic of RocketMQ; each row is good, and under its key."""
+    with closing(open_consumer(kafka)) as consumer:
+        return [_good(event_topic, one) for one in _records(consumer, event_topic) if topic.encode() in one.value]
 
 
-def _rows(consumer: Any, event_topic: str, topic: bytes) -> Iterator[Row]:
+def _records(consumer: Any, event_topic: str) -> Iterator[Any]:
+    """All of the topic, a partition's oldest first."""
     for (name, partition), span in read_spans(consumer, [event_topic]).items():
         place = TopicPartition(name, partition)
         consumer.assign([place])
         consumer.seek(place, span.beginning)
         while consumer.position(place) < span.end:
-            for record in consumer.poll(1_000).get(place, []):
-                if topic in record.value:
-                    event, reasons = decode(event_topic, record.value, record.timestamp)
-                    yield Row(event, reasons, record.key)
+            yield from consumer.poll(1_000).get(place, [])
 
 
-def sends_of(kafka: Kafka, topic: str) -> list[Any]:
-    """Every row of send_latencies about the topic, each of them good, and under its key."""
-    return _good(read_rows(kafka, SEND_LATENCIES, topic), SEND_LATENCIES)
-
-
-def pulls_of(kafka: Kafka, topic: str) -> list[Any]:
-    """Every row of pulls about the topic, likewise."""
-    return _good(read_rows(kafka, PULLS, topic), PULLS)
-
-
-def _good(rows: list[Row], event_topic: str) -> list[Any]:
-    assert not [row.reasons for row in rows if row.reasons]
-    fields = ("cluster", "broker_name", "consumer_group")
-    for row in rows:
-        assert row.key == key_of(event_topic, {name: getattr(row.event, name, "") for name in fields})
-    return [row.event for row in rows]
+def _good(event_topic: str, record: Any) -> Any:
+    event, reasons = decode(event_topic, record.value, record.timestamp)
+    assert not reasons
+    fields = {name: getattr(event, name, "") for name in ("cluster", "broker_name", "consumer_group")}
+    assert record.key == key_of(event_topic, fields)
+    return event

@@ -12,8 +12,9 @@ from uuid import uuid4
 import pytest
 
 from conf.settings import Settings
+from schemas.events import PULLS, SEND_LATENCIES
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka, free_port
-from tests.agent.hooked import Ask, hooked_judge, hooked_service, pulls_of, sends_of
+from tests.agent.hooked import Ask, events_of, hooked_judge, hooked_service
 from tests.conftest import settings_for
 from tests.lab.oracle.judge import Judge
 from tests.support.freezing import freeze
@@ -85,7 +86,7 @@ def test_sends_are_told_of_each_broker_and_pulls_of_each_queue(
     producer_id, consumer_id = ask("producer_id"), ask("consumer_id")
 
     def sends() -> list[Any]:
-        return [row for row in sends_of(settings.kafka, topic) if row.event_time_ms >= began_ms]
+        return [row for row in events_of(settings.kafka, SEND_LATENCIES, topic) if row.event_time_ms >= began_ms]
 
     wait_for("both brokers' rows", lambda: len({row.broker_name for row in sends()}) == 2)
     for row in sends():
@@ -96,11 +97,11 @@ def test_sends_are_told_of_each_broker_and_pulls_of_each_queue(
         assert row.reachable in (None, True)
 
     def next_offsets() -> dict[tuple[str, int], int]:
-        return {(row.broker_name, row.queue_id): row.pull_offset for row in pulls_of(settings.kafka, topic)}
+        return {(row.broker_name, row.queue_id): row.pull_offset for row in events_of(settings.kafka, PULLS, topic)}
 
     wait_for("every queue's pulls", lambda: sum(next_offsets().values()) >= 40 and len(next_offsets()) == 8)
     assert int(ask("consumed")) >= 40
-    for row in pulls_of(settings.kafka, topic):
+    for row in events_of(settings.kafka, PULLS, topic):
         assert (row.consumer_group, row.client_id, row.broker_id) == (f"g-{topic}", consumer_id, 0)
         assert row.client_addr is row.commit_offset is row.offsets_only is None
 
@@ -110,10 +111,10 @@ def test_our_fault_item_of_its_rows_is_the_one_that_the_producer_keeps(
     ask: Ask, settings: Settings, topic: str, frozen_broker: str, how: str
 ) -> None:
     ask(how, count=6)
-    wait_for("the failure", lambda: any(row.isolation for row in sends_of(settings.kafka, topic)))
+    wait_for("the failure", lambda: any(row.isolation for row in events_of(settings.kafka, SEND_LATENCIES, topic)))
     kept = json.loads(ask("faults"))
     items: dict[str, FaultItem] = {}
-    for row in sorted(sends_of(settings.kafka, topic), key=lambda row: row.event_time_ms):
+    for row in sorted(events_of(settings.kafka, SEND_LATENCIES, topic), key=lambda row: row.event_time_ms):
         items[row.broker_name] = update_fault_item(
             items.get(row.broker_name),
             row.broker_name,
@@ -123,7 +124,7 @@ def test_our_fault_item_of_its_rows_is_the_one_that_the_producer_keeps(
             row.event_time_ms,
             row.client_version,
         )
-    isolated = [row for row in sends_of(settings.kafka, topic) if row.isolation]
+    isolated = [row for row in events_of(settings.kafka, SEND_LATENCIES, topic) if row.isolation]
     assert {row.broker_name for row in isolated} == {frozen_broker}
     assert all(row.send_status is None for row in isolated)
     assert abs(items[frozen_broker].start_timestamp_ms - kept[frozen_broker]) < NEARLY_MS
