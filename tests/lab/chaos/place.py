@@ -62,7 +62,7 @@ class Place:
             victim = self.live(run)
             code = victim.wait()
             if code == 0:
-                return read_history(self.settings(run).paths.warehouse)
+                return read_history(self.folder / run / "warehouse")
         raise ChaosError(f"{run} ended with {code}: {' '.join(victim.errors()) or victim.printed()[-600:]}")
 
     def reference(self, log: Iterable[Event]) -> History:
