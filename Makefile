@@ -99,7 +99,7 @@ soak: setup ## an hour of 1,000 events/s, first tenth against last; ARGS="--minu
 score: $(VENV)/.ready ## the rules on simulated scenarios, against ground truth (5 to 25 minutes)
 	@$(BIN)/python -m tests.lab.score $(ARGS)
 
-chaos: setup ## kill -9 at every point and at random, Kafka away, full disk (half an hour)
+chaos: setup ## kill -9 at every point and at random, full disk (25 min)
 	@$(BIN)/python -m tests.lab.chaos $(ARGS)
 
 storm: setup ## the complete alert path under drawn faults, against the truth (an hour); ARGS="--hours 2 --seed 7"

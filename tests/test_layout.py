@@ -61,14 +61,6 @@ BOARD = ("url", "words", "known", "chart", "page", "pages", "web", "board_comman
 
 ORDERS = {"streaming": STREAMING, "udfs": UDFS, "streaming.board": BOARD}
 
-LAZY = {
-    "streaming/cli.py": "the table of commands",
-    "streaming/quality/quality_command.py": "Great Expectations takes 1.2 s to import, and 230 MB",
-    "streaming/store/store.py": "pyarrow.dataset and pyarrow.parquet take 0.2 s to import; most queries need neither",
-    "streaming/terminal/printing.py": "the same, and hardly ever is Parquet asked for",
-}
-"""Who imports inside a function, and why."""
-
 WRITERS = {"streaming/text/output.py", "streaming/text/console.py", "streaming/logs/logs.py"}
 """Who writes to stdout and stderr, in text that no terminal obeys; everybody else goes by them."""
 
@@ -87,16 +79,19 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(text_of(path))
 
 
-@cache
-def imported_by(path: Path) -> set[str]:
-    """Top-level names of everything a file imports, inside functions too."""
-    names: set[str] = set()
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of each import, inside functions too."""
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            names.add(str(node.module).partition(".")[0])
-    return names
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+@cache
+def imported_by(path: Path) -> set[str]:
+    """Top-level names of everything a file imports."""
+    return {name.partition(".")[0] for _, name in imports_of(path)}
 
 
 def test_leaf_rooms_import_no_other_room() -> None:
@@ -107,21 +102,6 @@ def test_leaf_rooms_import_no_other_room() -> None:
         for path in LEAVES
         if (others := imported_by(path) & (set(ROOMS) - known[path.relative_to(ROOT).parts[0]]))
     )
-
-
-def imports_of(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Line, dotted name and whether it is inside a function or a type-checking block, of each of our own imports."""
-    tree = tree_of(path)
-    at_top = {id(node) for node in tree.body}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            yield node.lineno, name, id(node) not in at_top
 
 
 def place_of(name: str, above: str) -> int | None:
@@ -142,7 +122,7 @@ def test_a_module_imports_only_of_rooms_before_its_own() -> None:
         for path, module in modules.items()
         for above in ORDERS
         if (own := place_of(module, above)) is not None
-        for line, name, _ in imports_of(path)
+        for line, name in imports_of(path)
         if (place := place_of(name, above)) is not None
         if place > own or is_apart(module, name)
     )
@@ -155,22 +135,12 @@ def test_every_room_stands_in_the_order() -> None:
         assert found - {"__init__"} == set(rooms)
 
 
-def test_imports_stand_at_the_top_of_a_file() -> None:
-    assert_none(
-        f"{name_of(path)}:{line} imports {name} inside a function or a block"
-        for path in FILES
-        if name_of(path) not in LAZY
-        for line, name, is_inside in imports_of(path)
-        if is_inside
-    )
-
-
 def test_no_two_modules_import_each_other() -> None:
     names = {name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in FILES}
     arrows = {
         name: {
             target
-            for _, imported, _ in imports_of(path)
+            for _, imported in imports_of(path)
             if (target := imported if imported in names else imported.rpartition(".")[0]) in names and target != name
         }
         for name, path in names.items()
@@ -208,15 +178,6 @@ def test_rules_import_the_standard_library_only_and_neither_clock_nor_dice_nor_m
 
 def test_nobody_imports_the_tests() -> None:
     assert_none(name_of(path) for path in FILES if "tests" in imported_by(path))
-
-
-def test_nobody_imports_relatively() -> None:
-    assert_none(
-        f"{name_of(path)}:{node.lineno}"
-        for path in FILES
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.ImportFrom) and node.level
-    )
 
 
 def printed_by(path: Path) -> Iterator[int]:

@@ -1,12 +1,8 @@
 import com.alibaba.fastjson.JSONObject;
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -20,26 +16,29 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * A service with a producer and a consumer that BalancewatchHook was added to, as its page says. Arguments: NameServer,
- * Kafka, cluster, topic, group. A line of stdin is a question, a line of stdout its answer:
+ * A service with a producer and a consumer that BalancewatchHook was added to, as its page says. A question to it
+ * (tests/lab/oracle/Oracle.java) has `ask`:
  *
- * send N, async N     how many were taken, and the ms of the slowest
+ * start               on `name_server`, `kafka` and `topic`
+ * send, async         `count` messages; how many were taken
  * faults              the producer's FaultItems: broker to when it is available
  * consumed, dropped   counts
- * consumer_id         the consumer's ClientId; the producer's is the first line
+ * producer_id, consumer_id
  * close               closes the hook; the clients go on
+ * stop                ends it
  */
 public class HookedService {
+    private static HookedService service;
+
     private final DefaultMQProducer producer = new DefaultMQProducer("hooked");
     private final DefaultMQPushConsumer consumer;
     private final String topic;
     private final BalancewatchHook hook;
     private final AtomicInteger consumed = new AtomicInteger();
 
-    private HookedService(String nameServer, String kafka, String cluster, String topic, String group)
-        throws Exception {
+    private HookedService(String nameServer, String kafka, String topic) throws Exception {
         this.topic = topic;
-        hook = new BalancewatchHook(cluster, kafka, new Properties());
+        hook = new BalancewatchHook("DefaultCluster", kafka, new Properties());
 
         producer.setNamesrvAddr(nameServer);
         producer.setSendLatencyFaultEnable(true);
@@ -48,7 +47,7 @@ public class HookedService {
         hook.addTo(producer);
         producer.start();
 
-        consumer = new DefaultMQPushConsumer(group);
+        consumer = new DefaultMQPushConsumer("g-" + topic);
         consumer.setNamesrvAddr(nameServer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
@@ -60,60 +59,51 @@ public class HookedService {
         consumer.start();
     }
 
-    public static void main(String[] args) throws Exception {
-        PrintStream answers = System.out;
-        System.setOut(System.err);
-        Thread.currentThread().setUncaughtExceptionHandler((thread, failure) -> {
-            failure.printStackTrace();
-            Runtime.getRuntime().halt(1); // a client that is half started would keep the JVM
-        });
-        HookedService service = new HookedService(args[0], args[1], args[2], args[3], args[4]);
-        answers.println(service.producer.buildMQClientId());
-        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
-            String[] parts = line.split(" ");
-            answers.println(service.answer(parts[0], parts.length > 1 ? Integer.parseInt(parts[1]) : 0));
-        }
-        Runtime.getRuntime().halt(0);
-    }
-
-    private Object answer(String question, int count) throws Exception {
-        switch (question) {
+    static Object answer(JSONObject question) throws Exception {
+        switch (question.getString("ask")) {
+            case "start":
+                service = new HookedService(
+                    question.getString("name_server"), question.getString("kafka"), question.getString("topic"));
+                return "started";
             case "send":
-                return send(count);
+                return service.send(question.getIntValue("count"));
             case "async":
-                return sendAsync(count);
+                return service.sendAsync(question.getIntValue("count"));
             case "faults":
-                return faults();
+                return service.faults();
             case "consumed":
-                return consumed.get();
+                return service.consumed.get();
+            case "producer_id":
+                return service.producer.buildMQClientId();
             case "consumer_id":
-                return consumer.buildMQClientId();
+                return service.consumer.buildMQClientId();
             case "dropped":
-                return hook.dropped();
-            default:
-                hook.close();
+                return service.hook.dropped();
+            case "close":
+                service.hook.close();
                 return "closed";
+            default:
+                service.producer.shutdown();
+                service.consumer.shutdown();
+                service.hook.close();
+                return "stopped";
         }
     }
 
-    private String send(int count) {
+    private int send(int count) {
         int taken = 0;
-        long slowest = 0;
         for (int i = 0; i < count; i++) {
-            long began = System.nanoTime();
             try {
                 producer.send(new Message(topic, new byte[10]));
                 taken++;
             } catch (Exception refused) {
                 refused.printStackTrace();
             }
-            slowest = Math.max(slowest, TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began));
         }
-        return taken + " " + slowest;
+        return taken;
     }
 
-    private String sendAsync(int count) throws Exception {
+    private int sendAsync(int count) throws Exception {
         AtomicInteger taken = new AtomicInteger();
         CountDownLatch ended = new CountDownLatch(count);
         for (int i = 0; i < count; i++) {
@@ -132,7 +122,7 @@ public class HookedService {
             });
         }
         ended.await();
-        return taken + " 0";
+        return taken.get();
     }
 
     private JSONObject faults() throws Exception {

@@ -1,5 +1,6 @@
 """A service with the hook, before a real broker and a real Kafka: its rows are good and true, and it is not held up."""
 
+import json
 import os
 import signal
 import time
@@ -11,9 +12,11 @@ from uuid import uuid4
 import pytest
 
 from conf.settings import Settings
+from schemas.events import PULLS, SEND_LATENCIES
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka, free_port
-from tests.agent.hooked import HookedClasses, HookedService, pulls_of, sends_of
+from tests.agent.hooked import Ask, events_of, hooked_judge, hooked_service
 from tests.conftest import settings_for
+from tests.lab.oracle.judge import Judge
 from tests.support.freezing import freeze
 from tests.support.rocketmq import RocketMQ
 from tests.support.rocketmq_server import wait_for
@@ -40,23 +43,22 @@ def settings(kafka: EmbeddedKafka, tmp_path: Path) -> Settings:
     return settings_for(kafka, tmp_path)
 
 
+@pytest.fixture(scope="module", params=["5.5.0", *in_proof(["4.7.1", "4.9.8"])])
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> HookedClasses:
-    return HookedClasses(tmp_path_factory.mktemp("hooked"))
+def judge(release: str) -> Iterator[Judge]:
+    judge = hooked_judge(release)
+    yield judge
+    judge.stop()
 
 
-@pytest.fixture(params=["5.5.0", *in_proof(["4.7.1", "4.9.8"])])
-def service(
-    request: pytest.FixtureRequest,
-    classes: HookedClasses,
-    rocketmq_cluster: RocketMQ,
-    kafka: EmbeddedKafka,
-    topic: str,
-    tmp_path: Path,
-) -> Iterator[HookedService]:
-    path = classes.class_path(request.param)
-    with HookedService(path, tmp_path, rocketmq_cluster.name_server, kafka.bootstrap_servers, topic) as started:
-        yield started
+@pytest.fixture
+def ask(judge: Judge, rocketmq_cluster: RocketMQ, kafka: EmbeddedKafka, topic: str) -> Iterator[Ask]:
+    with hooked_service(judge, rocketmq_cluster.name_server, kafka.bootstrap_servers, topic) as ask:
+        yield ask
 
 
 @pytest.fixture
@@ -68,51 +70,51 @@ def frozen_broker(rocketmq_cluster: RocketMQ) -> Iterator[str]:
     os.kill(pid, signal.SIGCONT)
 
 
-def send_without_failure(service: HookedService) -> int:
+def send_without_failure(ask: Ask) -> int:
     """Return when the sends began that all arrived: brokers that have just started on a busy machine refuse some."""
     for _ in range(5):
         began_ms = time.time_ns() // 1_000_000
-        if service.taken("send 20") == service.taken("async 20") == 20:
+        if ask("send", count=20) == ask("async", count=20) == "20":
             return began_ms
     raise AssertionError("five times in a row some of 40 sends failed")
 
 
 def test_sends_are_told_of_each_broker_and_pulls_of_each_queue(
-    service: HookedService, settings: Settings, topic: str, request: pytest.FixtureRequest
+    ask: Ask, settings: Settings, topic: str, release: str
 ) -> None:
-    began_ms = send_without_failure(service)
+    began_ms = send_without_failure(ask)
+    producer_id, consumer_id = ask("producer_id"), ask("consumer_id")
 
     def sends() -> list[Any]:
-        return [row for row in sends_of(settings.kafka, topic) if row.event_time_ms >= began_ms]
+        return [row for row in events_of(settings.kafka, SEND_LATENCIES, topic) if row.event_time_ms >= began_ms]
 
     wait_for("both brokers' rows", lambda: len({row.broker_name for row in sends()}) == 2)
     for row in sends():
-        assert (row.cluster, row.client_id, row.topic) == ("DefaultCluster", service.client_id, topic)
-        assert release_of(row.client_version) == release_of(request.node.callspec.params["service"])
+        assert (row.cluster, row.client_id, row.topic) == ("DefaultCluster", producer_id, topic)
+        assert release_of(row.client_version) == release_of(release)
         assert row.send_status == "SEND_OK"
         assert not row.isolation
         assert row.reachable in (None, True)
 
     def next_offsets() -> dict[tuple[str, int], int]:
-        return {(row.broker_name, row.queue_id): row.pull_offset for row in pulls_of(settings.kafka, topic)}
+        return {(row.broker_name, row.queue_id): row.pull_offset for row in events_of(settings.kafka, PULLS, topic)}
 
     wait_for("every queue's pulls", lambda: sum(next_offsets().values()) >= 40 and len(next_offsets()) == 8)
-    assert int(service.ask("consumed")) >= 40
-    consumer_id = service.ask("consumer_id")
-    for row in pulls_of(settings.kafka, topic):
+    assert int(ask("consumed")) >= 40
+    for row in events_of(settings.kafka, PULLS, topic):
         assert (row.consumer_group, row.client_id, row.broker_id) == (f"g-{topic}", consumer_id, 0)
         assert row.client_addr is row.commit_offset is row.offsets_only is None
 
 
 @pytest.mark.parametrize("how", ["send", "async"])
 def test_our_fault_item_of_its_rows_is_the_one_that_the_producer_keeps(
-    service: HookedService, settings: Settings, topic: str, frozen_broker: str, how: str
+    ask: Ask, settings: Settings, topic: str, frozen_broker: str, how: str
 ) -> None:
-    service.ask(f"{how} 6")
-    wait_for("the failure", lambda: any(row.isolation for row in sends_of(settings.kafka, topic)))
-    kept = service.faults()
+    ask(how, count=6)
+    wait_for("the failure", lambda: any(row.isolation for row in events_of(settings.kafka, SEND_LATENCIES, topic)))
+    kept = json.loads(ask("faults"))
     items: dict[str, FaultItem] = {}
-    for row in sorted(sends_of(settings.kafka, topic), key=lambda row: row.event_time_ms):
+    for row in sorted(events_of(settings.kafka, SEND_LATENCIES, topic), key=lambda row: row.event_time_ms):
         items[row.broker_name] = update_fault_item(
             items.get(row.broker_name),
             row.broker_name,
@@ -122,19 +124,18 @@ def test_our_fault_item_of_its_rows_is_the_one_that_the_producer_keeps(
             row.event_time_ms,
             row.client_version,
         )
-    isolated = [row for row in sends_of(settings.kafka, topic) if row.isolation]
+    isolated = [row for row in events_of(settings.kafka, SEND_LATENCIES, topic) if row.isolation]
     assert {row.broker_name for row in isolated} == {frozen_broker}
     assert all(row.send_status is None for row in isolated)
     assert abs(items[frozen_broker].start_timestamp_ms - kept[frozen_broker]) < NEARLY_MS
 
 
 def test_a_service_whose_kafka_is_away_sends_all_the_same_and_counts_what_it_drops(
-    classes: HookedClasses, rocketmq_cluster: RocketMQ, topic: str, tmp_path: Path
+    judge: Judge, rocketmq_cluster: RocketMQ, topic: str
 ) -> None:
     nowhere = f"127.0.0.1:{free_port()}"
-    path = classes.class_path("5.5.0")
-    with HookedService(path, tmp_path, rocketmq_cluster.name_server, nowhere, topic) as service:
-        assert service.taken("send 60") == 60
-        wait_for("drops are counted", lambda: int(service.ask("dropped")) > 0)
-        assert service.ask("close") == "closed"
-        assert service.taken("send 10") == 10
+    with hooked_service(judge, rocketmq_cluster.name_server, nowhere, topic) as ask:
+        assert ask("send", count=60) == "60"
+        wait_for("drops are counted", lambda: int(ask("dropped")) > 0)
+        assert ask("close") == "closed"
+        assert ask("send", count=10) == "10"

@@ -21,7 +21,7 @@ from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.kafka_io.topics import create_topics
 from tests.lab.field.class_paths import build_agent, skew_options
-from tests.lab.field.links import EVERY, Links
+from tests.lab.field.links import BLACK_HOLE, EVERY, HEALTHY, Links
 from tests.support.offenders import assert_none
 from tests.support.rocketmq import RocketMQ
 from tests.support.rocketmq_clocks import Clocks
@@ -259,7 +259,7 @@ def test_a_half_open_client_is_named_unheard_and_has_neither_left_nor_stopped(co
 
     collected.wait_for(PULLS, client_id=client_id)
     wait_for("it is heard", lambda: not reasons())
-    collected.links.blackhole("linked", EVERY)
+    collected.links.set_condition("linked", EVERY, BLACK_HOLE)
     try:
         wait_for("it is not heard", lambda: reasons() & {"timed_out", "left_in_peace"})
         collected.wait_rounds(4)
@@ -268,7 +268,7 @@ def test_a_half_open_client_is_named_unheard_and_has_neither_left_nor_stopped(co
         assert unheard.since_ms <= _last_clock_ms(collected)
         assert_none(collected.find(HEARTBEATS, client_id=client_id, leaving=True))
     finally:
-        collected.links.heal("linked", EVERY)  # it is asked again when its backoff of a minute is over
+        collected.links.set_condition("linked", EVERY, HEALTHY)  # asked again when its backoff of a minute is over
 
 
 def test_a_client_whose_clock_is_ahead_is_dated_by_ours_and_its_clock_is_told(collected: Collected) -> None:

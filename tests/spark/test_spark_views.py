@@ -66,6 +66,7 @@ def spark(warehouse: Path, warm_spark: SparkSession) -> SparkSession:
     """The session of this process, as `open_session` gives it where one runs; its views are in nobody's way."""
     session = open_session(warehouse)
     assert session is warm_spark
+    session.conf.set("spark.sql.shuffle.partitions", "2")  # of a hundred rows
     return session
 
 

@@ -4,10 +4,8 @@ RocketMQ 5.5.0 has a setting for each clock that is here. The clocks of members 
 for no test waits for one: channelExpiredTimeout (120 s) and its scan every 10 s, pull-expired (120 s), queue locks.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from conf.settings import Settings
 
@@ -59,19 +57,12 @@ class Clocks:
 
     def write_rules(self, path: Path) -> Path:
         """A rules file at `path` in which every time of `[rules]` is the default's, divided."""
-        path.write_text("\n".join(_lines(Settings.load().rules.thresholds(), self.factor)))
-        return path
-
-
-def _lines(rules: Mapping[str, Any], factor: int) -> list[str]:
-    """As TOML: first the keys of the rules, then a table a kind."""
-    tables = {f'[kinds."{kind}"]': values for kind, values in rules["kinds"].items()}
-    return [
-        *(f"{key} = {value // factor}" for key, value in rules.items() if key.endswith("_ms")),
-        *(
+        rules = Settings.load().rules.thresholds()
+        tables = {"": rules} | {f'[kinds."{kind}"]': values for kind, values in rules["kinds"].items()}
+        lines = [
             line
             for table, values in tables.items()
-            for line in (table, *(f"{key} = {value // factor}" for key, value in values.items() if key.endswith("_ms")))
-        ),
-        "",
-    ]
+            for line in (table, *(f"{key} = {ms // self.factor}" for key, ms in values.items() if key.endswith("_ms")))
+        ]
+        path.write_text("\n".join([*lines, ""]))
+        return path

@@ -1,5 +1,6 @@
 """What an operator does to a cluster: topics, groups and settings by RocketMQ's own admin client, and mqadmin."""
 
+import contextlib
 import os
 import subprocess
 import tempfile
@@ -71,8 +72,8 @@ class Operator:
 
     def delete_topic(self, brokers: Iterable[str], topic: str) -> None:
         """On the brokers, and at every NameServer."""
-        self._jvm.call(self._ext.deleteTopicInBroker, self._set(brokers), topic)
-        self._jvm.call(self._ext.deleteTopicInNameServer, self._set(self._name_server.split(";")), topic)
+        self._jvm.call(self._ext.deleteTopicInBroker, set(brokers), topic)
+        self._jvm.call(self._ext.deleteTopicInNameServer, set(self._name_server.split(";")), topic)
 
     def put_group(self, brokers: Iterable[str], group: str) -> None:
         """A SubscriptionGroupConfig of the group."""
@@ -97,6 +98,22 @@ class Operator:
         mode = self._jvm.java.org.apache.rocketmq.common.message.MessageRequestMode.POP
         self._jvm.call(self._ext.setMessageRequestMode, broker, topic, group, mode, share, 3_000)
 
+    def members(self, broker: str, group: str) -> list[str]:
+        """ClientIds of the group at one broker."""
+        with contextlib.suppress(RocketMQError):  # none
+            return [str(one) for one in self._jvm.call(self._api.getConsumerIdListByGroup, broker, group, ADMIN_MS)]
+        return []
+
+    def lock(self, broker: str, group: str, client_id: str, queues: Iterable[tuple[str, str, int]]) -> int:
+        """As a client with that ClientId does it; return how many of the queues it holds now."""
+        body = self._locks("LockBatchRequestBody", group, client_id, queues)
+        return len(self._jvm.call(self._api.lockBatchMQ, broker, body, ADMIN_MS))
+
+    def unlock(self, broker: str, group: str, client_id: str, queues: Iterable[tuple[str, str, int]]) -> None:
+        """A broker does not ask who says so."""
+        body = self._locks("UnlockBatchRequestBody", group, client_id, queues)
+        self._jvm.call(self._api.unlockBatchMQ, broker, body, ADMIN_MS, False)
+
     def ha_offsets(self, master: str) -> tuple[int, list[int]]:
         """The master's commit log end, and how far each slave's is acknowledged."""
         info = self._jvm.call(self._ext.getBrokerHAStatus, master)
@@ -119,6 +136,18 @@ class Operator:
         )
         return said.stdout
 
+    @property
+    def _api(self) -> Any:
+        return self._ext.getDefaultMQAdminExtImpl().getMqClientInstance().getMQClientAPIImpl()
+
+    def _locks(self, name: str, group: str, client_id: str, queues: Iterable[tuple[str, str, int]]) -> Any:
+        java_org = self._jvm.java.org.apache.rocketmq
+        body = getattr(java_org.remoting.protocol.body, name)()
+        body.setConsumerGroup(group)
+        body.setClientId(client_id)
+        body.setMqSet({java_org.common.message.MessageQueue(*queue) for queue in queues})
+        return body
+
     def _started(self, name_server: str, access: tuple[str, str] | None) -> Any:
         java_org = self._jvm.java.org.apache.rocketmq
         if access:
@@ -130,9 +159,3 @@ class Operator:
         ext.setNamesrvAddr(name_server)
         self._jvm.call(ext.start)
         return ext
-
-    def _set(self, values: Iterable[str]) -> Any:
-        made = self._jvm.java.java.util.HashSet()
-        for value in values:
-            made.add(value)
-        return made

@@ -2,6 +2,7 @@
 
 import threading
 import tomllib
+from collections.abc import Iterable
 from typing import Any
 
 from deltalake import DeltaTable
@@ -11,6 +12,7 @@ from streaming.kafka_io.publisher import Publisher
 from streaming.simulator.play import play
 from streaming.simulator.scenario import SCENARIOS, parse_scenario
 from streaming.simulator.simulation import Simulation
+from streaming.simulator.world import Said
 from streaming.warehouse.tables import table_path
 
 SECONDS = 500
@@ -28,9 +30,15 @@ def twins_log() -> Log:
     return list(Simulation(parse_scenario(fields), 3, START_MS).events(SECONDS * 1000))
 
 
-def publish(settings: Settings, log: Log, *, speed: float | None = None) -> None:
+def publish(
+    settings: Settings,
+    log: Iterable[tuple[str, dict[str, Any]] | Said],
+    *,
+    speed: float | None = None,
+    stop: threading.Event | None = None,
+) -> None:
     with Publisher(settings.kafka) as publisher:
-        play(log, publisher, speed=speed, stop=threading.Event())
+        play(log, publisher, speed=speed, stop=stop or threading.Event())
 
 
 def story(alerts: list[dict[str, Any]]) -> Story:

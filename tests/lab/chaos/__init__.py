@@ -1,1 +1,1 @@
-"""The service under faults: killed, without Kafka, on a full disk. Its history must be that of an undisturbed run."""
+"""The service under faults: killed at any point, on a full disk. Its history must be that of an undisturbed run."""

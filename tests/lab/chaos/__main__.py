@@ -25,12 +25,11 @@ from tests.lab.chaos.history import COLUMNS, Outcome
 from tests.lab.chaos.kill_points import QUERY_POINTS, RELAY_POINTS
 from tests.lab.chaos.kills import killed_at, kills_under_load
 from tests.lab.chaos.modelled_log import modelled_log
-from tests.lab.chaos.outage import kafka_away
 from tests.lab.chaos.place import Place
 from tests.support.laboratory import say
 from tests.support.scratch_kafka import scratch_kafka
 
-PARTS = ("points", "random", "sigkill", "full_disk", "deliveries", "kafka_away")
+PARTS = ("points", "random", "sigkill", "full_disk", "deliveries")
 WARM_PARTS = ("points", "random")
 """Their lives share one Spark session; those of the other parts are processes."""
 
@@ -62,7 +61,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=PARTS, action="append", help="one part instead of all; repeat for more")
     parser.add_argument("--kills", type=int, default=100, help="random kills under load (default: %(default)s)")
     parser.add_argument("--sigkills", type=int, default=8, help="the same of whole processes (default: %(default)s)")
-    parser.add_argument("--away", type=float, default=150, help="seconds of each Kafka outage (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the logs and of the moments (default: %(default)s)")
     return parser.parse_args()
 
@@ -75,9 +73,6 @@ def _play(part: str, place: Place, options: argparse.Namespace) -> Iterator[Outc
     if part == "deliveries":
         for point in RELAY_POINTS:
             yield deliveries(place.folder, point, PASSES, options.seed, SITES)
-        return
-    if part == "kafka_away":
-        yield kafka_away(place, options.away, options.seed)
         return
     say(f"{part}: the reference, a run without faults")
     reference = place.reference(modelled_log(LOG_SECONDS, options.seed))
@@ -99,13 +94,11 @@ def _place(*, is_warm: bool) -> Iterator[Place]:
         tempfile.TemporaryDirectory(prefix="balancewatch-chaos-", ignore_cleanup_errors=True) as folder,
     ):
         spark = start_spark(Settings.load(), Path(folder) / "spark.log") if is_warm else None
-        place = Place(kafka, Path(folder), spark)
         try:
-            yield place
+            yield Place(kafka, Path(folder), spark)
         finally:
             if spark is not None:
                 spark.stop()
-            place.kafka.stop()
 
 
 if __name__ == "__main__":

@@ -11,13 +11,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from conf.settings import Settings
 from schemas.tables import ALERTS
+from streaming.cli import app
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.lab.chaos.history import Comparison, Outcome
 from tests.lab.chaos.modelled_log import modelled_log
 from tests.lab.chaos.place import ChaosError
-from tests.lab.chaos.victim import Victim
+from tests.lab.chaos.victim import Victim, environment
 from tests.relay.fakes import FakeServer
 from tests.support.engine import Stream
 from tests.support.laboratory import say
@@ -53,7 +56,7 @@ def _relay(folder: Path, sites: int, seed: int) -> Iterator[tuple[Settings, Fake
         config = folder / "oncall.toml"
         config.write_text(CONFIG.format(url=hook.url))
         extra = {"BALANCEWATCH_CONFIG": str(config)}
-        _relay_once(settings, folder, extra)  # an alert that is over before its first run is not notified
+        _relay_once(settings, extra)  # an alert that is over before its first run is not notified
         rows = {ALERTS.name: list(_alerts(sites, seed))}
         append_rows(DeltalakeWriter(settings.paths.warehouse), rows, "chaos", 0)
         yield settings, hook, extra
@@ -71,7 +74,7 @@ def _alerts(sites: int, seed: int) -> Iterator[dict[str, Any]]:
 def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, sites: int = 1) -> Outcome:
     """One relay, killed at each pass in turn, against one that is left alone. Each site has two or three calls."""
     with _relay(folder / f"{point}_reference", sites, seed) as (settings, hook, extra):
-        _relay_once(settings, folder, extra)
+        _relay_once(settings, extra)
         reference = _keys(hook)
     with _relay(folder / point, sites, seed) as (settings, hook, extra):
         for number, nth in enumerate(passes, 1):
@@ -79,7 +82,7 @@ def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, sites
             if (code := victim.wait()) != -signal.SIGKILL:
                 raise ChaosError(f"pass {nth} of {point} was not met, the relay ended with {code}")
             say(f"{point}: kill {number} of {len(passes)}, {len(hook.received)} of {len(reference)} delivered")
-        _relay_once(settings, folder, extra)
+        _relay_once(settings, extra)
         reported = _keys(hook)
     allowed = len(passes) if point == "after_post" else 0
     twice = Counter(reported) - Counter(set(reported))
@@ -91,10 +94,11 @@ def deliveries(folder: Path, point: str, passes: Sequence[int], seed: int, sites
     return Outcome(point, len(passes), len(passes), comparison, remark, min(twice.total(), allowed))
 
 
-def _relay_once(settings: Settings, folder: Path, extra: dict[str, str]) -> None:
-    victim = Victim(settings, folder / "relay.log", RELAY, extra=extra)
-    if code := victim.wait():
-        raise ChaosError(f"the relay ended with {code}: {' '.join(victim.errors())}")
+def _relay_once(settings: Settings, extra: dict[str, str]) -> None:
+    """In this process: only a relay that is killed needs one of its own."""
+    ended = CliRunner().invoke(app, RELAY, env=environment(settings) | extra)
+    if ended.exit_code:
+        raise ChaosError(f"the relay ended with {ended.exit_code}: {ended.output}")
 
 
 def _keys(hook: FakeServer) -> list[str]:

@@ -5,14 +5,18 @@ Under load the log is still being written meanwhile: the reference reads the sam
 
 import random
 import signal
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+from streaming.kafka_io.topics import create_topics
 from tests.lab.chaos.history import History, Outcome
-from tests.lab.chaos.modelled_log import Source, modelled_log
+from tests.lab.chaos.modelled_log import modelled_log, with_bad
 from tests.lab.chaos.place import DRAIN, SERVE, STARTS, ChaosError, Place
 from tests.lab.chaos.victim import LIFE_SECONDS
 from tests.support.laboratory import say
+from tests.support.twins_log import publish
 
 AT_START_SHARE = 0.2
 """Of the random kills, those that hit a service which is still starting."""
@@ -79,8 +83,14 @@ def at_random(place: Place, run: str, count: int, rng: random.Random, arguments:
 
 def kills_under_load(place: Place, name: str, count: int, seed: int) -> Outcome:
     """The log is played, three times as fast as life, until the last kill."""
-    source = Source(place.settings("under_load"))
-    log = modelled_log(int(count * SECONDS_A_LIFE * SPEED), seed)
-    with source.playing(log, SPEED):
-        kills = at_random(place, "under_load", count, random.Random(seed), SERVE)
+    settings, stop = place.settings("under_load"), threading.Event()
+    create_topics(settings.kafka)
+    log = with_bad(modelled_log(int(count * SECONDS_A_LIFE * SPEED), seed))
+    with ThreadPoolExecutor(1) as thread:
+        played = thread.submit(publish, settings, log, speed=SPEED, stop=stop)
+        try:
+            kills = at_random(place, "under_load", count, random.Random(seed), SERVE)
+        finally:
+            stop.set()
+    played.result()
     return Outcome(name, kills, kills, place.compare_live("under_load"))

@@ -8,10 +8,12 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.topics import create_topics
 from tests.lab.chaos.history import Comparison, History, compare, newest_health, read_history
-from tests.lab.chaos.modelled_log import Event, Source
+from tests.lab.chaos.modelled_log import Event, with_bad
 from tests.lab.chaos.victim import Victim
 from tests.lab.chaos.warm_life import WarmLife
+from tests.support.twins_log import publish
 
 DRAIN = ("run", "--available-now")
 SERVE = ("run",)
@@ -32,10 +34,7 @@ class ChaosError(RuntimeError):
 
 @dataclass
 class Place:
-    """`folder` holds all runs. `kafka` may be replaced by another process on the same port and data.
-
-    With `spark`, lives are the query in that session; without it, processes of their own.
-    """
+    """`folder` holds all runs. With `spark`, lives are the query in that session; without it, processes."""
 
     kafka: EmbeddedKafka
     folder: Path
@@ -51,15 +50,11 @@ class Place:
             quality={} if self.spark is None else {"every_batches": 0},
         )
 
-    def log_of(self, run: str) -> Path:
-        """What the run's victims print."""
-        return self.folder / run / "victim.log"
-
     def live(self, run: str, arguments: tuple[str, ...] = DRAIN, trap: tuple[str, int] | None = None) -> Life:
         """One more life of a run."""
         if self.spark is not None:
             return WarmLife(self.settings(run), self.spark, drains=arguments == DRAIN, trap=trap)
-        return Victim(self.settings(run), self.log_of(run), arguments, trap=trap)
+        return Victim(self.settings(run), self.folder / run / "victim.log", arguments, trap=trap)
 
     def drain(self, run: str) -> History:
         """Let the run work through all that is in Kafka, undisturbed. Raises ChaosError when it cannot."""
@@ -67,14 +62,14 @@ class Place:
             victim = self.live(run)
             code = victim.wait()
             if code == 0:
-                return read_history(self.settings(run).paths.warehouse)
+                return read_history(self.folder / run / "warehouse")
         raise ChaosError(f"{run} ended with {code}: {' '.join(victim.errors()) or victim.printed()[-600:]}")
 
     def reference(self, log: Iterable[Event]) -> History:
         """Publish the log at full speed; return the history of a run without faults."""
-        source = Source(self.settings("reference"))
-        source.play(log, None)
-        source.close()
+        settings = self.settings("reference")
+        create_topics(settings.kafka)
+        publish(settings, with_bad(log))
         return self.drain("reference")
 
     def compare_live(self, run: str) -> Comparison:

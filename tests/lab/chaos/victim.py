@@ -72,12 +72,6 @@ class Victim(SessionProcess):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
 
-    def stop(self) -> int:
-        """SIGTERM, as an operator would."""
-        if self.is_alive():
-            os.kill(self.pid, signal.SIGTERM)
-        return self.wait()
-
     def errors(self) -> list[str]:
         """The sentences it ended with: its log is JSON, and they are its last lines."""
         lines = [line for line in self.printed().splitlines() if line.startswith("{") and '"event": "failed"' in line]

@@ -30,8 +30,9 @@ class ClientError(RuntimeError):
 class ClientProcess:
     """The JVM of one client, or of several of one release and one clock; `launch` may follow `kill`.
 
-    It ends with us, when our end of its standard input closes; one that is stopped by SIGSTOP is hung up on by the
-    kernel, for its process group is then an orphan. FOLDER/NAME.err is what it prints.
+    `living` are the clients that run in it. It ends with us, when our end of its standard input closes; one that is
+    stopped by SIGSTOP is hung up on by the kernel, for its process group is then an orphan. FOLDER/NAME.err is what it
+    prints.
     """
 
     def __init__(self, spec: ClientSpec, folder: Path, class_paths: ClassPaths, clocks: Clocks) -> None:
@@ -40,7 +41,7 @@ class ClientProcess:
         self._process: subprocess.Popen[str] | None = None
         self._answers: dict[str, queue.Queue[str | None]] = {}
         self._lock = threading.Lock()
-        self._living: set[str] = set()
+        self.living: set[str] = set()
 
     @property
     def pid(self) -> int:
@@ -52,7 +53,7 @@ class ClientProcess:
 
     def check_fits(self, spec: ClientSpec) -> None:
         """Raises ValueError for a client of another release, another clock or other jars than the JVM's."""
-        of_jvm = attrgetter("is_grpc", "release", "clock_skew_s", "tls")
+        of_jvm = attrgetter("is_grpc", "release", "clock_skew_s")
         if of_jvm(spec) != of_jvm(self._spec):
             raise ValueError(f"client {spec.name} cannot share a JVM with {self._spec.name}: another release or clock")
 
@@ -61,7 +62,7 @@ class ClientProcess:
         with self._lock:
             if self.is_alive():
                 return
-            self._answers, self._living = {}, set()
+            self._answers, self.living = {}, set()
             home = self._folder / f"{self.name}.home"
             home.mkdir(parents=True, exist_ok=True)
             with (self._folder / f"{self.name}.err").open("ab") as err:
@@ -103,9 +104,9 @@ class ClientProcess:
             raise ClientError(f"{client}: '{line}': {said}")
         verb = line.partition(" ")[0]
         if verb == "start":
-            self._living.add(client)
+            self.living.add(client)
         elif verb == "stop":
-            self._living.discard(client)
+            self.living.discard(client)
         return said
 
     def freeze(self) -> None:
@@ -126,7 +127,7 @@ class ClientProcess:
 
     def end_if_empty(self) -> None:
         """End the JVM gracefully if no client lives in it."""
-        if not self._living and self._process:
+        if not self.living and self._process:
             self._close_input()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
@@ -157,7 +158,6 @@ class ClientProcess:
             f"-Duser.home={home}",
             f"-Drocketmq.client.logRoot={home}",
             f"-Drocketmq.client.localOffsetStoreDir={home / 'offsets'}",
-            f"-Dtls.enable={str(self._spec.tls).lower()}",
             *(skew_options(self._class_paths.clock_agent(), skew_s) if skew_s else []),
             *self._clocks.client_options(),
             "-cp",

@@ -44,7 +44,6 @@ class ClientSpec:
     `consume_ms`       how long its listener takes for each message
     `options`          further setters by Java property, {"pullThresholdForQueue": 10}; of strategies config_queues
                        ("broker-a:0", ...), consumer_idcs, virtual_nodes, rooms {"broker-a": "east", CLIENT_ID: "east"}
-    `access_key`       with `secret_key`: requests are signed as AclClientRPCHook signs them
     `running`          whether it runs from the start of a play
     """
 
@@ -57,7 +56,6 @@ class ClientSpec:
     instance_name: str = ""
     client_ip: str = "127.0.0.1"
     strategy: str = "AVG"
-    unit_name: str = ""
     process: str = ""
     assign: tuple[str, ...] = ()
     rate_per_s: float = 5.0
@@ -68,9 +66,6 @@ class ClientSpec:
     consume_ms: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     clock_skew_s: float = 0.0
-    access_key: str = ""
-    secret_key: str = ""
-    tls: bool = False
     running: bool = True
 
     def __post_init__(self) -> None:

@@ -56,11 +56,6 @@ class FieldCluster(RocketMQ):
                 order=bool(was.isOrder()),
             )
 
-    def set_pop(self, group: str, topic: str) -> None:
-        """The group pops the topic: its message request mode on every master."""
-        for address in self.addresses():
-            self.operator.set_pop(address, topic, group)
-
     def start_name_server(self, number: int) -> None:
         """Return when every broker that runs is registered there."""
         was = self.name_servers[number]

@@ -37,8 +37,6 @@ OF_QUEUES = ("starved_queue", "stalled_queue", "double_consumed_queue")
 _BY_COMMITS = (frozenset[str](), frozenset({"consume_stopped"}))
 """To a collector every starved queue is one whose commits stand still, as in the score."""
 
-Spans = Mapping[MessageQueue, Sequence[Span]]
-
 
 class Facts:
     """All that was true in a play.
@@ -51,14 +49,15 @@ class Facts:
         self._played, self._truth = played, truth
         self._happened: set[int] = set()
         for group in (f"{group}{played.suffix}" for group in sorted(played.scenario.group_names)):
-            if self._truth.is_shared_out(group):
-                self._add_queues("starved_queue", group, self._truth.starved(group))
-                self._add_queues("double_consumed_queue", group, self._truth.doubled(group))
-            if not self._is_broadcasting(group):
-                for client_id, spans in self._truth.twins(group).items():
-                    self._add_spans("duplicate_client_id", group, spans, client_id)
-            self._add_spans("inconsistent_subscription", group, self._truth.differing(group))
-            self._add_spans("group_offline", group, self._truth.nobody(group))
+            if truth.is_shared_out(group):
+                for kind, spans_of in (("starved_queue", truth.starved), ("double_consumed_queue", truth.doubled)):
+                    for mq, spans in sorted(spans_of(group).items()):
+                        self._add(kind, group, spans, mq)
+            if not any(log.kind == "broadcasting" for log in truth.consumers(group)):
+                for client_id, spans in truth.twins(group).items():
+                    self._add("duplicate_client_id", group, spans, client_id=client_id)
+            self._add("inconsistent_subscription", group, truth.differing(group))
+            self._add("group_offline", group, truth.nobody(group))
         for number, expected in enumerate(self._played.scenario.expects):
             if expected.kind not in (*OF_QUEUES, *TOLD_BY_LOGS):
                 self.facts.extend(self._as_expected(expected))
@@ -74,69 +73,55 @@ class Facts:
                     if broker.broker_name:
                         yield under_broker(fact, broker)
 
-    def _add_queues(self, kind: str, group: str, spans_of: Spans) -> None:
-        for mq, all_spans in sorted(spans_of.items()):
-            spans = before(all_spans, self._played.down(mq.broker_name))
-            for spell in joined(spans, GAP_MS // self._played.factor):
-                own = [span for span in spans if span.overlaps(spell.start_ms, spell.end_ms)]
-                longest = max(own, key=lambda span: span.lasted_ms(self._truth.end_ms))
-                longest_ms = longest.lasted_ms(self._truth.end_ms)
-                fitting = self._expecting(kind, group, spell, mq)
-                if not fitting and longest_ms <= PASSING_MS // self._played.factor:
-                    continue
-                comings_ms = tuple(span.start_ms for span in own)
-                fact = self._fact(kind, group, spell, fitting, longest_ms, mq, None, comings_ms, longest.start_ms)
-                self.facts.append(fact)
-
-    def _add_spans(self, kind: str, group: str, spans: Iterable[Span], client_id: str | None = None) -> None:
-        for span in joined(spans, GAP_MS // self._played.factor):
-            fitting = self._expecting(kind, group, span)
-            lasted_ms = span.lasted_ms(self._truth.end_ms)
-            if fitting or lasted_ms > PASSING_MS // self._played.factor:
-                self.facts.append(self._fact(kind, group, span, fitting, lasted_ms, client_id=client_id))
-
-    def _fact(
+    def _add(
         self,
         kind: str,
         group: str,
-        span: Span,
-        fitting: Sequence[tuple[int, Expects]],
-        longest_ms: int,
+        spans: Sequence[Span],
         mq: MessageQueue | None = None,
         client_id: str | None = None,
-        comings_ms: tuple[int, ...] = (),
-        due_ms: int | None = None,
-    ) -> Fact:
-        self._happened.update(number for number, _ in fitting)
-        firsts = [one for _, one in fitting if one.required] or [one for _, one in fitting]
-        cause = firsts[0].cause if firsts else None
-        causes = {one.cause for _, one in fitting if one.cause}
-        also = causes.union(*(ALSO.get(one, frozenset()) for one in causes), _BY_COMMITS[kind == "starved_queue"])
-        early = frozenset[str]()
-        if kind == "starved_queue":
-            early = early_signs(causes, expects_stalled=bool(self._expecting("stalled_queue", group, span, mq)))
-        in_play_ms = replace(span, start_ms=max(span.start_ms, self._played.start_ms)).lasted_ms(self._truth.end_ms)
-        if not fitting and in_play_ms > PASSING_MS // self._played.factor:
-            self.surprises.append(self._describe(kind, group, mq, client_id, span))
-        fact = Fact(
-            kind,
-            cause,
-            group,
-            mq.topic if mq else None,
-            mq.broker_name if mq else None,
-            client_id,
-            f"{mq.broker_name}:{mq.queue_id}" if mq else None,
-            span.start_ms,
-            span.end_ms,
-            required=False,
-            also=frozenset(also - {cause}),
-            early=early,
-            comings_ms=comings_ms,
-            due_ms=due_ms,
-            **self._clocks(),
-        )
-        is_long = longest_ms > fact.bound_ms + fact.patience_ms
-        return replace(fact, required=any(one.required for _, one in fitting) and is_long)
+    ) -> None:
+        """A fact for each spell that the file expects, or that does not pass by itself."""
+        now_ms, factor = self._truth.end_ms, self._played.factor
+        if mq:
+            spans = before(spans, self._played.down(mq.broker_name))
+        for spell in joined(spans, GAP_MS // factor):
+            own = [span for span in spans if span.overlaps(spell.start_ms, spell.end_ms)] if mq else [spell]
+            longest = max(own, key=lambda span: span.lasted_ms(now_ms))
+            longest_ms = longest.lasted_ms(now_ms)
+            fitting = self._expecting(kind, group, spell, mq)
+            in_play_ms = replace(spell, start_ms=max(spell.start_ms, self._played.start_ms)).lasted_ms(now_ms)
+            if not fitting and longest_ms <= PASSING_MS // factor:
+                continue
+            if not fitting and in_play_ms > PASSING_MS // factor:
+                self.surprises.append(self._describe(kind, group, mq, client_id, spell))
+            self._happened.update(number for number, _ in fitting)
+            firsts = sorted((one for _, one in fitting), key=lambda one: not one.required)
+            cause = firsts[0].cause if firsts else None
+            causes = {one.cause for one in firsts if one.cause}
+            also = causes.union(*(ALSO.get(one, frozenset()) for one in causes), _BY_COMMITS[kind == "starved_queue"])
+            early = frozenset[str]()
+            if kind == "starved_queue":
+                early = early_signs(causes, expects_stalled=bool(self._expecting("stalled_queue", group, spell, mq)))
+            fact = Fact(
+                kind,
+                cause,
+                group,
+                mq.topic if mq else None,
+                mq.broker_name if mq else None,
+                client_id,
+                f"{mq.broker_name}:{mq.queue_id}" if mq else None,
+                spell.start_ms,
+                spell.end_ms,
+                required=False,
+                also=frozenset(also - {cause}),
+                early=early,
+                comings_ms=tuple(span.start_ms for span in own),
+                due_ms=longest.start_ms,
+                **self._clocks(),
+            )
+            is_required = any(one.required for one in firsts) and longest_ms > fact.bound_ms + fact.patience_ms
+            self.facts.append(replace(fact, required=is_required))
 
     def _clocks(self) -> dict[str, Any]:
         """How fast this play went, and when it ended."""
@@ -182,9 +167,6 @@ class Facts:
         """The clients whose clock the file sets wrong."""
         names = [one.name for one in self._played.scenario.clients if one.clock_skew_s]
         return {f"client:{client_id}" for name in names for client_id in self._truth.client_ids(name)} or {None}
-
-    def _is_broadcasting(self, group: str) -> bool:
-        return any(log.kind == "broadcasting" for log in self._truth.consumers(group))
 
     def _describe(self, kind: str, group: str, mq: MessageQueue | None, client_id: str | None, span: Span) -> str:
         who = f"{mq.topic} {mq.broker_name}:{mq.queue_id}" if mq else client_id or ""
@@ -273,11 +255,7 @@ def _is_of(row: Row, plays: Sequence[tuple[Played, Truth]], start_ms: int) -> bo
 
 def _is_groupless(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:
     """Whether the row is of no group and of none of the topics."""
-    return row["consumer_group"] is None and not _topic_of_any(row, plays)
-
-
-def _topic_of_any(row: Row, plays: Sequence[tuple[Played, Truth]]) -> bool:
-    return any(played.has(row["topic"]) for played, _ in plays)
+    return row["consumer_group"] is None and not any(_is_groups(row, played) for played, _ in plays)
 
 
 def _is_groups(row: Row, played: Played) -> bool:

@@ -7,23 +7,18 @@ the link's here, and as in the field each connection has another.
 
 import asyncio
 import contextlib
-import errno
 import functools
 import re
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
-
-from streaming.kafka_io.embedded_kafka import free_port
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 CHUNK = 1 << 16
 IN_FLIGHT = 64
 """Chunks that a delayed direction holds before it reads no more."""
-RETRY_SECONDS = 0.1
 
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER of no time: closing sends RST."""
@@ -46,145 +41,114 @@ class Condition:
     delay_ms: float = 0.0
 
 
-HEALTHY = Condition()
-
-
-class Filter(Protocol):
-    """What becomes of bytes on their way from the server."""
-
-    def feed(self, received: bytes, /) -> bytes: ...
+HEALTHY, CUT, BLACK_HOLE = Condition(), Condition(is_cut=True), Condition(is_black_hole=True)
 
 
 class Link:
-    """A port of the loopback, `port`, that passes on to a server's.
+    """A port of the loopback, `port`, that passes on to a server's once it has a condition.
 
     Runs in the event loop; every method is called there.
     """
 
-    def __init__(self, server_port: int, make_filter: Callable[[], Filter] | None) -> None:
+    def __init__(self, server_port: int, make_filter: "Callable[[], Awaitable[RouteRewriter]] | None") -> None:
         self._server_port, self._make_filter = server_port, make_filter
-        self._listener = socket.socket()
-        self._listener.setblocking(False)
-        while True:  # a port that bind itself chose would be given back by `_refuse`
-            self.port = free_port()
-            with contextlib.suppress(OSError):
-                self._listener.bind(("127.0.0.1", self.port))
-                break
-        self.condition = HEALTHY
+        self._reserved = socket.socket()  # it never listens, and keeps the port while the link is cut
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port = int(self._reserved.getsockname()[1])
+        self._listener: asyncio.Server | None = None
+        self._delay_seconds = 0.0
         self._passes = asyncio.Event()
-        self._passes.set()
-        self._connections: set[asyncio.Task[None]] = set()
-        self._sockets: set[socket.socket] = set()
-        self._listen()
+        self._writers: set[asyncio.StreamWriter] = set()
 
-    def set_condition(self, condition: Condition) -> None:
-        """At once, for the connections that there are too."""
-        was, self.condition = self.condition, condition
+    async def set_condition(self, condition: Condition) -> None:
+        """At once, for the connections that there are too. What a black hole held passes when it ends."""
+        self._delay_seconds = condition.delay_ms / 1000
         if condition.is_black_hole:
             self._passes.clear()
         else:
             self._passes.set()
-        if condition.is_cut and not was.is_cut:
-            self._refuse()
-            self._reset()
-        elif was.is_cut and not condition.is_cut:
-            self._listen()
+        if condition.is_cut:
+            self._cut()
+        elif self._listener is None:
+            self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
     def close(self) -> None:
-        self._accepting.cancel()
-        self._reset()
-        self._listener.close()
+        self._cut()
+        self._reserved.close()
 
-    def _listen(self) -> None:
-        self._listener.listen(64)
-        self._accepting = asyncio.create_task(self._accept())
+    def _cut(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        self._listener = None
+        for writer in list(self._writers):
+            _reset(writer)
 
-    def _refuse(self) -> None:
-        """Shut, Linux keeps the port for the socket and refuses connections, until it listens again."""
-        self._accepting.cancel()
-        self._listener.shutdown(socket.SHUT_RDWR)
-
-    def _reset(self) -> None:
-        """Each connection's task closes its sockets, and both ends get RST."""
-        for one in self._sockets:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        for task in list(self._connections):
-            task.cancel()
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                client, _ = await loop.sock_accept(self._listener)
-            except OSError as error:
-                if error.errno not in (errno.ECONNABORTED, errno.EMFILE):
-                    return  # it listens no more
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            task = asyncio.create_task(self._serve(client))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
-
-    async def _serve(self, client: socket.socket) -> None:
+    async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """Pass both ways until either end is done; the other one is closed then, unless nothing passes."""
-        loop = asyncio.get_running_loop()
-        server = socket.socket()
-        for one in (client, server):
-            one.setblocking(False)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._sockets.add(one)
-        try:
+        with self._kept(to_client), contextlib.suppress(asyncio.CancelledError):  # asyncio of 3.11 would log it
             await self._passes.wait()
-            if _has_left(client):
-                return
-            await loop.sock_connect(server, ("127.0.0.1", self._server_port))
-            made = self._make_filter() if self._make_filter else None
-            ways = [self._pass(client, server, None), self._pass(server, client, made)]
-            tasks = [asyncio.create_task(way) for way in ways]
+            if to_client.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
+                return  # the client hung up meanwhile, whatever it had sent before
             try:
+                from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
+            except OSError:
+                _reset(to_client)
+                return
+            with self._kept(to_server):
+                rewriter = await self._make_filter() if self._make_filter else None
+                ways = [self._pass(from_client, to_server, None), self._pass(from_server, to_client, rewriter)]
+                tasks = [asyncio.create_task(way) for way in ways]
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 await self._passes.wait()
-            finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-        except OSError:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        finally:
-            for one in (client, server):
-                self._sockets.discard(one)
-                one.close()
 
-    async def _pass(self, source: socket.socket, target: socket.socket, made: Filter | None) -> None:
+    @contextlib.contextmanager
+    def _kept(self, writer: asyncio.StreamWriter) -> Iterator[None]:
+        """A cut resets the connection meanwhile; it is closed at the end."""
+        self._writers.add(writer)
+        try:
+            yield
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _pass(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, rewriter: "RouteRewriter | None"
+    ) -> None:
         """One direction, until its source is at its end or either socket fails."""
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time
         flight: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(IN_FLIGHT)
 
         async def read() -> None:
             with contextlib.suppress(OSError):
-                while received := await loop.sock_recv(source, CHUNK):
-                    await flight.put((loop.time() + self.condition.delay_ms / 1000, received))
-            await flight.put((loop.time() + self.condition.delay_ms / 1000, b""))
+                while received := await source.read(CHUNK):
+                    await flight.put((now() + self._delay_seconds, received))
+            await flight.put((now() + self._delay_seconds, b""))
 
         reading = asyncio.create_task(read())
         try:
             while True:
                 due, received = await flight.get()
-                await asyncio.sleep(max(0.0, due - loop.time()))
+                await asyncio.sleep(due - now())
                 await self._passes.wait()
                 if not received:
                     return
-                await loop.sock_sendall(target, made.feed(received) if made else received)
+                target.write(rewriter.feed(received) if rewriter else received)
+                await target.drain()
         except OSError:
             return
         finally:
             reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)  # before anybody closes its socket
 
 
-def _has_left(client: socket.socket) -> bool:
-    """Whether the other end hung up, whatever it had sent before."""
-    return client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close the connection with RST."""
+    with contextlib.suppress(OSError):  # it is closed already
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()
 
 
 EVERY = "*"
@@ -204,36 +168,26 @@ class Links:
     def __init__(self, servers: Mapping[str, int]) -> None:
         """`servers` are their ports on the loopback."""
         self._servers = dict(servers)
-        self._names = {port: name for name, port in servers.items()}
         self._links: dict[tuple[str, str], Link] = {}
+        self._making = asyncio.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="links")
         self._thread.start()
 
     def name_server_of(self, client: str) -> str:
         """The client's NameServer address: a link to each, parted by ";"."""
-        names = [name for name in self._servers if name.startswith(NAME_SERVERS)]
-        return self._run(lambda: ";".join(f"127.0.0.1:{self._port(client, name)}" for name in names))
+        return ";".join(self._address(client, name) for name in self._servers if name.startswith(NAME_SERVERS))
 
     def proxy_of(self, client: str) -> str:
         """The client's address of the proxy, for gRPC."""
-        return self._run(lambda: f"127.0.0.1:{self._port(client, PROXY)}")
+        return self._address(client, PROXY)
 
-    def cut(self, client: str, server: str) -> None:
-        """Reset the connections, refuse new ones."""
-        self._say(client, server, lambda _: Condition(is_cut=True))
-
-    def blackhole(self, client: str, server: str) -> None:
-        """Connections stay and new ones are accepted; nothing passes either way."""
-        self._say(client, server, lambda _: Condition(is_black_hole=True))
-
-    def delay(self, client: str, server: str, ms: float) -> None:
-        """Each direction takes `ms` longer; 0 ends it."""
-        self._say(client, server, lambda was: replace(was, delay_ms=ms))
-
-    def heal(self, client: str, server: str) -> None:
-        """All passes as before. What a black hole held passes now."""
-        self._say(client, server, lambda _: HEALTHY)
+    def set_condition(self, client: str, server: str, condition: Condition) -> None:
+        """Of the links between both from now on."""
+        if server != EVERY and server not in self._servers:
+            raise ValueError(f"server {server!r} is not one of {', '.join(self._servers)}")
+        for name in self._servers if server == EVERY else [server]:
+            self._run(self._run(self._link(client, name)).set_condition(condition))
 
     def close(self) -> None:
         """End every connection and the thread. Safe to call twice."""
@@ -248,52 +202,32 @@ class Links:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
 
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+        self._run(end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def __enter__(self) -> "Links":
-        return self
+    def _address(self, client: str, server: str) -> str:
+        return f"127.0.0.1:{self._run(self._link(client, server)).port}"
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    async def _link(self, client: str, server: str) -> Link:
+        """The link of both; it accepts connections."""
+        async with self._making:
+            if (client, server) not in self._links:
+                is_name_server = server.startswith(NAME_SERVERS)
+                link = Link(
+                    self._servers[server], functools.partial(self._rewriter, client) if is_name_server else None
+                )
+                await link.set_condition(HEALTHY)
+                self._links[client, server] = link
+            return self._links[client, server]
 
-    def _say(self, client: str, server: str, change: Callable[[Condition], Condition]) -> None:
-        if server != EVERY and server not in self._servers:
-            raise ValueError(f"server {server!r} is not one of {', '.join(self._servers)}")
+    async def _rewriter(self, client: str) -> "RouteRewriter":
+        return RouteRewriter({port: (await self._link(client, name)).port for name, port in self._servers.items()})
 
-        def say() -> None:
-            for each in self._servers if server == EVERY else [server]:
-                link = self._link(client, each)
-                link.set_condition(change(link.condition))
-
-        self._run(say)
-
-    def _link(self, client: str, server: str) -> Link:
-        if (client, server) not in self._links:
-            filter_of = functools.partial(self._rewriter, client) if server.startswith(NAME_SERVERS) else None
-            self._links[client, server] = Link(self._servers[server], filter_of)
-        return self._links[client, server]
-
-    def _port(self, client: str, server: str) -> int:
-        return self._link(client, server).port
-
-    def _rewriter(self, client: str) -> Filter:
-        return RouteRewriter(lambda port: self._port(client, self._names[port]) if port in self._names else port)
-
-    def _run(self, act: Callable[[], Answer]) -> Answer:
+    def _run(self, act: Coroutine[Any, Any, Answer]) -> Answer:
         """`act` in the event loop's thread."""
-        done: Future[Answer] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(act())
-            except BaseException as error:
-                done.set_exception(error)
-
-        self._loop.call_soon_threadsafe(run)
-        return done.result()
+        return asyncio.run_coroutine_threadsafe(act, self._loop).result()
 
 
 _ADDRESS = re.compile(rb"\b127\.0\.0\.1:(\d{2,5})\b")
@@ -304,13 +238,12 @@ _HEADER_LENGTH = 0xFFFFFF
 class RouteRewriter:
     """A filter of a NameServer's remoting frames, in which each server's address becomes that of the client's link.
 
-    One per connection. `port_of` maps each port of the loopback that a body names; it returns the same port if there is
-    no link. All answers are rewritten: GET_ROUTEINFO_BY_TOPIC and GET_BROKER_CLUSTER_INFO carry addresses, and a later
-    release may have more.
+    One per connection. `links` maps a server's port of the loopback to its link's; other ports stay. All answers are
+    rewritten: GET_ROUTEINFO_BY_TOPIC and GET_BROKER_CLUSTER_INFO carry addresses, and a later release may have more.
     """
 
-    def __init__(self, port_of: Callable[[int], int]) -> None:
-        self._port_of = port_of
+    def __init__(self, links: Mapping[int, int]) -> None:
+        self._links = links
         self._rest = b""
 
     def feed(self, received: bytes) -> bytes:
@@ -332,4 +265,5 @@ class RouteRewriter:
         return struct.pack(">i", start + len(body)) + frame[:start] + body
 
     def _address(self, found: re.Match[bytes]) -> bytes:
-        return b"127.0.0.1:%d" % self._port_of(int(found[1]))
+        port = int(found[1])
+        return b"127.0.0.1:%d" % self._links.get(port, port)

@@ -1,19 +1,18 @@
 """One scenario on the stage: its topics, groups and clients, its troubles at their times, and its record."""
 
-import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
-from tests.lab.field.client import ClientError, FieldClient, FieldClients
+from tests.lab.field.client import FieldClient, FieldClients
 from tests.lab.field.client_spec import ClientSpec
 from tests.lab.field.others import ask_others
 from tests.lab.field.played import Done, Played
 from tests.lab.field.scenario import Scenario, Trouble, load_scenario
 from tests.lab.field.stage import FieldStage, StoppedError
-from tests.lab.field.troubles import make_trouble
+from tests.lab.field.troubles import make_trouble, start_supervised
 
 STARTS = threading.Semaphore(2)
 """JVMs that start at a time, of all plays: more of them only wait for the cores."""
@@ -50,8 +49,8 @@ class Play:
             self.cluster.create_topic(topic.topic + self.suffix, topic.queues, perm=topic.perm, brokers=topic.brokers)
         for group in self.scenario.groups:
             self.cluster.create_group(group.group + self.suffix)
-            for topic in self.scenario.topics if group.is_pop else ():
-                self.cluster.set_pop(group.group + self.suffix, topic.topic + self.suffix)
+            for topic, address in product(self.scenario.topics if group.is_pop else (), self.cluster.addresses()):
+                self.cluster.operator.set_pop(address, topic.topic + self.suffix, group.group + self.suffix)
         for client in self.scenario.clients:
             spec = client.in_play(self.suffix)
             link = self.link_name(client.name)
@@ -64,7 +63,8 @@ class Play:
         """Make every trouble at its time, ask RocketMQ's tools meanwhile, and keep the record."""
         shift_s, factor = self.scenario.shift(self.seed), self.stage.clocks.factor
         done: list[Done] = []
-        with self._asking_others(start_s, shift_s):
+        with ThreadPoolExecutor(1, thread_name_prefix=f"{self.name}-others") as thread:
+            asked = thread.submit(self._ask_others, start_s, shift_s)
             try:
                 for trouble in sorted(self.scenario.troubles, key=lambda one: one.at):
                     self.stage.wait_until(start_s + (shift_s + trouble.at) / factor)
@@ -73,6 +73,7 @@ class Play:
             except StoppedError:
                 if not self.scenario.is_quiet:  # of a quiet one each minute counts
                     raise
+            asked.result()
         played = Played(
             self.scenario_name,
             self.seed,
@@ -102,36 +103,21 @@ class Play:
 
     def _start(self, client: ClientSpec) -> None:
         with STARTS:
-            if self.stage.stop.is_set():
-                return
-            try:
-                self.clients[client.name].start()
-            except ClientError:  # as a supervisor would: on a busy machine the first question may find no answer
-                self.clients[client.name].process.kill()
-                self.clients[client.name].start()
+            if not self.stage.stop.is_set():
+                start_supervised(self, client.name)
 
     def _make(self, trouble: Trouble) -> Done:
         start_ms = int(time.time() * 1000)
         make_trouble(self, trouble.do, **trouble.arguments(self.suffix))
         return Done(trouble.at, trouble.do, start_ms, int(time.time() * 1000))
 
-    @contextlib.contextmanager
-    def _asking_others(self, start_s: float, shift_s: float) -> Iterator[None]:
-        """mqadmin takes seconds a call, so a thread of its own asks; its end is waited for."""
+    def _ask_others(self, start_s: float, shift_s: float) -> None:
+        """mqadmin takes seconds a call."""
         at = self.scenario.asks_others_at
-        if at is None:
-            yield
-            return
-        groups = sorted(group + self.suffix for group in self.scenario.group_names)
-
-        def ask() -> None:
+        if at is not None:
             self.stage.wait_until(start_s + (shift_s + at) / self.stage.clocks.factor)
+            groups = sorted(group + self.suffix for group in self.scenario.group_names)
             ask_others(self.cluster.operator.mqadmin, groups, self.folder)
-
-        with ThreadPoolExecutor(1, thread_name_prefix=f"{self.name}-others") as thread:
-            asked = thread.submit(ask)
-            yield
-        asked.result()
 
 
 def _letters(seed: int) -> str:

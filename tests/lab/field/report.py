@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.lab.field.judge import SHORT_OF, Verdict
-from tests.lab.field.others import Said
 from tests.lab.field.played import Played
 from tests.lab.score.report import FIGURES, Row, cells, kinds_of, name_of
 from tests.manual.block import markdown_table
@@ -13,9 +12,12 @@ HOUR_MS = 3_600_000
 
 
 def report_of(
-    verdict: Verdict, plays: Sequence[tuple[Played, Verdict]], others: Mapping[str, Sequence[Said]]
+    verdict: Verdict, plays: Sequence[tuple[Played, Verdict]], others: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """All that is reported, as JSON takes it. `plays` are judged each for itself; `others` is by a play's name."""
+    """All that is reported, as JSON takes it. `plays` are judged each for itself.
+
+    `others` is a play's name to the commands of RocketMQ's tools and their complaints.
+    """
     return {
         "kinds": kinds_of(verdict.tallies),
         "plays": [
@@ -26,8 +28,8 @@ def report_of(
                 "reported": [name_of(row) for row in kinds_of(of_play.tallies) if row["right"]],
                 "is_right": of_play.is_right,
                 "others": {
-                    one.command.partition("_")[0]: one.complaint or "nothing wrong"
-                    for one in others.get(played.name, ())
+                    command.partition("_")[0]: complaint or "nothing wrong"
+                    for command, complaint in others.get(played.name, {}).items()
                 },
             }
             for played, of_play in plays

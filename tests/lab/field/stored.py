@@ -14,7 +14,7 @@ from streaming.replay.stream import Message, Stream
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.lab.field.judge import Row, Verdict, judge
-from tests.lab.field.others import Said, read_others
+from tests.lab.field.others import read_others
 from tests.lab.field.played import RECORD, Played, read_played
 from tests.lab.field.report import report_of
 from tests.lab.field.truth import Truth, read_truth
@@ -101,7 +101,7 @@ def judge_plays(plays: list[tuple[Played, Truth]], rows: Iterable[Row], folder: 
     for batch in _batches(plays):
         total.add(judge(batch, kept))
     alone = [(played, judge([(played, truth)], _own(kept, played))) for played, truth in plays]
-    others: dict[str, list[Said]] = {played.name: read_others(folder / PLAYS / _folder(played)) for played, _ in plays}
+    others = {played.name: read_others(folder / PLAYS / played.suffix.removeprefix("_")) for played, _ in plays}
     return report_of(total, alone, others)
 
 
@@ -125,7 +125,3 @@ def _batches(plays: list[tuple[Played, Truth]]) -> list[list[tuple[Played, Truth
         batches[-1].append(play)
         end_ms = max(end_ms, play[0].end_ms)
     return batches
-
-
-def _folder(played: Played) -> str:
-    return played.suffix.removeprefix("_")

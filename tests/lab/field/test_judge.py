@@ -18,17 +18,19 @@ PLAYED = Played("frozen", 1, SUFFIX, 3.0, at(0), at(330), (Done(60, "freeze", at
 KEY = ("starved_queue", "frozen_client")
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> Logs:
-    """order-2 stops at second 63, and order-3 takes its queue at 200."""
-    logs = Logs(tmp_path)
+def logs_until(folder: Path, back: int) -> Logs:
+    """order-2 stops at second 63, and order-3 takes its queue at `back`."""
+    logs = Logs(folder, TOPIC)
     logs.add_producer(range(330))
     logs.add("order-1", range(330), group=GROUP)
     logs.add_consumer("order-2", range(63), group=GROUP)
-    logs.add_consumer("order-3", range(200, 330), group=GROUP)
-    for path in tmp_path.glob("*.jsonl"):
-        path.write_text(path.read_text().replace('"orders"', f'"{TOPIC}"'))
+    logs.add_consumer("order-3", range(back, 330), group=GROUP)
     return logs
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    return logs_until(tmp_path, 200)
 
 
 def alert(kind: str, cause: str, state: str, second: float, **changes: Any) -> dict[str, Any]:
@@ -131,13 +133,7 @@ def test_a_broker_is_down_from_its_death_to_its_return_unless_a_slave_serves() -
 
 
 def test_a_spell_shorter_than_the_bound_need_not_be_told(tmp_path: Path) -> None:
-    logs = Logs(tmp_path)
-    logs.add_producer(range(330))
-    logs.add_consumer("order-2", range(63), group=GROUP)
-    back = 63 + (BOUNDS_MS["frozen_client"] + ROUNDS_MS) // 1000
-    logs.add_consumer("order-3", range(back, 330), group=GROUP)
-    for path in tmp_path.glob("*.jsonl"):
-        path.write_text(path.read_text().replace('"orders"', f'"{TOPIC}"'))
+    logs = logs_until(tmp_path, 63 + (BOUNDS_MS["frozen_client"] + ROUNDS_MS) // 1000)
     facts = Facts(PLAYED, logs.read(330)).facts
     assert [(fact.kind, fact.required) for fact in facts if fact.queue] == [("starved_queue", False)]
 

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.lab.field.judge import Verdict
-from tests.lab.field.others import Said, complaint_of_progress, complaint_of_status
+from tests.lab.field.others import ask_others, read_others
 from tests.lab.field.played import Played
 from tests.lab.field.report import markdown_of, report_of, short_of
 from tests.lab.field.scenario import load_scenario, scenario_names
@@ -23,8 +25,8 @@ def verdict(**changes: object) -> Verdict:
 
 
 def test_a_report_has_a_row_a_kind_and_a_row_a_play() -> None:
-    said = Said("consumerStatus order-service_frozen_b", "", "Rebalance OK")
-    text = markdown_of(report_of(verdict(), [(PLAYED, verdict())], {PLAYED.name: [said]}))
+    others = {PLAYED.name: {"consumerStatus order-service_frozen_b": ""}}
+    text = markdown_of(report_of(verdict(), [(PLAYED, verdict())], others))
     cells = "2 | 2 | 1/2 | 0.500 | 3 | 0.333 | 1 | 1 |  | 70, 80 | 70 | 75, 75"
     assert f"| `starved_queue, frozen_client` | {cells} |" in text
     assert "| frozen | 1 | `starved_queue, frozen_client` | nothing wrong |  | yes |" in text
@@ -48,11 +50,18 @@ def test_everything_that_falls_short_is_a_sentence() -> None:
     assert not report["is_right"]
 
 
-def test_rocketmqs_tools_complain_in_their_own_words() -> None:
-    assert complaint_of_status("Subscription OK\n...\nRebalance OK\n") == ""
-    assert complaint_of_status("WARN: client 1 not same subscription\n") == "WARN: client 1 not same subscription"
-    assert complaint_of_progress("Consume TPS: 8.00\nConsume Diff Total: 0\n") == ""
-    assert complaint_of_progress("Consume TPS: 8.00\nConsume Diff Total: 120\n") == "Diff Total: 120"
+@pytest.mark.parametrize(
+    ("tool", "printed", "complaint"),
+    [
+        ("consumerStatus", "Subscription OK\n...\nRebalance OK\n", ""),
+        ("consumerStatus", "WARN: client 1 not same subscription\n", "WARN: client 1 not same subscription"),
+        ("consumerProgress", "Consume TPS: 8.00\nConsume Diff Total: 0\n", ""),
+        ("consumerProgress", "Consume TPS: 8.00\nConsume Diff Total: 120\n", "Diff Total: 120"),
+    ],
+)
+def test_rocketmqs_tools_complain_in_their_own_words(tmp_path: Path, tool: str, printed: str, complaint: str) -> None:
+    ask_others(lambda *asked: printed if asked[0] == tool else "", ["g"], tmp_path)
+    assert read_others(tmp_path)[f"{tool} g"] == complaint
 
 
 def test_scenarios_that_hurt_brokers_are_played_alone_and_the_longest_last() -> None:

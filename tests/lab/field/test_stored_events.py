@@ -20,7 +20,7 @@ def _is_page_of_twins(row: dict[str, Any]) -> bool:
 def test_kept_events_are_judged_again_by_the_session_s_own_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages = Enveloper().messages(run("twins", seed=5, duration_ms=6 * MINUTE)[1])
+    messages = Enveloper().messages(run("twins", seed=5, duration_ms=3 * MINUTE)[1])
     alerts = Stream(Rulebook(default_rules())).work_through(messages)["alerts"]
     half = len(messages) // 2
     assert keep_events(tmp_path, [messages[:half], messages[half:]]) == len(messages)

@@ -1,96 +1,16 @@
 """Troubles: the verbs of a scenario."""
 
 import inspect
-import json
-import socket
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from tests.lab.field.client import ClientError
-
-VERSION_5_3_0 = 473
-"""MQVersion's ordinal, what a Java client of that release sends."""
-
-GET_CONSUMER_LIST_BY_GROUP, LOCK_BATCH_MQ, UNLOCK_BATCH_MQ = 38, 41, 42
+from tests.lab.field.links import BLACK_HOLE, CUT, HEALTHY, Condition
 
 STRANGER = "127.0.0.1@a-stranger"
 RENEW_SECONDS = 5.0
 TRIES = 20
-
-
-class Channel:
-    """One connection to a broker. Requests of the broker itself are skipped."""
-
-    def __init__(self, address: str) -> None:
-        host, _, port = address.partition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=10)
-        self._opaque = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def request(self, code: int, ext: dict[str, str] | None = None, body: Any = None) -> Any:
-        """The decoded body of the answer, None without one."""
-        self._opaque += 1
-        header = {
-            "code": code,
-            "language": "JAVA",
-            "version": VERSION_5_3_0,
-            "opaque": self._opaque,
-            "flag": 0,
-            "extFields": ext or {},
-        }
-        head = json.dumps(header).encode()
-        tail = b"" if body is None else json.dumps(body).encode()
-        self._socket.sendall(struct.pack(">ii", 4 + len(head) + len(tail), len(head)) + head + tail)
-        while True:
-            length, head_length = struct.unpack(">ii", self._receive(8))
-            answer = json.loads(self._receive(head_length & 0xFFFFFF))
-            said = self._receive(length - 4 - (head_length & 0xFFFFFF))
-            if answer["flag"] & 1 and answer["opaque"] == self._opaque:
-                return json.loads(said) if said else None
-
-    def _receive(self, size: int) -> bytes:
-        received = b""
-        while len(received) < size:
-            chunk = self._socket.recv(size - len(received))
-            if not chunk:
-                raise ConnectionError("the broker closed the channel")
-            received += chunk
-        return received
-
-
-def take_locks(
-    address: str, broker_name: str, group: str, topic: str, queue_ids: Sequence[int], seconds: float
-) -> None:
-    """Hold the group's locks of these queues for `seconds`, and give them back. Raises TimeoutError if not granted.
-
-    A broker gives a lock away when its holder unlocks it, or has not renewed it for 60 s. It does not ask who says so.
-    """
-    queues = [{"topic": topic, "brokerName": broker_name, "queueId": number} for number in queue_ids]
-
-    def body(client_id: str) -> dict[str, Any]:
-        return {"consumerGroup": group, "clientId": client_id, "mqSet": queues}
-
-    with Channel(address) as channel:
-        for _ in range(TRIES):
-            listed = channel.request(GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group}) or {}
-            for client_id in listed.get("consumerIdList", ()):
-                channel.request(UNLOCK_BATCH_MQ, body=body(client_id))
-            if len(channel.request(LOCK_BATCH_MQ, body=body(STRANGER))["lockOKMQSet"]) == len(queues):
-                break
-        else:
-            raise TimeoutError(f"the locks of {topic} on {broker_name} were not granted in {TRIES} tries")
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, RENEW_SECONDS))
-            channel.request(LOCK_BATCH_MQ, body=body(STRANGER))
-        channel.request(UNLOCK_BATCH_MQ, body=body(STRANGER))
 
 
 class TroubleError(ValueError):
@@ -98,7 +18,7 @@ class TroubleError(ValueError):
 
 
 def start_supervised(play: Any, to: str) -> None:
-    """Start a client as a supervisor does: a JVM whose only client did not start is started again, once.
+    """Start a client as a supervisor does: a JVM in which no other client lives is started again, once.
 
     A client waits 3 s for its first route, and gives up on a machine that is too busy to answer. Raises ClientError.
     """
@@ -106,7 +26,7 @@ def start_supervised(play: Any, to: str) -> None:
     try:
         client.start()
     except ClientError:
-        if client.spec.process:
+        if client.process.living:
             raise
         client.process.kill()
         client.start()
@@ -119,8 +39,24 @@ def restart(play: Any, to: str) -> None:
 
 
 def lose_lock(play: Any, group: str, topic: str, broker: str, queue_ids: Sequence[int], seconds: float) -> None:
-    """Give an orderly group's locks of these queues to a stranger for `seconds`."""
-    take_locks(play.cluster.brokers[broker].address, broker, group, topic, queue_ids, seconds)
+    """Give an orderly group's locks of these queues to a stranger for `seconds`. Raises TimeoutError if not granted.
+
+    A broker gives a lock away when its holder unlocks it, or has not renewed it for 60 s.
+    """
+    operator, address = play.cluster.operator, play.cluster.brokers[broker].address
+    queues = [(topic, broker, number) for number in queue_ids]
+    for _ in range(TRIES):
+        for client_id in operator.members(address, group):
+            operator.unlock(address, group, client_id, queues)
+        if operator.lock(address, group, STRANGER, queues) == len(queues):
+            break
+    else:
+        raise TimeoutError(f"the locks of {topic} on {broker} were not granted in {TRIES} tries")
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(left, RENEW_SECONDS))
+        operator.lock(address, group, STRANGER, queues)
+    operator.unlock(address, group, STRANGER, queues)
 
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -140,10 +76,10 @@ VERBS: dict[str, Callable[..., None]] = {
     "consume_ms": lambda play, to, ms: play.clients[to].command(f"consume_ms {ms}"),
     "rate_per_s": lambda play, to, rate: play.clients[to].command(f"rate_per_s {rate}"),
     # the links between a client and a server of FieldCluster.servers
-    "cut": lambda play, to, broker: play.links.cut(play.link_name(to), broker),
-    "blackhole": lambda play, to, broker: play.links.blackhole(play.link_name(to), broker),
-    "delay": lambda play, to, broker, ms: play.links.delay(play.link_name(to), broker, ms),
-    "heal": lambda play, to, broker: play.links.heal(play.link_name(to), broker),
+    "cut": lambda play, to, broker: play.links.set_condition(play.link_name(to), broker, CUT),
+    "blackhole": lambda play, to, broker: play.links.set_condition(play.link_name(to), broker, BLACK_HOLE),
+    "delay": lambda play, to, broker, ms: play.links.set_condition(play.link_name(to), broker, Condition(delay_ms=ms)),
+    "heal": lambda play, to, broker: play.links.set_condition(play.link_name(to), broker, HEALTHY),
     # a broker; NameServers keep a frozen one in routes for 120 s, MQFaultStrategy's first step is 550 ms
     "broker_start": lambda play, to: play.cluster.start_broker(to),
     "broker_stop": lambda play, to: play.cluster.brokers[to].stop(),

@@ -5,12 +5,13 @@ producers say what they sent where, consumers what their listeners returned from
 not consumed, does not matter here.
 """
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.lab.field.client_spec import PRODUCER_KINDS
 from udfs.rocketmq.model import MessageQueue
@@ -45,7 +46,13 @@ def joined(spans: Iterable[Span], gap_ms: int = 0) -> list[Span]:
 
 def shared(owners: Iterable[Sequence[Span]], least: int = 2) -> list[Span]:
     """Where `least` owners or more have a span; the spans of one owner do not overlap, and all have ended."""
-    edges = sorted((edge, step) for spans in owners for span in spans for edge, step in _edges(span))
+    edges = sorted(
+        (edge, step)
+        for spans in owners
+        for span in spans
+        for edge, step in ((span.start_ms, 1), (span.end_ms, -1))
+        if edge is not None
+    )
     found: list[Span] = []
     count, start_ms = 0, 0
     for time_ms, step in edges:
@@ -79,9 +86,15 @@ def before(spans: Iterable[Span], ends: Sequence[Span]) -> list[Span]:
     return found
 
 
-def _edges(span: Span) -> list[tuple[int, int]]:
-    assert span.end_ms is not None
-    return [(span.start_ms, 1), (span.end_ms, -1)]
+Key = TypeVar("Key", bound=Hashable)
+
+
+def by_key(found: Iterable[tuple[Key, Span]]) -> dict[Key, list[Span]]:
+    """The spans of each key, joined."""
+    spans: dict[Key, list[Span]] = {}
+    for key, span in found:
+        spans.setdefault(key, []).append(span)
+    return {key: joined(of_key) for key, of_key in spans.items()}
 
 
 LINE_MS = 1_000
@@ -128,24 +141,18 @@ class ClientLog:
         """When it said anything."""
         return joined(span for _, span in self.stretches())
 
-    def tables(self) -> dict[MessageQueue, list[Span]]:
-        """When it had each queue, undropped, whether it pulled it or not."""
-        spans: dict[MessageQueue, list[Span]] = {}
+    def queues(self) -> Iterator[tuple[Line, MessageQueue, dict[str, Any], Span]]:
+        """Each queue of each line, unless it is dropped, and the time that the line speaks for."""
         for line, span in self.stretches():
-            for mq, held in line.queues.items():
-                if not held.get("dropped"):
-                    spans.setdefault(mq, []).append(span)
-        return {mq: joined(found) for mq, found in spans.items()}
+            yield from ((line, mq, held, span) for mq, held in line.queues.items() if not held.get("dropped"))
 
     def holds(self) -> dict[MessageQueue, list[Span]]:
         """When it had each queue and pulled it; an orderly one only while it had its lock."""
-        spans: dict[MessageQueue, list[Span]] = {}
-        for line, span in self.stretches():
-            for mq, held in line.queues.items():
-                is_pulled = line.t - held.get("last_pull", 0) <= LONG_POLL_MS
-                if is_pulled and not held.get("dropped") and (self.kind != "push_orderly" or held.get("locked")):
-                    spans.setdefault(mq, []).append(span)
-        return {mq: joined(found) for mq, found in spans.items()}
+        return by_key(
+            (mq, span)
+            for line, mq, held, span in self.queues()
+            if line.t - held.get("last_pull", 0) <= LONG_POLL_MS and (self.kind != "push_orderly" or held.get("locked"))
+        )
 
     def increases(self, counter: str) -> dict[MessageQueue, list[int]]:
         """When a queue's `counter` had grown since the line before; a counter that falls began anew."""
@@ -162,20 +169,14 @@ class ClientLog:
 
 def read_log(path: Path) -> ClientLog | None:
     """The log of a client; None where it has not said a word. A last line that was cut off is left out."""
-    lines: list[Line] = []
-    first: dict[str, Any] = {}
+    lines: list[dict[str, Any]] = []
     for text in path.read_text().splitlines():
-        try:
-            fields = json.loads(text)
-        except json.JSONDecodeError:
-            continue
-        first = first or fields
-        lines.append(_line(fields))
-    if not first:
+        with contextlib.suppress(json.JSONDecodeError):
+            lines.append(json.loads(text))
+    if not lines:
         return None
-    return ClientLog(
-        str(first["client"]), str(first["kind"]), str(first["group"]), sorted(lines, key=lambda one: one.t)
-    )
+    client, kind, group = (str(lines[0][name]) for name in ("client", "kind", "group"))
+    return ClientLog(client, kind, group, sorted(map(_line, lines), key=lambda one: one.t))
 
 
 def _line(fields: dict[str, Any]) -> Line:
@@ -250,29 +251,20 @@ class Truth:
     def is_held(self, group: str, mq: MessageQueue, span: Span) -> bool:
         """Whether living clients had the queue, undropped, for most of the time."""
         end_ms = self.end_ms if span.end_ms is None else span.end_ms
-        had = joined(held for log in self.consumers(group) for held in log.tables().get(mq, ()))
-        return (
-            sum(
-                min(one.end_ms or end_ms, end_ms) - max(one.start_ms, span.start_ms)
-                for one in had
-                if one.overlaps(span.start_ms, end_ms)
-            )
-            * 2
-            > end_ms - span.start_ms
-        )
+        had = joined(time for log in self.consumers(group) for _, one, _, time in log.queues() if one == mq)
+        during = shared([had, [Span(span.start_ms, end_ms)]])
+        return sum(one.lasted_ms(end_ms) for one in during) * 2 > end_ms - span.start_ms
 
     def twins(self, group: str) -> dict[str, list[Span]]:
         """ClientId to when two clients of the group carried it, or more."""
-        lives: dict[str, list[list[Span]]] = {}
-        for log in self.consumers(group):
-            of_log: dict[str, list[Span]] = {}
-            for line, span in log.stretches():
-                of_log.setdefault(line.client_id, []).append(span)
-            for client_id, spans in of_log.items():
-                lives.setdefault(client_id, []).append(joined(spans))
+        lives = [by_key((line.client_id, span) for line, span in log.stretches()) for log in self.consumers(group)]
         found = {
-            client_id: [span for span in shared(owners) if span.lasted_ms(self.end_ms) > OVERLAP_MS]
-            for client_id, owners in lives.items()
+            client_id: [
+                span
+                for span in shared([of_log.get(client_id, []) for of_log in lives])
+                if span.lasted_ms(self.end_ms) > OVERLAP_MS
+            ]
+            for client_id in sorted({client_id for of_log in lives for client_id in of_log})
         }
         return {client_id: spans for client_id, spans in found.items() if spans}
 
@@ -283,11 +275,8 @@ class Truth:
 
     def differing(self, group: str) -> list[Span]:
         """When two clients that lived subscribed differently."""
-        said: dict[tuple[tuple[str, str], ...], list[Span]] = {}
-        for log in self.consumers(group):
-            for line, span in log.stretches():
-                said.setdefault(line.subscriptions, []).append(span)
-        return shared([joined(spans) for spans in said.values()])
+        said = by_key((line.subscriptions, span) for log in self.consumers(group) for line, span in log.stretches())
+        return shared(said.values())
 
     def client_ids(self, name: str) -> set[str]:
         """What a client called itself; a new one after each start, where RocketMQ makes it."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from streaming.collector.rocketmq_jvm import OPENED_PACKAGES
 from streaming.spark.jars import java
 from tests.support.java_sources import JVM, compile_sources
 
@@ -41,7 +42,7 @@ class Judge:
                         "-Duser.home=/dev/null",
                         "-Drocketmq.client.logUseSlf4j=true",
                         f"-Drocketmq.client.localOffsetStoreDir={root / 'offsets'}",
-                        "--add-opens=java.base/java.nio=ALL-UNNAMED",  # the Netty of 4.7.1 looks into it
+                        *OPENED_PACKAGES,
                         "-cp",
                         f"{root}{os.pathsep}{jars}",
                         "Oracle",

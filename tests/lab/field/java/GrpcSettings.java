@@ -1,22 +1,13 @@
 import com.alibaba.fastjson.JSONObject;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
-import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
-import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 
-/** What every gRPC client is told: the proxy's address, TLS or none, and its keys. */
+/** What every gRPC client is told: the proxy's address, without TLS. */
 class GrpcSettings {
     private GrpcSettings() {
     }
 
     static ClientConfiguration of(JSONObject spec) {
-        ClientConfigurationBuilder settings = ClientConfiguration.newBuilder()
-            .setEndpoints(spec.getString("name_server"))
-            .enableSsl(spec.getBooleanValue("tls"));
-        if (!spec.getString("access_key").isEmpty()) {
-            settings.setCredentialProvider(new StaticSessionCredentialsProvider(
-                spec.getString("access_key"), spec.getString("secret_key")));
-        }
-        return settings.build();
+        return ClientConfiguration.newBuilder().setEndpoints(spec.getString("name_server")).enableSsl(false).build();
     }
 
     /** `host@pid@index@nanoTime`, which the API does not tell. */

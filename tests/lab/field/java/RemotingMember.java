@@ -21,8 +21,7 @@ abstract class RemotingMember implements Member {
     RemotingMember(JSONObject spec) {
         this.spec = spec;
         topics = spec.getJSONArray("topics").toArray(new String[0]);
-        ownRequests = new RemotingRequests(
-            spec.getString("access_key"), spec.getString("secret_key"), spec.getBooleanValue("mute"));
+        ownRequests = new RemotingRequests(spec.getBooleanValue("mute"));
     }
 
     protected abstract MQClientInstance instance();
@@ -38,13 +37,9 @@ abstract class RemotingMember implements Member {
         if (!spec.getString("instance_name").isEmpty()) {
             config.setInstanceName(spec.getString("instance_name"));
         }
-        if (!spec.getString("unit_name").isEmpty()) {
-            config.setUnitName(spec.getString("unit_name"));
-        }
         config.setHeartbeatBrokerInterval(spec.getIntValue("heartbeat_ms"));
         config.setPollNameServerInterval(spec.getIntValue("route_poll_ms"));
         config.setPersistConsumerOffsetInterval(spec.getIntValue("persist_ms"));
-        config.setUseTLS(spec.getBooleanValue("tls"));
         for (Map.Entry<String, Object> option : spec.getJSONObject("options").entrySet()) {
             if (!RemotingStrategies.OPTIONS.contains(option.getKey())) {
                 set(config, option.getKey(), option.getValue());

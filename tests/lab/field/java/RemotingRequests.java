@@ -1,17 +1,12 @@
-import java.nio.charset.StandardCharsets;
-import java.util.Base64;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
-import javax.crypto.Mac;
-import javax.crypto.spec.SecretKeySpec;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
- * What an MQClientInstance puts on the wire: when each group last pulled or popped each queue, heartbeats, and
- * signatures as AclClientRPCHook makes them, which the jars of 4.x lack. A consumer of LitePull before 5.1.1 writes its
- * pulls down nowhere else. Clients that share an instance share the hook of the first of them.
+ * What an MQClientInstance puts on the wire: when each group last pulled or popped each queue, and heartbeats. A
+ * consumer of LitePull before 5.1.1 writes its pulls down nowhere else. Clients that share an instance share the hook of
+ * the first of them.
  */
 class RemotingRequests implements RPCHook {
     private static final int PULL_MESSAGE = 11;
@@ -24,14 +19,10 @@ class RemotingRequests implements RPCHook {
     final QueueCounts pulls = new QueueCounts();
     /** By address, when the last heartbeat was sent. */
     final Map<String, Long> heartbeats = new ConcurrentHashMap<>();
-    private final String accessKey;
-    private final String secretKey;
     private final boolean isMute;
 
-    /** An empty access key signs nothing. A mute client refuses every question for its running info. */
-    RemotingRequests(String accessKey, String secretKey, boolean isMute) {
-        this.accessKey = accessKey;
-        this.secretKey = secretKey;
+    /** A mute client refuses every question for its running info. */
+    RemotingRequests(boolean isMute) {
         this.isMute = isMute;
     }
 
@@ -55,9 +46,6 @@ class RemotingRequests implements RPCHook {
                 break;
             default:
         }
-        if (!accessKey.isEmpty()) {
-            sign(request);
-        }
     }
 
     static String key(String group, String topic, String address, String queueId) {
@@ -66,25 +54,5 @@ class RemotingRequests implements RPCHook {
 
     @Override
     public void doAfterResponse(String address, RemotingCommand request, RemotingCommand response) {
-    }
-
-    private void sign(RemotingCommand request) {
-        request.addExtField("AccessKey", accessKey);
-        request.makeCustomHeaderToNet();
-        StringBuilder values = new StringBuilder();
-        new TreeMap<>(request.getExtFields()).forEach((name, value) -> {
-            if (!name.equals("Signature")) {
-                values.append(value);
-            }
-        });
-        try {
-            Mac mac = Mac.getInstance("HmacSHA1");
-            mac.init(new SecretKeySpec(secretKey.getBytes(StandardCharsets.UTF_8), "HmacSHA1"));
-            mac.update(values.toString().getBytes(StandardCharsets.UTF_8));
-            byte[] signature = request.getBody() == null ? mac.doFinal() : mac.doFinal(request.getBody());
-            request.addExtField("Signature", Base64.getEncoder().encodeToString(signature));
-        } catch (java.security.GeneralSecurityException impossible) {
-            throw new IllegalStateException(impossible);
-        }
     }
 }
