@@ -12,7 +12,6 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from schemas.events import SEND_LATENCIES
-from streaming.kafka_io.topics import create_topics
 from tests.lab.bench.apart import run_apart
 from tests.lab.bench.drain import preload
 from tests.lab.bench.figures import Figures, latencies_of
@@ -130,7 +129,6 @@ def _measure_live(one: Contender, loop: Contender, warm_up_seconds: float, secon
     """Measure events at the pacer's rate, after the warm-up; then compare the flips with those of the loop."""
     with scratch(0) as place:
         settings = place.settings_for("live")
-        create_topics(settings.kafka)
         work = _work(place, one.rival, 0, 0)
         with _started(one, work) as process, TreeWatch(process.pid) as watch:
             deadline = time.monotonic() + READY_SECONDS
