@@ -216,7 +216,7 @@ def test_no_row_is_lost_or_twice_and_no_writer_fails_while_it_works(tmp_path: Pa
     for writer in writers:
         writer.start()
     settings, reports = settings_of(tmp_path, retention_days={"alerts": 200}), list[Report]()
-    while rounds < 8 or (rounds < 40 and not any(report.files_compacted for report in reports)):
+    while rounds < 4 or (rounds < 40 and not any(report.files_compacted for report in reports)):
         for writer in writers:
             writer.leave.release(BATCHES_A_ROUND)
         write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS - 300 * DAY_MS, incident_id=f"x-{rounds}", state="RESOLVED")])

@@ -62,30 +62,29 @@ def call(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["quality", *arguments])
 
 
-def test_the_newest_result_of_each_expectation_is_shown(warehouse: Path) -> None:
-    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
+def listed(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(call("--warehouse", str(warehouse), "--format", "json", *arguments).stdout)
+    return rows
+
+
+def test_the_newest_result_of_each_expectation_is_shown_and_filtered(filled: Path) -> None:
+    rows = listed(filled)
     assert [(one["suite"], one["success"]) for one in rows] == [(ROUTES, False), (PULLS, True)]
     assert (rows[0]["sample_offsets"], rows[0]["validated_at"]) == ([f"{PULLS}-0@17"], "2025-06-15T15:06:40.001Z")
+    assert [one["suite"] for one in listed(filled, "--failed")] == [ROUTES]
+    assert [one["suite"] for one in listed(filled, "--topic", "*.pulls")] == [PULLS]
+    assert listed(filled, "--failed", "--topic", PULLS) == []
 
 
-def test_people_see_what_fails_and_how_many_hold(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_see_what_fails_and_how_many_hold(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    shown = call("--warehouse", str(warehouse)).stdout
-    assert call("--warehouse", str(warehouse), "--failed").stdout == shown, "passing ones are counted all the same"
+    shown = call("--warehouse", str(filled)).stdout
+    assert call("--warehouse", str(filled), "--failed").stdout == shown, "passing ones are counted all the same"
     assert "brokers is known" in shown
     assert "40 of 1,000" in shown
     assert "queue is known" not in shown
     assert "1 of 2 expectations of 2 suites pass." in shown
     assert max(map(len, shown.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    ("arguments", "suites"),
-    [(["--failed"], [ROUTES]), (["--topic", "*.pulls"], [PULLS]), (["--failed", "--topic", PULLS], [])],
-)
-def test_filters(warehouse: Path, arguments: list[str], suites: list[str]) -> None:
-    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json", *arguments).stdout)
-    assert [one["suite"] for one in rows] == suites
 
 
 def test_people_see_how_old_the_results_are(warehouse: Path) -> None:
@@ -99,9 +98,9 @@ def test_people_see_how_old_the_results_are(warehouse: Path) -> None:
 def test_a_removed_expectation_is_not_shown_as_failing(warehouse: Path) -> None:
     """The newest look at the routes asked something else."""
     append_rows(DeltalakeWriter(warehouse), {"quality": [row(ROUTES, "queues", 0, AT_MS + 2)]}, "app", 2)
-    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
+    rows = listed(warehouse)
     assert [(one["expectation"], one["success"]) for one in rows] == [("queue in set", True), ("queues in set", True)]
-    assert json.loads(call("--warehouse", str(warehouse), "--failed", "--format", "json").stdout) == []
+    assert listed(warehouse, "--failed") == []
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "empty", "broken"])
@@ -122,16 +121,11 @@ def test_pages_of_a_warehouse_that_cannot_be_read_are_not_written(folder: str, t
 @pytest.mark.xdist_group("great_expectations")
 def test_before_the_first_validation_the_pages_have_the_expectations(tmp_path: Path) -> None:
     DeltalakeWriter(tmp_path / "new")
-    result = call("docs", "--warehouse", str(tmp_path / "new"), "--out", str(tmp_path / "out"))
-    assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
+    for arguments in ([], ["docs", "--out", str(tmp_path / "out")]):
+        result = call(*arguments, "--warehouse", str(tmp_path / "new"))
+        assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
     assert (tmp_path / "out" / "index.html").read_text().count("not validated yet") == len(SUITES)
     assert not (tmp_path / "out" / "validations").exists()
-
-
-def test_before_the_first_sample_it_says_so(tmp_path: Path) -> None:
-    DeltalakeWriter(tmp_path)
-    result = call("--warehouse", str(tmp_path))
-    assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from streaming.quality.inspection import ENOUGH_LOOKS, Message, Routes, UsualRat
 from tests.quality.sampled import START_MS, log_of, message, reading_of
 from tests.schemas.messages import messages
 from tests.schemas.samples import BAD, GOOD, INGEST_TIME_MS
+from tests.support.tiers import in_proof
 
 RULE_COLUMNS = {one.column for of_topic in RULES.values() for one in of_topic} | {"contract", "ahead_ms", "behind_ms"}
 
@@ -178,7 +179,7 @@ def test_a_flooding_producer_is_seen_in_its_own_rate() -> None:
     assert rows[-1]["source_per_second"] < 15
 
 
-@pytest.mark.parametrize("scenario", ["healthy", "twins", "slow_broker", "dead_broker", "frozen_client"])
+@pytest.mark.parametrize("scenario", ["healthy", "dead_broker", *in_proof(["twins", "slow_broker", "frozen_client"])])
 def test_modelled_clusters_are_as_expected_whatever_goes_wrong_in_them(scenario: str) -> None:
     """Troubles of RocketMQ are no troubles of the data."""
     log = log_of(scenario)
