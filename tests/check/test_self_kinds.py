@@ -183,22 +183,6 @@ def test_a_silence_keeps_what_it_covers_and_never_the_watchdog(tmp_path: Path) -
     assert of_kind("alerts_limited")["silences"] == of_kind("watchdog")["silences"] == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reported"),
-    [
-        (["data_qualities"], "kinds about balancewatch itself: alerts_limited, canary_lost, data_loss, data_quality, "),
-        (["alerts_limited"], "--cluster is missing"),
-        (["data_quality", "--group", "g"], "--group 'g': data_quality is not about a consumer group"),
-        (["data_loss", "--topic", "t"], "--topic 't': data_loss is not about a topic"),
-    ],
-)
-def test_a_wrong_question_is_reported_and_ends_with_2(arguments: list[str], reported: str) -> None:
-    result = judge(*arguments)
-    assert result.exit_code == 2
-    assert reported in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
 def test_every_answer_fits_a_narrow_terminal_and_says_what_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for kind in SELF_FACTS:
