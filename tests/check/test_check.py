@@ -10,9 +10,9 @@ import pytest
 from streaming.check import check_command
 from streaming.relay.tables import RelayTables
 from streaming.text.times import to_ms
-from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.check.checking import answer, call, check, judge, move_to_site
+from tests.check.checking import answer, call, check, judge, move_to_site, write
 from udfs.alerts.kinds import KIND_FACTS
+from udfs.alerts.self_kinds import SELF_FACTS
 from udfs.alerts.silence import Silence
 
 RULES = """
@@ -68,22 +68,6 @@ def keys(found: dict[str, Any]) -> dict[str, tuple[Any, str]]:
 
 def starved(group: str = "billing", cluster: str = "prod") -> list[str]:
     return ["starved_queue", "--cluster", cluster, "--group", group]
-
-
-def write(tmp_path: Path, *rows: dict[str, Any]) -> None:
-    common = {
-        "alert_id": "a",
-        "cause": "frozen_client",
-        "cluster": "prod",
-        "severity": "critical",
-        "state": "FIRING",
-        "summary": "It is so.",
-        "advice": "Do this.",
-        "evidence": "{}",
-        "started_at": 1_750_000_000_000,
-        "changed_at": 1_750_000_001_000,
-    }
-    append_rows(DeltalakeWriter(tmp_path / "warehouse"), {"alerts": [{**common, **row} for row in rows]}, "app", 0)
 
 
 def test_the_rules_in_force_are_reported_with_who_set_each(
@@ -316,7 +300,9 @@ def test_a_check_makes_no_table(tmp_path: Path) -> None:
 
 def test_every_kind_has_an_answer_that_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for kind, facts in KIND_FACTS.items():
-        result = judge(kind, "--cluster", "c", *(["--group", "g"] if facts.is_of_group else []))
+    for kind in (*KIND_FACTS, *SELF_FACTS):
+        is_of_group = kind in KIND_FACTS and KIND_FACTS[kind].is_of_group
+        result = judge(kind, "--cluster", "c", *(["--group", "g"] if is_of_group else []))
         assert result.exit_code == 0, result.output
         assert max(map(len, result.stdout.splitlines())) <= 80
+        assert ("│ means" in result.stdout) == (kind in SELF_FACTS)
