@@ -21,7 +21,7 @@ from streaming.queries.written_batch import WrittenBatch
 from streaming.store.store import History
 from streaming.warehouse.writer import DeltalakeWriter
 from tests.quality.sampled import START_MS
-from tests.support.row_writer import read_alerts
+from tests.support.row_writer import RowWriter, read_alerts
 
 MINUTE = 60_000
 PAUSE_SECONDS = 0.02
@@ -72,6 +72,7 @@ class Place:
         settings = Settings.load(paths=sections)
         quality = {"every_batches": every_batches, "pause_seconds": pause_seconds}
         self.settings = settings.model_copy(update={"quality": settings.quality.model_copy(update=quality)})
+        RowWriter(root / "warehouse")  # makes the tables faster than the writer
         self.fake = FakeInspection()
         self.reported: list[Any] = []
         self.batch_id = -1
