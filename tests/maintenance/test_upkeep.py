@@ -27,7 +27,7 @@ from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import DAY_MS, NOW_MS, read, row_of, write
 from tests.maintenance.test_retention import incident
-from tests.support.row_writer import create_tables
+from tests.support.row_writer import RowWriter
 
 
 def settings_of(root: Path, **maintain: Any) -> Settings:
@@ -298,15 +298,11 @@ def test_files_that_a_killed_writer_had_begun_go_after_the_retention(young: Path
 @pytest.fixture
 def five_files(tmp_path: Path) -> Path:
     """All tables; alerts and assignments of five files each."""
-    create_tables(tmp_path)
+    RowWriter(tmp_path)
     for number in range(5):
         write(tmp_path, ALERTS, [row_of(ALERTS, NOW_MS, incident_id=f"i{number}")])
         write(tmp_path, ASSIGNMENTS, [row_of(ASSIGNMENTS, NOW_MS, queue_id=number)])
     return tmp_path
-
-
-def reports_of(five_files: Path) -> dict[str, Report]:
-    return {report.table: report for report in maintain(settings_of(five_files), Plan(), NOW_MS + 60 * DAY_MS)}
 
 
 def test_an_empty_commit_hides_rows_so_nothing_is_done_to_its_table_nor_to_rows_about_it(five_files: Path) -> None:
@@ -315,7 +311,7 @@ def test_an_empty_commit_hides_rows_so_nothing_is_done_to_its_table_nor_to_rows_
     assert DeltaTable(table_path(five_files, "alerts")).version() == 5, "Delta itself opens it without the rows"
     age(five_files, "alerts", 24 * 31)
     files = sorted(path.name for path in log.parent.glob("*.parquet"))
-    reports = reports_of(five_files)
+    reports = {report.table: report for report in maintain(settings_of(five_files), Plan(), NOW_MS + 60 * DAY_MS)}
     failed = {name for name, report in reports.items() if report.failed}
     assert failed == {"alerts", "alert_deliveries", "acknowledgements"}
     assert all(f"{5:020}.json is empty" in reports[name].failed for name in failed)

@@ -1,4 +1,4 @@
-"""The score under conditions: plays with one thing wrong each are told right, and what is hidden is not asked for."""
+"""The score under conditions: plays with one thing wrong each are reported right, and hidden facts are optional."""
 
 from functools import cache
 from typing import Any
