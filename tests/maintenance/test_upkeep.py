@@ -88,14 +88,15 @@ def test_small_files_become_one_with_the_same_rows_and_the_batch_that_is_run_aga
     """And the version before can still be read."""
     before = comparable(read(warehouse, "assignments"))
     handle, stale = DeltaTable(table_path(warehouse, "assignments")), DeltalakeWriter(warehouse)
-    rows = handle.to_pyarrow_table()
+    rows = comparable(handle.to_pyarrow_table().to_pylist())
     report = work(warehouse, "assignments", retention_days={"assignments": 0})["assignments"]
     assert (report.files, report.files_compacted, report.files_made, report.rows) == (10, 10, 1, 20)
     assert comparable(read(warehouse, "assignments")) == before
     for writer in (stale, DeltalakeWriter(warehouse)):
         append_rows(writer, {"assignments": [row_of(ASSIGNMENTS, NOW_MS)]}, "query-1", 9)
     assert comparable(read(warehouse, "assignments")) == before
-    assert DeltaTable(handle.table_uri, version=handle.version()).to_pyarrow_table().equals(rows)
+    earlier = DeltaTable(handle.table_uri, version=handle.version())
+    assert comparable(earlier.to_pyarrow_table().to_pylist()) == rows
 
 
 def test_transactions_outlive_the_log_they_stand_in(warehouse: Path) -> None:

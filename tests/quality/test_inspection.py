@@ -96,7 +96,8 @@ def test_a_process_validates_until_it_ends_and_its_end_costs_one_validation(monk
         lateness = next(row for row in inspection.look(ROUTES) if row["expectation"] == "behind_ms in range")
         assert (lateness["success"], lateness["evaluated"]) == (is_expected, 5)
 
-    assert process is inspection._process is not None
+    assert process is not None
+    assert process is inspection._process
     with pytest.raises(QualityError, match="KeyError"):
         inspection.validate(ROUTES, {})
     assert process.returncode is not None
