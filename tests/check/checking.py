@@ -10,6 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli import app
+from streaming.warehouse.writer import append_rows
+from tests.history.warehouse_stage import alert
+from tests.support.row_writer import RowWriter
 
 
 def move_to_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -> None:
@@ -19,6 +22,12 @@ def move_to_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str)
     (tmp_path / "site.toml").write_text(settings)
     monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
     monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path / "warehouse"))
+
+
+def write(tmp_path: Path, *rows: dict[str, Any]) -> None:
+    """Write alerts, FIRING ones of a frozen client unless a row says otherwise."""
+    common = alert("a", "FIRING", 1, cluster="prod", consumer_group=None, topic=None, queues=[])
+    append_rows(RowWriter(tmp_path / "warehouse"), {"alerts": [common | row for row in rows]}, "app", 0)
 
 
 def call(*arguments: str) -> Any:

@@ -15,8 +15,7 @@ from streaming.relay import own_alerts
 from streaming.relay.tables import RelayTables
 from streaming.self_monitoring import data_loss
 from streaming.self_monitoring.self_alerts import SelfAlerts
-from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.check.checking import answer, judge, move_to_site
+from tests.check.checking import answer, judge, move_to_site, write
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.routing import WATCHDOG
 from udfs.alerts.self_kinds import OWN_CLUSTER, RELAY_KINDS, SELF_FACTS, Limits
@@ -64,11 +63,6 @@ def of_kind(kind: str, *arguments: str) -> dict[str, Any]:
 
 def reached(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [(one["receiver"], one["route"]) for one in found["receivers"]]
-
-
-def written(tmp_path: Path, row: dict[str, Any]) -> str:
-    append_rows(DeltalakeWriter(tmp_path / "warehouse"), {"alerts": [row]}, "app", 0)
-    return str(row["incident_id"])
 
 
 ALERTS = (
@@ -126,7 +120,8 @@ def test_the_spans_and_numbers_are_reported(kind: str, reported: str) -> None:
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_an_incident_of_our_own_is_reported(tmp_path: Path, kind: str) -> None:
-    found = answer(judge, written(tmp_path, ROWS[kind]))
+    write(tmp_path, ROWS[kind])
+    found = answer(judge, ROWS[kind]["incident_id"])
     assert found["incident"]["summary"] == ROWS[kind]["summary"]
     assert found["severities"] == [ROWS[kind]["severity"]]
     assert found["subject"].items() >= json.loads(ROWS[kind]["labels"]).items()
@@ -171,7 +166,8 @@ def test_the_receivers_are_those_that_the_alert_would_reach(tmp_path: Path) -> N
     assert reached(of_kind("canary_lost")) == [("log", "rest")]
     assert reached(of_kind("watchdog")) == [("data", "switch")]
     assert reached(of_kind("alerts_limited")) == []
-    names = [name for name, _ in reached(answer(judge, written(tmp_path, ROWS["delivery_failed"])))]
+    write(tmp_path, ROWS["delivery_failed"])
+    names = [name for name, _ in reached(answer(judge, ROWS["delivery_failed"]["incident_id"]))]
     assert names == ["log", "am[1]", "data"]
 
 
@@ -181,28 +177,3 @@ def test_a_silence_keeps_what_it_covers_and_never_the_watchdog(tmp_path: Path) -
     )
     assert [one["silence_id"] for one in of_kind("data_loss")["silences"]] == ["s1"]
     assert of_kind("alerts_limited")["silences"] == of_kind("watchdog")["silences"] == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reported"),
-    [
-        (["data_qualities"], "kinds about balancewatch itself: alerts_limited, canary_lost, data_loss, data_quality, "),
-        (["alerts_limited"], "--cluster is missing"),
-        (["data_quality", "--group", "g"], "--group 'g': data_quality is not about a consumer group"),
-        (["data_loss", "--topic", "t"], "--topic 't': data_loss is not about a topic"),
-    ],
-)
-def test_a_wrong_question_is_reported_and_ends_with_2(arguments: list[str], reported: str) -> None:
-    result = judge(*arguments)
-    assert result.exit_code == 2
-    assert reported in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_every_answer_fits_a_narrow_terminal_and_says_what_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for kind in SELF_FACTS:
-        result = judge(kind, "--cluster", "c")
-        assert result.exit_code == 0, result.output
-        assert max(map(len, result.stdout.splitlines())) <= 80
-        assert "│ means" in result.stdout

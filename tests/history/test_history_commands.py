@@ -7,7 +7,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -165,14 +164,11 @@ def test_each_format_has_its_values(warehouse: Path) -> None:
     assert rows_of(warehouse, "alerts", "--topic", "$canary") == []
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "null", "7", "", "[" * 100_000])
-def test_an_alert_with_unreadable_json_hides_no_other(text: str, tmp_path: Path) -> None:
-    bad, good = alert("bad", "FIRING", 5, evidence=text, labels=text), alert("good", "FIRING", 6)
-    rows = rows_of(write(tmp_path, {"alerts": [bad, good]}), "alerts")
-    assert [(row["alert_id"], row["evidence"], row["labels"]) for row in rows] == [
-        ("bad", {}, {}),
-        ("good", {"client_addr": "10.0.0.1:5"}, {}),
-    ]
+def test_an_alert_with_unreadable_json_hides_no_other(tmp_path: Path) -> None:
+    texts = ("{", "[1]", "null", "7", "", "[" * 100_000)
+    bad = [alert(f"bad-{number}", "FIRING", 5, evidence=text, labels=text) for number, text in enumerate(texts)]
+    rows = rows_of(write(tmp_path, {"alerts": [*bad, alert("good", "FIRING", 6)]}), "alerts")
+    assert [(row["evidence"], row["labels"]) for row in rows] == [({}, {})] * 6 + [({"client_addr": "10.0.0.1:5"}, {})]
 
 
 def test_bytes_do_not_go_to_a_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,20 +228,20 @@ def test_what_a_limit_cuts_off_is_said(tmp_path: Path) -> None:
         assert run(tmp_path, "assignments", "--limit", str(limit)).exit_code == exit_code
 
 
-@pytest.mark.parametrize("zone_name", ["Europe/London", "Europe/Berlin", "Australia/Sydney", "America/New_York"])
 def test_each_local_time_has_the_zone_of_its_own_season(
-    zone_name: str, tmp_path: Path, zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, zone: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the season is today; London's winter is UTC, and its column is there for the summer's rows."""
     monkeypatch.setenv("COLUMNS", "200")
     half_a_year = 182 * 86_400
     write(tmp_path, {"assignments": [assignment(0, "OK", 0), assignment(1, "OK", half_a_year)]})
-    zone(zone_name)
-    reported = run(tmp_path, "assignments").stdout
-    assert "changed at, local" in reported
-    for second in (0, half_a_year):
-        local = datetime.fromtimestamp(START_MS // 1000 + second, ZoneInfo(zone_name))
-        assert (f"{local:%H:%M:%S %Z}" in reported) == (local.utcoffset() != timedelta(0))
+    for zone_name in ("Europe/London", "Europe/Berlin", "Australia/Sydney", "America/New_York"):
+        zone(zone_name)
+        reported = run(tmp_path, "assignments").stdout
+        assert "changed at, local" in reported
+        for second in (0, half_a_year):
+            local = datetime.fromtimestamp(START_MS // 1000 + second, ZoneInfo(zone_name))
+            assert (f"{local:%H:%M:%S %Z}" in reported) == (local.utcoffset() != timedelta(0)), zone_name
     zone("UTC")
     assert "local" not in run(tmp_path, "assignments").stdout
 
@@ -261,13 +257,12 @@ def test_what_is_so_now_is_noted_to_be_old_where_no_row_is_new(warehouse: Path, 
     assert "note: newest row" not in run(warehouse, command).stderr
 
 
-@pytest.mark.parametrize("limit", ["1", "2", "3", "0"])
-def test_rows_of_one_moment_come_by_their_key_however_many_are_asked_for(limit: str, tmp_path: Path) -> None:
+def test_rows_of_one_moment_come_by_their_key_however_many_are_asked_for(tmp_path: Path) -> None:
     rows = [assignment(queue, "OK", 0, topic=topic) for topic in ("b", "a") for queue in (3, 1, 2)]
     write(tmp_path, {"assignments": rows})
-    reported = found_by(tmp_path, f"assignments --limit {limit}").split()
     everything = ["a/1:OK", "a/2:OK", "a/3:OK", "b/1:OK", "b/2:OK", "b/3:OK"]
-    assert reported == everything[-int(limit) :]
+    for limit in (1, 2, 3, 0):
+        assert found_by(tmp_path, f"assignments --limit {limit}").split() == everything[-limit:]
 
 
 @pytest.mark.parametrize(
@@ -329,12 +324,12 @@ def test_a_warehouse_that_is_not_there_ends_with_1_and_names_the_setting(tmp_pat
     assert " found; has `balancewatch run` written here?" in result.stderr
 
 
-@pytest.mark.parametrize("pattern", ["prod-*", "?", "[ab]*", "[!a]*", "*-1", "a*b?", "prod-1", "*"])
-def test_globs_mean_what_they_mean_in_the_rules(tmp_path: Path, pattern: str) -> None:
+def test_globs_mean_what_they_mean_in_the_rules(tmp_path: Path) -> None:
     names = ["prod-1", "prod-22", "a", "b", "abc", "axxbz", "", "Prod-1", "a%b_", "prod-1\n"]
     write(tmp_path, {"assignments": [assignment(n, "OK", n, consumer_group=name) for n, name in enumerate(names)]})
-    found = [row["consumer_group"] for row in rows_of(tmp_path, "assignments", "--group", pattern)]
-    assert found == [name for name in names if fnmatchcase(name, pattern)]
+    for pattern in ("prod-*", "?", "[ab]*", "[!a]*", "*-1", "a*b?", "prod-1", "*"):
+        found = [row["consumer_group"] for row in rows_of(tmp_path, "assignments", "--group", pattern)]
+        assert found == [name for name in names if fnmatchcase(name, pattern)], pattern
 
 
 def test_the_deliveries_of_the_beginning_and_the_end_of_an_incident_have_their_own_newest_row(tmp_path: Path) -> None:
@@ -354,28 +349,18 @@ def test_the_deliveries_of_the_beginning_and_the_end_of_an_incident_have_their_o
 
 def test_sql_prints_answers_of_arguments_files_and_stdin_in_every_form(warehouse: Path, tmp_path: Path) -> None:
     """Columns of one name are numbered; without SQL it lists the views."""
-    question = "SELECT verdict, count(*) AS n, max(changed_at) AS newest FROM assignments_now GROUP BY ALL ORDER BY 1"
-    newest = "2025-06-15T15:07:40.000Z"
-    assert rows_of(warehouse, "sql", question)[0] == {"verdict": "DOUBLE_CONSUMED", "n": 1, "newest": newest}
-    assert run(warehouse, "sql", question, "--format", "csv").stdout.splitlines()[:2] == [
-        "verdict,n,newest",
-        f"DOUBLE_CONSUMED,1,{newest}",
-    ]
+    question = "SELECT verdict, count(*) AS a, max(changed_at) AS newest, 2 AS a, 3 AS a_1 FROM assignments_now"
+    question += " GROUP BY verdict ORDER BY 1"
+    row = {"verdict": "DOUBLE_CONSUMED", "a": 1, "newest": "2025-06-15T15:07:40.000Z", "a_2": 2, "a_1": 3}
+    assert rows_of(warehouse, "sql", question)[0] == row
+    printed = run(warehouse, "sql", question, "--format", "csv").stdout.splitlines()
+    assert printed[:2] == [",".join(row), ",".join(map(str, row.values()))]
     table = run(warehouse, "sql", question, "--limit", "1")
-    assert "DOUBLE_CONSUMED" in table.stdout
+    assert {"DOUBLE_CONSUMED", "a_2"} <= set(table.stdout.split())
     assert "UNOWNED" not in table.stdout
     assert "note: only the first 1 row; --limit 0 prints all" in table.stderr
-    assert (
-        pq.read_table(pa.BufferReader(run(warehouse, "sql", question, "--format", "parquet").stdout_bytes)).num_rows
-        == 3
-    )
-    question = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS b"
-    reported = {"a": 1, "a_2": 2, "a_1": 3, "b": 4}
-    assert rows_of(warehouse, "sql", question) == [reported]
-    assert run(warehouse, "sql", question, "--format", "csv").stdout.splitlines() == ["a,a_2,a_1,b", "1,2,3,4"]
-    parquet = run(warehouse, "sql", question, "--format", "parquet").stdout_bytes
-    assert pq.read_table(pa.BufferReader(parquet)).to_pylist() == [reported]
-    assert "a_2" in run(warehouse, "sql", question).stdout
+    parquet = pq.read_table(pa.BufferReader(run(warehouse, "sql", question, "--format", "parquet").stdout_bytes))
+    assert (parquet.num_rows, parquet.column_names) == (3, list(row))
     file = tmp_path / "question.sql"
     file.write_text("SELECT 1 AS a")
     assert rows_of(warehouse, "sql", "-f", str(file)) == [{"a": 1}]
@@ -392,29 +377,6 @@ def test_sql_prints_answers_of_arguments_files_and_stdin_in_every_form(warehouse
         "type": "TIMESTAMP",
         "comment": "event time of this transition",
     } in rows
-
-
-@pytest.mark.parametrize(
-    ("value", "reported"),
-    [
-        ("'infinity'::TIMESTAMPTZ", "infinity"),
-        ("'-infinity'::TIMESTAMP", "-infinity"),
-        ("'nan'::DOUBLE", None),
-        ("['-inf'::DOUBLE, 1]", [None, 1.0]),
-        ("TIMESTAMPTZ '2026-11-21 03:12:00Z'", "2026-11-21T03:12:00.000Z"),
-        ("[DATE '2026-11-21']", ["2026-11-21"]),
-    ],
-)
-def test_values_that_json_or_python_cannot_hold_are_reported_beside_the_others(
-    warehouse: Path, value: str, reported: Any
-) -> None:
-    """A time without end among times with one, and a number that is none."""
-    question = f"SELECT {value} AS odd, now() AS usual UNION ALL SELECT NULL, now()"
-    (first, second) = rows_of(warehouse, "sql", question)
-    assert first["odd"] == reported
-    assert second["odd"] is None
-    for form in ("table", "csv", "parquet"):
-        assert run(warehouse, "sql", question, "--format", form).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import contextlib, io, json, sys
 from streaming.cli import app
 
 at_start = sorted(sys.modules)
+import streaming.history.sql_process
+for_sql = sorted(sys.modules)
 codes = []
 for arguments in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
@@ -19,7 +21,7 @@ for arguments in json.loads(sys.argv[1]):
             app(arguments)
         except SystemExit as end:
             codes.append(end.code)
-print(json.dumps([at_start, sorted(sys.modules), codes]))
+print(json.dumps([at_start, for_sql, sorted(sys.modules), codes]))
 """
 """All commands in one interpreter: what none of them loads stays away from each."""
 
@@ -55,7 +57,8 @@ def test_no_question_loads_spark_or_pandas(tmp_path: Path) -> None:
     questions = [[*one, "--warehouse", str(tmp_path)] for one in QUESTIONS]
     command = [sys.executable, "-c", SCRIPT, json.dumps(questions)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    at_start, afterwards, codes = json.loads(ended.stdout)
+    at_start, for_sql, afterwards, codes = json.loads(ended.stdout)
     assert codes == [0] * len(QUESTIONS), ended.stderr
     assert set(afterwards) & SLOW == set()
-    assert set(at_start) & {"duckdb", "deltalake", "pyarrow", "pyspark", "pydantic", "rich"} == set()
+    assert set(for_sql) & {"duckdb", "deltalake", "numpy", "pyarrow"} == set()
+    assert set(at_start) & {"pyspark", "pydantic", "rich"} == set()

@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -89,30 +88,18 @@ def test_a_name_longer_than_the_terminal_is_read_on_from_line_to_line(
     assert all(line.endswith("-") for line in lines[:-1])
 
 
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    """Both ends of one of 80 columns."""
+@pytest.mark.parametrize("arguments", [("members",), ("sql", SQL)])
+def test_a_terminal_is_measured_and_a_pipe_gets_the_table_a_line_a_row(
+    arguments: tuple[str, ...], warehouse: Path
+) -> None:
+    """Of 80 columns. The pipe too where stdin is a terminal."""
+    left_out = {"COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out} | {"TERM": "xterm"}
+    command = [sys.executable, "-m", "streaming.cli", *arguments, "--warehouse", str(warehouse)]
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    yield ours, theirs
-    os.close(ours)
-
-
-def environment() -> dict[str, str]:
-    left_out = {"COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"}
-    return {name: value for name, value in os.environ.items() if name not in left_out} | {"TERM": "xterm"}
-
-
-def command_of(warehouse: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "streaming.cli", *arguments, "--warehouse", str(warehouse)]
-
-
-@pytest.mark.parametrize("arguments", [("members",), ("sql", SQL)])
-def test_a_terminal_is_measured(arguments: tuple[str, ...], warehouse: Path, terminal: tuple[int, int]) -> None:
-    ours, theirs = terminal
-    process = subprocess.Popen(
-        command_of(warehouse, *arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=environment()
-    )
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    piped = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
     os.close(theirs)
     reported = b""
     try:
@@ -120,23 +107,12 @@ def test_a_terminal_is_measured(arguments: tuple[str, ...], warehouse: Path, ter
             reported += chunk
     except OSError:
         pass  # how Linux says that the other end is closed
-    assert process.wait(60) == 0
+    os.close(ours)
+    rows = [line for line in piped.communicate(timeout=60)[0].decode().splitlines() if line.startswith("│")]
+    assert (process.wait(60), piped.wait(60)) == (0, 0)
     text = re.sub(r"\x1b\[[0-9;]*m", "", reported.decode()).replace("\r\n", "\n")
     assert "│" not in text
     assert max(map(len, text.splitlines())) <= 80
     assert {CLIENT, "EXPIRED"} <= words(text)
-
-
-@pytest.mark.parametrize("arguments", [("members",), ("sql", SQL)])
-def test_a_pipe_gets_the_table_a_line_a_row(
-    arguments: tuple[str, ...], warehouse: Path, terminal: tuple[int, int]
-) -> None:
-    """Even where stdin is a terminal."""
-    _, theirs = terminal
-    ended = subprocess.run(
-        command_of(warehouse, *arguments), stdin=theirs, capture_output=True, env=environment(), check=True, timeout=60
-    )
-    os.close(theirs)
-    rows = [line for line in ended.stdout.decode().splitlines() if line.startswith("│")]
     assert len(rows) == 2
     assert sum(CLIENT in row and "JOINED" in row for row in rows) == 1

@@ -38,7 +38,7 @@ def rows_of(warehouse: Path, *arguments: str) -> list[Row]:
 
 
 def alert(incident: str, state: str, second: int, **columns: Any) -> Row:
-    row = {
+    return {
         "alert_id": incident,
         "incident_id": f"{incident}-1",
         "kind": "starved_queue",
@@ -56,12 +56,11 @@ def alert(incident: str, state: str, second: int, **columns: Any) -> Row:
         "started_at": START_MS,
         "fired_at": START_MS + 5_000 if state != "PENDING" else None,
         "changed_at": START_MS + second * 1000,
-    }
-    return row | columns
+    } | columns
 
 
 def assignment(queue_id: int, verdict: str, second: int, **columns: Any) -> Row:
-    row = {
+    return {
         "cluster": "c",
         "consumer_group": "billing",
         "topic": "orders",
@@ -73,12 +72,11 @@ def assignment(queue_id: int, verdict: str, second: int, **columns: Any) -> Row:
         "completeness": 1.0,
         "since": START_MS + second * 1000,
         "changed_at": START_MS + second * 1000,
-    }
-    return row | columns
+    } | columns
 
 
 def member(client_id: str, change: str, second: int, **columns: Any) -> Row:
-    row = {
+    return {
         "cluster": "c",
         "consumer_group": "billing",
         "broker_name": "broker-a",
@@ -91,12 +89,11 @@ def member(client_id: str, change: str, second: int, **columns: Any) -> Row:
         "change": change,
         "last_heartbeat": START_MS + second * 1000,
         "changed_at": START_MS + second * 1000,
-    }
-    return row | columns
+    } | columns
 
 
 def fault(client_id: str, second: int, *, available: bool, **columns: Any) -> Row:
-    row = {
+    return {
         "cluster": "c",
         "broker_name": "broker-b",
         "client_id": client_id,
@@ -106,12 +103,11 @@ def fault(client_id: str, second: int, *, available: bool, **columns: Any) -> Ro
         "start_timestamp": START_MS + second * 1000 + 30_000,
         "available": available,
         "changed_at": START_MS + second * 1000,
-    }
-    return row | columns
+    } | columns
 
 
 def delivery(incident: str, outcome: str, second: int, **columns: Any) -> Row:
-    row = {
+    return {
         "incident_id": f"{incident}-1",
         "state": "FIRING",
         "receiver": "pager",
@@ -126,5 +122,4 @@ def delivery(incident: str, outcome: str, second: int, **columns: Any) -> Row:
         "outcome": outcome,
         "reason": None,
         "route": "all",
-    }
-    return row | columns
+    } | columns

@@ -15,13 +15,11 @@ from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.maintenance import table_keeper as module
 from streaming.maintenance.files import MB, take_stock
-from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper, due_tier
+from streaming.maintenance.table_keeper import TableKeeper, due_tier
 from streaming.relay.tables import RelayTables
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.maintenance.rows import NOW_MS, read, row_of
-
-MOST_FILES = 200
 
 
 def keeper(root: Path) -> TableKeeper:
@@ -49,23 +47,11 @@ def test_a_tier_is_due_when_it_is_full(sizes: list[int], due: int | None) -> Non
     assert due_tier(sizes) == due
 
 
-def test_a_table_never_has_many_files_nor_a_long_way_to_its_last_checkpoint(tmp_path: Path) -> None:
-    writer, kept, path = DeltalakeWriter(tmp_path), keeper(tmp_path), Path(table_path(tmp_path, "alerts"))
-    most, since = 0, 0
-    for batch_id in range(240):
-        append(writer, batch_id)
-        if batch_id % 10 == 9:
-            kept.keep()
-            handle = DeltaTable(path)
-            most = max(most, len(take_stock(handle)[1]))
-            since = max(since, int(handle.version()) - checkpointed(path))
-    assert most < MOST_FILES / 2
-    assert since < CHECKPOINT_COMMITS + 40
-    assert [row["incident_id"] for row in sorted(read(tmp_path, "alerts"), key=lambda row: row["incident_id"])] == [
-        f"{batch_id:05}" for batch_id in range(240)
-    ]
-    append_rows(DeltalakeWriter(tmp_path), {"alerts": [row_of(ALERTS, NOW_MS)]}, "query", 239)  # is known
-    assert len(read(tmp_path, "alerts")) == 240
+@pytest.fixture
+def _small_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a hundred batches be what thousands are."""
+    monkeypatch.setattr(module, "TIERS", ((MB, 16), (16 * MB, 4)))
+    monkeypatch.setattr(module, "CHECKPOINT_COMMITS", 20)
 
 
 def checkpointed(path: Path) -> int:
@@ -75,19 +61,45 @@ def checkpointed(path: Path) -> int:
         return -1
 
 
-def test_who_follows_the_log_gets_each_row_once(tmp_path: Path) -> None:
-    writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
-    follower, seen = RelayTables(tmp_path), []
+def commit_versions(path: Path) -> list[int]:
+    return sorted(int(file.stem) for file in (path / "_delta_log").glob("*.json"))
+
+
+@pytest.mark.usefixtures("_small_tiers")
+def test_a_table_has_few_files_a_short_log_and_each_row_once_also_for_a_reader_of_its_log(tmp_path: Path) -> None:
+    """The log reaches back as far as a reader may be behind, and each version since can be read."""
+    writer, kept, path = DeltalakeWriter(tmp_path), keeper(tmp_path), Path(table_path(tmp_path, "alerts"))
+    follower, seen, most, since = RelayTables(tmp_path), list[str](), 0, 0
     follower.read_history([], 0, 0)
-    for batch_id in range(150):
+    for batch_id in range(100):
         append(writer, batch_id)
-        if batch_id % 7 == 0:
+        if batch_id % 10 == 9:
             kept.keep()
+            handle = DeltaTable(path)
+            most = max(most, len(take_stock(handle)[1]))
+            since = max(since, int(handle.version()) - checkpointed(path))
         if batch_id % 11 == 0:
             seen.extend(row.incident_id for row in follower.read_new_alerts())
     seen.extend(row.incident_id for row in follower.read_new_alerts())
-    assert seen == [f"{batch_id:05}" for batch_id in range(150)]
-    assert len(take_stock(DeltaTable(table_path(tmp_path, "alerts")))[1]) < 100
+    expected = [f"{batch_id:05}" for batch_id in range(100)]
+    assert seen == expected
+    assert most < 16 + 30
+    assert since < 20 + 40
+    assert commit_versions(path) == list(range(len(commit_versions(path)))), "none is too old"
+    (path / "_delta_log" / "_last_checkpoint").write_text("")  # as after a power cut
+    newest = commit_versions(path)[-1]
+    old = [version for version in commit_versions(path) if version <= newest - 35]
+    for version in old:
+        os.utime(path / "_delta_log" / f"{version:020}.json", (0, 0))
+    keeper(tmp_path).keep()
+    left = commit_versions(path)
+    assert len(left) < newest
+    assert left == list(range(left[0], newest + 1))
+    assert left[0] <= old[-1], "the version that held when the time began is among them"
+    for version in range(old[-1], newest + 1):
+        assert DeltaTable(path, version=version).version() == version
+    append_rows(DeltalakeWriter(tmp_path), {"alerts": [row_of(ALERTS, NOW_MS)]}, "query", 99)  # is known
+    assert sorted(row["incident_id"] for row in read(tmp_path, "alerts")) == expected
 
 
 def test_a_table_that_did_not_grow_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +122,10 @@ def test_a_table_that_did_not_grow_is_not_opened(tmp_path: Path, monkeypatch: py
     assert opened == ["alerts"]
 
 
+@pytest.mark.usefixtures("_small_tiers")
 def test_a_table_that_cannot_be_kept_is_reported_once_and_the_others_are_kept(tmp_path: Path) -> None:
     writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
-    for batch_id in range(100):
+    for batch_id in range(20):
         append(writer, batch_id)
     shutil.rmtree(tmp_path / "assignments")
     commit = tmp_path / "quality" / "_delta_log" / f"{0:020}.json"
@@ -121,7 +134,7 @@ def test_a_table_that_cannot_be_kept_is_reported_once_and_the_others_are_kept(tm
         kept.keep()
         kept.keep()
     assert [entry["table"] for entry in logs] == ["quality"]
-    assert len(take_stock(DeltaTable(table_path(tmp_path, "alerts")))[1]) < 50
+    assert len(take_stock(DeltaTable(table_path(tmp_path, "alerts")))[1]) == 1
 
 
 def test_a_stop_waits_for_one_table_of_a_store_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,34 +154,3 @@ def test_a_stop_waits_for_one_table_of_a_store_that_is_away(tmp_path: Path, monk
     assert is_asked.wait(60)
     kept.stop()
     assert waited == [240]
-
-
-def commit_versions(path: Path) -> list[int]:
-    return sorted(int(file.stem) for file in (path / "_delta_log").glob("*.json"))
-
-
-def test_the_log_reaches_back_as_far_as_a_reader_may_be_behind_and_each_version_since_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CHECKPOINT_COMMITS", 20)
-    writer, kept, path = DeltalakeWriter(tmp_path), keeper(tmp_path), Path(table_path(tmp_path, "alerts"))
-    for batch_id in range(100):
-        append(writer, batch_id)
-        if batch_id % 20 == 19:
-            kept.keep()
-    assert commit_versions(path) == list(range(len(commit_versions(path)))), "none is too old"
-    (path / "_delta_log" / "_last_checkpoint").write_text("")  # as after a power cut
-    newest = commit_versions(path)[-1]
-    old = [version for version in commit_versions(path) if version <= newest - 35]
-    for version in old:
-        os.utime(path / "_delta_log" / f"{version:020}.json", (0, 0))
-    keeper(tmp_path).keep()
-    left = commit_versions(path)
-    assert len(left) < newest
-    assert left == list(range(left[0], newest + 1))
-    assert left[0] <= old[-1], "the version that held when the time began is among them"
-    for version in range(old[-1], newest + 1):
-        assert DeltaTable(path, version=version).version() == version
-    assert len(read(tmp_path, "alerts")) == 100
-    append_rows(DeltalakeWriter(tmp_path), {"alerts": [row_of(ALERTS, NOW_MS)]}, "query", 99)  # is known
-    assert len(read(tmp_path, "alerts")) == 100

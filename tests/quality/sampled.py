@@ -1,10 +1,11 @@
 """Samples and readings for the tests, without a Kafka: what a topic's messages would be."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from schemas.events import EVENTS, ROUTES
-from streaming.quality.inspection import Message, Readings, Routes, UsualRates, read
+from schemas.expectations import Suite, holds
+from streaming.quality.inspection import Message, Readings, Routes, Row, UsualRates, read
 from streaming.replay.stream import Enveloper
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
@@ -30,6 +31,16 @@ def samples_of(topic: str) -> tuple[Message, ...]:
     """The good and bad messages of schemas/samples."""
     values = [one.value for one in (*GOOD, *BAD) if one.topic == topic]
     return tuple(message(topic, value, offset) for offset, value in enumerate(values))
+
+
+def by_python(suite: Suite, rows: Sequence[Row]) -> list[tuple[bool, int, int]]:
+    """(whether it holds, values, unexpected values) of each expectation."""
+    counts = []
+    for one in suite.expectations:
+        values = [row[one.column] for row in rows if row.get(one.column) is not None]
+        bad = sum(not one.is_expected(value) for value in values)
+        counts.append((holds(one.mostly, len(values), bad), len(values), bad))
+    return counts
 
 
 def reading_of(topic: str, messages: Iterable[Message], routes: Iterable[Message] = ()) -> Readings:

@@ -7,21 +7,12 @@ from typing import Any
 import pytest
 
 from schemas.events import EVENTS, PULLS, ROUTES
-from schemas.expectations import Between, InSet, Suite, holds
+from schemas.expectations import Between, InSet, Suite
 from schemas.suites import SUITES, suites_of
 from streaming.quality.inspection import Row, examples_of, outcome_of
-from streaming.quality.validator import Counts, Validator
-from tests.quality.sampled import log_of, message, reading_of, samples_of
+from streaming.quality.validator import Validator
+from tests.quality.sampled import by_python, log_of, message, reading_of, samples_of
 from tests.schemas.samples import GOOD
-
-
-def by_python(suite: Suite, rows: Sequence[Row]) -> list[Counts]:
-    counts = []
-    for one in suite.expectations:
-        values = [row[one.column] for row in rows if row.get(one.column) is not None]
-        bad = sum(not one.is_expected(value) for value in values)
-        counts.append((holds(one.mostly, len(values), bad), len(values), bad))
-    return counts
 
 
 def readings() -> Iterator[tuple[str, Suite, Sequence[Row]]]:

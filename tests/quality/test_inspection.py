@@ -75,51 +75,36 @@ def test_the_newest_messages_are_in_it_whatever_lies_before_them(settings: Setti
     assert 16 <= len(numbers) <= (2 << 20) // 10_000
 
 
-@pytest.mark.parametrize(("past_ms", "is_expected"), [(0, False), (2 * BEHIND_MS, True)])
-def test_events_of_a_simulated_past_may_be_late_by_its_length(
-    monkeypatch: pytest.MonkeyPatch, past_ms: int, is_expected: bool
-) -> None:
-    late = tuple(
-        message._replace(ingest_time_ms=message.ingest_time_ms + 2 * BEHIND_MS)
-        for message in log_of("healthy")[ROUTES][:5]
-    )
-    monkeypatch.setattr(module, "open_consumer", lambda _: None)
-    monkeypatch.setattr(module, "read_sample", lambda *_, **__: late)
-    inspection = Inspection(Settings.load(), past_ms=past_ms)
-    outcomes = inspection.look(ROUTES)
-    inspection.end_look()
-    lateness = next(row for row in outcomes if row["expectation"] == "behind_ms in range")
-    assert (lateness["success"], lateness["evaluated"]) == (is_expected, 5)
-
-
-def test_an_unexpected_value_is_reported_with_its_place_and_the_process_ends() -> None:
-    inspection = Inspection(Settings.load())
-    outcomes = inspection.validate(PULLS, reading_of(PULLS, samples_of(PULLS)))
-    process = inspection._process
-    inspection.end_look()
-    outcome = next(row for row in outcomes if row["expectation"] == "contract_queue_id in set")
-    assert outcome["observed"] == ["unknown_queue", "wrong_type"]
-    assert outcome["sample_offsets"][0].startswith(f"{PULLS}-0@")
-    assert process is not None
-    assert process.returncode is not None
-
-
-def test_a_process_that_dies_costs_one_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_validates_until_it_ends_and_its_end_costs_one_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected value has its place. Events of a simulated past may be late by its length."""
     inspection, readings = Inspection(Settings.load()), reading_of(ROUTES, samples_of(ROUTES))
     with monkeypatch.context() as broken:
         broken.setattr(module.sys, "executable", "/bin/false")
         with pytest.raises(QualityError, match="the process that validates ended with code"):
             inspection.validate(ROUTES, readings)
+    outcomes = inspection.validate(PULLS, reading_of(PULLS, samples_of(PULLS)))
+    outcome = next(row for row in outcomes if row["expectation"] == "contract_queue_id in set")
+    assert outcome["observed"] == ["unknown_queue", "wrong_type"]
+    assert outcome["sample_offsets"][0].startswith(f"{PULLS}-0@")
+    process = inspection._process
+
+    late = [one._replace(ingest_time_ms=one.ingest_time_ms + 2 * BEHIND_MS) for one in log_of("healthy")[ROUTES][:5]]
+    monkeypatch.setattr(module, "open_consumer", lambda _: None)
+    monkeypatch.setattr(module, "read_sample", lambda *_, **__: late)
+    for past_ms, is_expected in ((0, False), (2 * BEHIND_MS, True)):
+        inspection._past_ms = past_ms
+        lateness = next(row for row in inspection.look(ROUTES) if row["expectation"] == "behind_ms in range")
+        assert (lateness["success"], lateness["evaluated"]) == (is_expected, 5)
+
+    assert process is not None
+    assert process is inspection._process
+    with pytest.raises(QualityError, match="KeyError"):
+        inspection.validate(ROUTES, {})
+    assert process.returncode is not None
     assert inspection.validate(ROUTES, readings)
     inspection.stop()
     with pytest.raises(QualityError):
         inspection.validate(ROUTES, readings)
-
-
-def test_a_reading_that_cannot_be_validated_is_an_error_with_its_reason() -> None:
-    inspection = Inspection(Settings.load())
-    with pytest.raises(QualityError, match="KeyError"):
-        inspection.validate(ROUTES, {})
 
 
 def test_a_validation_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,10 @@ from schemas.suites import SUITES
 from streaming.cli import app
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.warehouse.writer import DeltalakeWriter, append_rows
+from streaming.warehouse.writer import append_rows
 from tests.conftest import settings_for
+from tests.history.warehouse_stage import write
+from tests.support.row_writer import RowWriter
 
 AT_MS = 1_750_000_000_000
 
@@ -45,12 +47,9 @@ def row(suite: str, column: str, unexpected: int, at_ms: int = AT_MS) -> dict[st
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pulls' queues failed, and hold again; the routes' brokers fail."""
     root = tmp_path_factory.mktemp("validated")
-    writer = DeltalakeWriter(root)
-    append_rows(writer, {"quality": [row(PULLS, "queue", 70), row(ROUTES, "brokers", 0)]}, "app", 0)
-    append_rows(
-        writer, {"quality": [row(PULLS, "queue", 0, AT_MS + 1), row(ROUTES, "brokers", 40, AT_MS + 1)]}, "app", 1
-    )
-    return root
+    earlier = [row(PULLS, "queue", 70), row(ROUTES, "brokers", 0)]
+    later = [row(PULLS, "queue", 0, AT_MS + 1), row(ROUTES, "brokers", 40, AT_MS + 1)]
+    return write(root, {"quality": earlier}, {"quality": later})
 
 
 @pytest.fixture
@@ -62,16 +61,24 @@ def call(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["quality", *arguments])
 
 
-def test_the_newest_result_of_each_expectation_is_shown(warehouse: Path) -> None:
-    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
+def listed(warehouse: Path, *arguments: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(call("--warehouse", str(warehouse), "--format", "json", *arguments).stdout)
+    return rows
+
+
+def test_the_newest_result_of_each_expectation_is_shown_and_filtered(filled: Path) -> None:
+    rows = listed(filled)
     assert [(one["suite"], one["success"]) for one in rows] == [(ROUTES, False), (PULLS, True)]
     assert (rows[0]["sample_offsets"], rows[0]["validated_at"]) == ([f"{PULLS}-0@17"], "2025-06-15T15:06:40.001Z")
+    assert [one["suite"] for one in listed(filled, "--failed")] == [ROUTES]
+    assert [one["suite"] for one in listed(filled, "--topic", "*.pulls")] == [PULLS]
+    assert listed(filled, "--failed", "--topic", PULLS) == []
 
 
-def test_people_see_what_fails_and_how_many_hold(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_see_what_fails_and_how_many_hold(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    shown = call("--warehouse", str(warehouse)).stdout
-    assert call("--warehouse", str(warehouse), "--failed").stdout == shown, "passing ones are counted all the same"
+    shown = call("--warehouse", str(filled)).stdout
+    assert call("--warehouse", str(filled), "--failed").stdout == shown, "passing ones are counted all the same"
     assert "brokers is known" in shown
     assert "40 of 1,000" in shown
     assert "queue is known" not in shown
@@ -79,29 +86,20 @@ def test_people_see_what_fails_and_how_many_hold(warehouse: Path, monkeypatch: p
     assert max(map(len, shown.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(
-    ("arguments", "suites"),
-    [(["--failed"], [ROUTES]), (["--topic", "*.pulls"], [PULLS]), (["--failed", "--topic", PULLS], [])],
-)
-def test_filters(warehouse: Path, arguments: list[str], suites: list[str]) -> None:
-    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json", *arguments).stdout)
-    assert [one["suite"] for one in rows] == suites
-
-
 def test_people_see_how_old_the_results_are(warehouse: Path) -> None:
     """The newest, and the topic whose results are oldest."""
     late = row(PULLS, "queue", 0, time.time_ns() // 1_000_000 - 3 * 3_600_000 - 5_000)
-    append_rows(DeltalakeWriter(warehouse), {"quality": [late]}, "app", 2)
+    append_rows(RowWriter(warehouse), {"quality": [late]}, "app", 2)
     shown = " ".join(call("--warehouse", str(warehouse)).stdout.split())
     assert re.search(r"Validated \S+ \S+ UTC \(3 h ago\); rocketmq.routes 2025-06-15 15:06:40 UTC \(", shown)
 
 
 def test_a_removed_expectation_is_not_shown_as_failing(warehouse: Path) -> None:
     """The newest look at the routes asked something else."""
-    append_rows(DeltalakeWriter(warehouse), {"quality": [row(ROUTES, "queues", 0, AT_MS + 2)]}, "app", 2)
-    rows = json.loads(call("--warehouse", str(warehouse), "--format", "json").stdout)
+    append_rows(RowWriter(warehouse), {"quality": [row(ROUTES, "queues", 0, AT_MS + 2)]}, "app", 2)
+    rows = listed(warehouse)
     assert [(one["expectation"], one["success"]) for one in rows] == [("queue in set", True), ("queues in set", True)]
-    assert json.loads(call("--warehouse", str(warehouse), "--failed", "--format", "json").stdout) == []
+    assert listed(warehouse, "--failed") == []
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "empty", "broken"])
@@ -110,7 +108,7 @@ def test_pages_of_a_warehouse_that_cannot_be_read_are_not_written(folder: str, t
     if folder != "nowhere":
         (tmp_path / folder).mkdir()
     if folder == "broken":
-        DeltalakeWriter(tmp_path / folder)
+        RowWriter(tmp_path / folder)
         for entry in (tmp_path / folder / "quality" / "_delta_log").iterdir():
             entry.write_text("spoilt")
     result = call("docs", "--warehouse", str(tmp_path / folder), "--out", str(tmp_path / "out"))
@@ -121,17 +119,12 @@ def test_pages_of_a_warehouse_that_cannot_be_read_are_not_written(folder: str, t
 
 @pytest.mark.xdist_group("great_expectations")
 def test_before_the_first_validation_the_pages_have_the_expectations(tmp_path: Path) -> None:
-    DeltalakeWriter(tmp_path / "new")
-    result = call("docs", "--warehouse", str(tmp_path / "new"), "--out", str(tmp_path / "out"))
-    assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
+    RowWriter(tmp_path / "new")
+    for arguments in ([], ["docs", "--out", str(tmp_path / "out")]):
+        result = call(*arguments, "--warehouse", str(tmp_path / "new"))
+        assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
     assert (tmp_path / "out" / "index.html").read_text().count("not validated yet") == len(SUITES)
     assert not (tmp_path / "out" / "validations").exists()
-
-
-def test_before_the_first_sample_it_says_so(tmp_path: Path) -> None:
-    DeltalakeWriter(tmp_path)
-    result = call("--warehouse", str(tmp_path))
-    assert (result.exit_code, "No sample has been validated yet" in result.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(

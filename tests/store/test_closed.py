@@ -114,12 +114,14 @@ def test_a_closed_history_gives_the_rows_of_an_open_one(tmp_path: Path) -> None:
 
 
 def test_a_deleted_file_is_reported_as_such(warehouse: Path) -> None:
-    history = History(warehouse, is_closed=True)
+    opened, closed = History(warehouse), History(warehouse, is_closed=True)
     for file in (warehouse / "alerts").glob("*.parquet"):
         file.unlink()
-    for ask in (history.rows, history.stream):
+    for ask in (closed.rows, closed.stream):
         with pytest.raises(FilesGoneError):
             ask("FROM alerts")
+    with pytest.raises(WarehouseError, match="No files found"):
+        opened.rows("FROM alerts")
 
 
 @pytest.mark.parametrize(

@@ -202,11 +202,10 @@ def test_a_span_is_of_the_files_of_when_it_is_asked(tmp_path: Path) -> None:
         assert [queue for batch in batches for queue in batch["queue_id"].to_pylist()] == [0, 1]
 
 
-@pytest.mark.parametrize(("since_ms", "until_ms", "found"), [(-5_000, 0, 0), (-5_000, None, 1), (None, -1, 0)])
-def test_a_span_may_begin_before_1970(since_ms: int | None, until_ms: int | None, found: int, tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [assignment(0, "OK", 0)]})
-    history = History(tmp_path)
-    assert len(history.rows(f"FROM {history.between(ASSIGNMENTS, since_ms, until_ms)}")) == found
+def test_a_span_may_begin_before_1970(tmp_path: Path) -> None:
+    history = History(write(tmp_path, {"assignments": [assignment(0, "OK", 0)]}))
+    for since_ms, until_ms, found in ((-5_000, 0, 0), (-5_000, None, 1), (None, -1, 0)):
+        assert len(history.rows(f"FROM {history.between(ASSIGNMENTS, since_ms, until_ms)}")) == found
 
 
 def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
@@ -216,15 +215,6 @@ def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
         file.rmdir() if file.is_dir() else file.unlink()
     write(tmp_path, {"assignments": [assignment(9, "UNOWNED", 0)]})
     assert verdicts(history) == ["UNOWNED"]
-
-
-def test_files_that_are_gone_for_good_are_said_to_be(tmp_path: Path) -> None:
-    write(tmp_path, {"assignments": [assignment(0, "OK", 0)]})
-    history = History(tmp_path)
-    for file in (tmp_path / "assignments").glob("*.parquet"):
-        file.unlink()
-    with pytest.raises(WarehouseError, match="No files found"):
-        verdicts(history)
 
 
 def files_in(history: History, rows: str) -> int:
@@ -289,24 +279,21 @@ def test_threads_ask_while_another_appends_and_refreshes(tmp_path: Path) -> None
     assert history.rows("SELECT count(*) AS n FROM assignments") == [{"n": 15}]
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "read_text('{outside}')",
-        "read_csv('{outside}')",
-        "read_blob('{outside}')",
-        "glob('{outside}*')",
-        "read_text('{warehouse}/../secret.txt')",
-        "'{outside}'",
-        "read_parquet('https://example.org/x.parquet')",
-    ],
-)
-def test_no_file_outside_the_warehouse_can_be_read(source: str, tmp_path: Path) -> None:
+def test_no_file_outside_the_warehouse_can_be_read(tmp_path: Path) -> None:
     outside = tmp_path / "secret.txt"
     outside.write_text("secret,word\n1,2\n")
     history = History(write(tmp_path / "warehouse"))
-    with pytest.raises(WarehouseError, match=r"Permission Error|does not exist"):
-        history.query(f"SELECT * FROM {source.format(outside=outside, warehouse=tmp_path / 'warehouse')}")
+    for source in (
+        f"read_text('{outside}')",
+        f"read_csv('{outside}')",
+        f"read_blob('{outside}')",
+        f"glob('{outside}*')",
+        f"read_text('{tmp_path}/warehouse/../secret.txt')",
+        f"'{outside}'",
+        "read_parquet('https://example.org/x.parquet')",
+    ):
+        with pytest.raises(WarehouseError, match=r"Permission Error|does not exist"):
+            history.query(f"SELECT * FROM {source}")
 
 
 @pytest.mark.parametrize("is_closed", [False, True])

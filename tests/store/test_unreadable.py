@@ -27,6 +27,7 @@ from tests.history.warehouse_stage import assignment, member
 from tests.maintenance.rows import FILLER
 from tests.relay.stage import START_MS, alert_row
 from tests.relay.test_unreadable_rows import BAD_MATCHERS, ENDLESS_MS, PENDING, SILENCE, add, blank
+from tests.support.row_writer import RowWriter
 from udfs.alerts.self_kinds import DATA_LOSS
 
 ALERT: dict[str, Any] = {**alert_row("x", "FIRING", START_MS), "labels": "{}"}
@@ -35,7 +36,7 @@ SAID = "unreadable rows skipped table=alerts rows=1"
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    append_rows(DeltalakeWriter(tmp_path), {"alerts": [alert_row("m", "FIRING", START_MS)]}, "app", 0)
+    append_rows(RowWriter(tmp_path), {"alerts": [alert_row("m", "FIRING", START_MS)]}, "app", 0)
     return tmp_path
 
 
@@ -162,7 +163,7 @@ def test_run_starts_and_a_replay_compares_beside_a_file_that_is_damaged(warehous
         add(warehouse, ALERTS, row)
     add(warehouse, ALERT_DELIVERIES, PENDING)
     before = set(DeltaTable(table_path(warehouse, table.name)).file_uris())
-    append_rows(DeltalakeWriter(warehouse), {table.name: list(kinds) if table is ALERTS else [PENDING]}, "app2", 0)
+    append_rows(RowWriter(warehouse), {table.name: list(kinds) if table is ALERTS else [PENDING]}, "app2", 0)
     (file,) = set(DeltaTable(table_path(warehouse, table.name)).file_uris()) - before
     Path(file).write_bytes(b"\0" * Path(file).stat().st_size)
     assert open_in(warehouse) == ("assignments", "t")

@@ -20,8 +20,7 @@ from streaming.store.store import History
 from streaming.warehouse.file_copies import copies_folder
 from streaming.warehouse.table_store import store_of
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.history.warehouse_stage import alert, assignment, delivery, fault, member
-from tests.support.row_writer import RowWriter
+from tests.history.warehouse_stage import alert, assignment, delivery, fault, member, write
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 
@@ -50,11 +49,8 @@ QUESTIONS = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "warehouse"
-    folder.mkdir()
-    writer = RowWriter(folder)
-    for batch_id in range(6):
-        rows = {
+    batches = (
+        {
             "alerts": [
                 alert(f"i{batch_id}", "FIRING", 5),
                 alert("one", "FIRING" if batch_id < 5 else "RESOLVED", batch_id),
@@ -67,8 +63,9 @@ def folder(tmp_path: Path) -> Path:
             "fault_items": [fault("P@1", batch_id, available=False)],
             "alert_deliveries": [delivery("one", "PENDING", 7)],
         }
-        append_rows(writer, rows, "app", batch_id)
-    return folder
+        for batch_id in range(6)
+    )
+    return write(tmp_path / "warehouse", *batches)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_an_endpoint_that_is_away_says_nothing_or_is_none_is_named(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["run", "--bootstrap-servers", "127.0.0.1:1"], ["relay", "--once"], ["maintain"], ["alerts"], ["sql", "SELECT 1"]],
+    [["run", "--bootstrap-servers", "127.0.0.1:1"], ["relay", "--once"], ["sql", "SELECT 1"]],
     ids=lambda arguments: arguments[0],
 )
 def test_a_command_ends_with_1_and_that_sentence(

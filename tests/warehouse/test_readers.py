@@ -26,14 +26,14 @@ def path(tmp_path: Path) -> str:
     return path
 
 
-@pytest.mark.parametrize("value", [value for values in FILES for value in values])
-def test_delta_rs_and_duckdb_find_each_row_by_number_and_by_time(path: str, value: int) -> None:
-    dataset = DeltaTable(path).to_pyarrow_dataset()
-    at = EPOCH + timedelta(milliseconds=value)
-    for wanted in (ds.field("number") == value, ds.field("at") == at, (ds.field("at") >= at) & (ds.field("at") <= at)):
-        assert dataset.to_table(filter=wanted)["number"].to_pylist() == [value]
-    assert duckdb.from_arrow(dataset).filter(f"number = {value}").fetchall()[0][0] == value
-    assert dataset.to_table(filter=ds.field("number") == value + 1_000_001).num_rows == 0
+def test_delta_rs_and_duckdb_find_each_row_by_number_and_by_time(path: str) -> None:
+    dataset, number, time = DeltaTable(path).to_pyarrow_dataset(), ds.field("number"), ds.field("at")
+    for value in (value for values in FILES for value in values):
+        at = EPOCH + timedelta(milliseconds=value)
+        for wanted in (number == value, time == at, (time >= at) & (time <= at)):
+            assert dataset.to_table(filter=wanted)["number"].to_pylist() == [value]
+        assert duckdb.from_arrow(dataset).filter(f"number = {value}").fetchall()[0][0] == value
+        assert dataset.to_table(filter=number == value + 1_000_001).num_rows == 0
 
 
 @pytest.mark.spark

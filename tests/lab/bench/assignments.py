@@ -10,15 +10,13 @@ from pyspark.sql import SparkSession
 
 from conf.settings import Kafka
 from streaming.kafka_io.publisher import Publisher
-from streaming.kafka_io.topics import create_topics
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
-from streaming.spark.session import start_spark
 from tests.lab.bench.events import BROKERS, CLUSTER, LARGE, SMALL, Fleet, clock, write_messages
 from tests.lab.bench.figures import Figures, seconds_of
 from tests.lab.bench.latency import publish_idle
 from tests.lab.bench.process_tree import TreeWatch
-from tests.lab.bench.scratch import SPARK_LOG, scratch
+from tests.lab.bench.scratch import scratch, spark_session
 from tests.support.idle import wait_until_idle
 from tests.support.laboratory import say
 
@@ -27,26 +25,15 @@ PATIENCE_SECONDS = 600
 
 
 class Gate:
-    """A BatchListener that, while shut, holds the query at the end of a batch: events of that time are one batch."""
+    """A BatchListener that, unless it is open, holds the query at the end of a batch: later events are one batch."""
 
     def __init__(self) -> None:
-        self._open, self._held = threading.Event(), threading.Event()
-        self._open.set()
+        self.is_open, self.is_held = threading.Event(), threading.Event()
+        self.is_open.set()
 
     def on_batch(self, batch: WrittenBatch) -> None:
-        self._held.set()
-        self._open.wait(PATIENCE_SECONDS)
-
-    def shut(self) -> None:
-        self._open.clear()
-        self._held.clear()
-
-    def open(self) -> None:
-        self._open.set()
-
-    def wait_until_held(self) -> None:
-        if not self._held.wait(PATIENCE_SECONDS):
-            raise TimeoutError(f"the query ended no batch in {PATIENCE_SECONDS} s")
+        self.is_held.set()
+        self.is_open.wait(PATIENCE_SECONDS)
 
 
 def measure_assignments(groups: int, repetitions: int) -> Figures:
@@ -76,22 +63,15 @@ def _measure(watch: TreeWatch, fleet: Fleet, plan: Sequence[int]) -> list[Any]:
     with scratch(0) as place:
         watch.left_out.add(place.kafka.pid)
         settings = place.settings_for("assignments", quality={"every_batches": 0}, queries={"rest_ms": 0})
-        create_topics(settings.kafka)
-        spark = start_spark(settings, SPARK_LOG)
-        try:
-            with Service(settings, listeners=(gate,), spark=spark) as service:
-                start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
-                batches: list[Any] = []
-                for number, groups in enumerate(plan, 1):
-                    _touch(gate, spark, settings.kafka, fleet, groups, start_ms + number * STEP_MS)
-                    wait_until_idle(service, PATIENCE_SECONDS)
-                    batches.append(_newest_batch(service, groups * (fleet.queues + fleet.clients)))
-                    what = f"{groups:,} groups of {fleet.queues:,} queues and {fleet.clients} clients"
-                    say(f"assignments {number}/{len(plan)}: {what}: {seconds_of(batches[-1]):.2f} s")
-                gate.open()
-        finally:
-            gate.open()
-            spark.stop()
+        with spark_session(settings) as spark, Service(settings, listeners=(gate,), spark=spark) as service:
+            start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
+            batches: list[Any] = []
+            for number, groups in enumerate(plan, 1):
+                _touch(gate, spark, settings.kafka, fleet, groups, start_ms + number * STEP_MS)
+                wait_until_idle(service, PATIENCE_SECONDS)
+                batches.append(_newest_batch(service, groups * (fleet.queues + fleet.clients)))
+                what = f"{groups:,} groups of {fleet.queues:,} queues and {fleet.clients} clients"
+                say(f"assignments {number}/{len(plan)}: {what}: {seconds_of(batches[-1]):.2f} s")
     if len({progress.batchId for progress in batches}) < len(batches):
         raise RuntimeError("a batch was counted twice: one of the steps was not read in one")
     return batches
@@ -100,13 +80,17 @@ def _measure(watch: TreeWatch, fleet: Fleet, plan: Sequence[int]) -> list[Any]:
 def _touch(gate: Gate, spark: SparkSession, kafka: Kafka, fleet: Fleet, groups: int, at_ms: int) -> None:
     """Hold the query with a clock event of another cluster, write an entire batch, and release it."""
     with Publisher(kafka) as publisher:
-        gate.shut()
-        publish_idle(publisher, at_ms)
-        gate.wait_until_held()
-        write_messages(spark, fleet.touch(range(groups), at_ms), kafka)
-        publisher.publish(*clock(CLUSTER, BROKERS, at_ms + 1))
-        publisher.flush()
-        gate.open()
+        gate.is_open.clear()
+        gate.is_held.clear()
+        try:
+            publish_idle(publisher, at_ms)
+            if not gate.is_held.wait(PATIENCE_SECONDS):
+                raise TimeoutError(f"the query ended no batch in {PATIENCE_SECONDS} s")
+            write_messages(spark, fleet.touch(range(groups), at_ms), kafka)
+            publisher.publish(*clock(CLUSTER, BROKERS, at_ms + 1))
+            publisher.flush()
+        finally:
+            gate.is_open.set()
 
 
 def _newest_batch(service: Service, rows: int) -> Any:

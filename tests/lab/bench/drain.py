@@ -10,14 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from conf.settings import Kafka, Settings
-from streaming.kafka_io.topics import create_topics
 from streaming.queries.balance import read_messages
 from streaming.service.service import Service
-from streaming.spark.session import start_spark
 from tests.lab.bench.events import BROKERS, CLUSTER, Message, Sender, clock, write_messages
 from tests.lab.bench.figures import Figures, ended_at, seconds_of, started_at
 from tests.lab.bench.process_tree import TreeWatch
-from tests.lab.bench.scratch import SPARK_LOG, Scratch, scratch
+from tests.lab.bench.scratch import Scratch, scratch, spark_session
 from tests.support.laboratory import say
 
 SENDS_PER_SECOND, SLOW_ONE_IN, TICK_MS = 5_000, 1_000, 5_000
@@ -27,9 +25,7 @@ def measure_drain(events: int, batch: int, repetitions: int) -> Figures:
     """Preload `events` and a batch of warm-up, then read and drain them in turns."""
     with scratch(batch) as place, TreeWatch(os.getpid(), place.kafka.pid) as watch:
         settings = place.settings_for("session")
-        create_topics(settings.kafka)
-        spark = start_spark(settings, SPARK_LOG)
-        try:
+        with spark_session(settings) as spark:
             _write_sends(spark, settings.kafka, events + batch)
             reads, drains, walls = list[float](), list[float](), list[float]()
             for number in range(1, repetitions + 1):
@@ -39,8 +35,6 @@ def measure_drain(events: int, batch: int, repetitions: int) -> Figures:
                 rows = sum(progress.numInputRows for progress in steady)
                 walls.append(rows / (ended_at(steady[-1]) - started_at(steady[0])))
                 say(f"drain {number}/{repetitions}: {drains[-1]:,.0f} events/s, only reading {reads[-1]:,.0f}")
-        finally:
-            spark.stop()
     figures = Figures()
     figures.add_spread("drain to Delta", drains, "{:,.0f} events/s", f"{batch:,} a batch")
     figures.add_spread("drain, with the pauses between batches", walls, "{:,.0f} events/s")
@@ -54,12 +48,8 @@ def measure_drain(events: int, batch: int, repetitions: int) -> Figures:
 def preload(bootstrap_servers: str, count: int) -> None:
     """Write send latencies and clock events into Kafka, in a Spark session of this process."""
     settings = Settings.load(kafka={"bootstrap_servers": bootstrap_servers, "options": {}})
-    create_topics(settings.kafka)
-    spark = start_spark(settings, SPARK_LOG)
-    try:
+    with spark_session(settings) as spark:
         _write_sends(spark, settings.kafka, count)
-    finally:
-        spark.stop()
 
 
 def _write_sends(spark: SparkSession, kafka: Kafka, count: int) -> None:

@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from conf.settings import Kafka
-from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES, key_of
+from schemas.events import CLOCKS, ROUTES, key_of
+from tests.queries import events
 from tests.support.engine import Stream
 from udfs.rocketmq.fault import compute_not_available_duration
 from udfs.rocketmq.version import parse_client_version
@@ -41,40 +42,18 @@ def clock(cluster: str, brokers: Sequence[str], at_ms: int) -> Message:
 
 
 def heartbeat(group: str, topic: str, client_id: str, client_addr: str, broker_name: str, at_ms: int) -> Message:
-    """A push consumer of one topic, as a broker knows it."""
-    subscription = {"topic": topic, "sub_string": "*", "sub_version": 1, "expression_type": "TAG"}
-    consumer = {
-        "consumer_group": group,
-        "consume_type": "CONSUME_PASSIVELY",
-        "message_model": "CLUSTERING",
-        "consume_from_where": "CONSUME_FROM_LAST_OFFSET",
-        "strategy": "AVG",
-        "subscriptions": [subscription],
-    }
-    return HEARTBEATS, {
-        "cluster": CLUSTER,
-        "broker_name": broker_name,
-        "client_id": client_id,
-        "client_addr": client_addr,
-        "language": "JAVA",
-        "client_version": "5.5.0",
-        "producer_groups": [],
-        "consumers": [consumer],
-        "event_time_ms": at_ms,
-    }
+    """A push consumer of one topic, as a broker knows it, that allocates by AVG."""
+    kafka_topic, event = events.beat(0, client_id, client_addr, group, topic, broker_name=broker_name)
+    event["consumers"][0]["strategy"] = "AVG"
+    return kafka_topic, event | {"cluster": CLUSTER, "client_version": "5.5.0", "event_time_ms": at_ms}
 
 
 def send(client_id: str, version: str, topic: str, broker_name: str, queue_id: int, ms: int, at_ms: int) -> Message:
     """An attempt that took `ms`."""
-    return SEND_LATENCIES, {
+    kafka_topic, event = events.send(0, client_id, broker_name, client_version=version, topic=topic, latency_ms=ms)
+    return kafka_topic, event | {
         "cluster": CLUSTER,
-        "client_id": client_id,
-        "client_version": version,
-        "topic": topic,
-        "broker_name": broker_name,
         "queue_id": queue_id,
-        "latency_ms": ms,
-        "isolation": False,
         "send_status": "SEND_OK",
         "event_time_ms": at_ms,
     }
@@ -124,22 +103,12 @@ class Fleet:
     def pull(self, group: int, queue: int, offset: int, at_ms: int) -> Message:
         """A pull of one of the group's queues by its owner, at `offset` where messages are found."""
         consumer_group, topic, client_id, client_addr = self._member(group, self.owners[queue])
-        offset = offset if self.is_busy else 1_000
-        return PULLS, {
-            "cluster": CLUSTER,
-            "broker_name": self.brokers[queue // self.queues_per_broker],
-            "broker_id": 0,
-            "topic": topic,
-            "queue_id": queue % self.queues_per_broker,
-            "consumer_group": consumer_group,
-            "client_addr": client_addr,
-            "client_id": client_id,
-            "pull_offset": offset,
-            "commit_offset": offset,
-            "max_offset": offset,
-            "pull_status": "FOUND" if self.is_busy else "NO_NEW_MSG",
-            "event_time_ms": at_ms,
-        }
+        broker, queue_id = divmod(queue, self.queues_per_broker)
+        found, offset = ("FOUND", offset) if self.is_busy else ("NO_NEW_MSG", 1_000)
+        kafka_topic, event = events.pull(0, queue_id, client_id, client_addr, consumer_group, topic=topic)
+        event |= {"cluster": CLUSTER, "broker_name": self.brokers[broker], "event_time_ms": at_ms}
+        offsets = dict.fromkeys(("pull_offset", "commit_offset", "max_offset"), offset)
+        return kafka_topic, event | offsets | {"pull_status": found}
 
     def touch(self, groups: Iterable[int], at_ms: int) -> Iterator[Message]:
         """Yield the routes, then a heartbeat of each client at one broker and a pull of each queue of these groups."""

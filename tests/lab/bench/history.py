@@ -21,8 +21,8 @@ from streaming.history.owner_command import Queue, read_owners
 from streaming.history.query_options import QueryOptions
 from streaming.store.freshness import Freshness
 from streaming.store.store import History
-from streaming.warehouse.tables import open_table, table_path
-from tests.lab.bench.aged_tables import ROWS, age_table
+from streaming.warehouse.tables import table_path
+from tests.lab.bench.aged_tables import ROWS, append_commits
 from tests.lab.bench.figures import Figures
 from tests.lab.bench.history_rows import END_MS, write_history
 from tests.lab.bench.scratch import scratch_folder
@@ -53,8 +53,7 @@ def measure_history(rows: int, files: int, small_files: int) -> Figures:
         _ask_open(figures, few)
         _ask_by_commands(figures, few)
         say(f"history: writing {small_files:,} small files")
-        open_table(many, ASSIGNMENTS)
-        age_table(Path(table_path(many, ASSIGNMENTS.name)), ASSIGNMENTS, small_files, is_kept=False)
+        append_commits(many, ASSIGNMENTS, small_files)
         _ask_of_small_files(figures, many, "small files")
         DeltaTable(table_path(many, ASSIGNMENTS.name)).optimize.compact()
         _ask_of_small_files(figures, many, "compacted")

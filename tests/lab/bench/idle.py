@@ -2,7 +2,6 @@
 
 from deltalake import DeltaTable
 
-from streaming.kafka_io.topics import create_topics
 from streaming.warehouse.tables import table_path
 from tests.lab.bench.events import CLUSTER
 from tests.lab.bench.figures import Figures, parts_of
@@ -19,7 +18,6 @@ def measure_idle(settle_seconds: float, seconds: float) -> Figures:
     """`run` with its defaults, in its own process, beside a quiet cluster: cores of all processes but Kafka."""
     with scratch(0) as place:
         settings = place.settings_for("idle")
-        create_topics(settings.kafka)
         with publishing(pace_quiet, settings.kafka, settle_seconds + seconds + 300), live_run(settings) as run:
             say(f"idle: letting it settle for {settle_seconds:.0f} s, then measuring for {seconds:.0f} s")
             run.sleep(settle_seconds)

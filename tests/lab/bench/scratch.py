@@ -12,8 +12,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from conf.settings import Settings
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
+from streaming.kafka_io.topics import create_topics
+from streaming.spark.session import start_spark
 from tests.support.scratch_kafka import scratch_kafka
 from tests.support.service_process import ServiceProcess
 
@@ -43,10 +47,22 @@ class Scratch:
 
 
 @contextlib.contextmanager
-def scratch(max_offsets_per_trigger: int) -> Iterator[Scratch]:
-    """A started Kafka and an empty folder; both are gone afterwards."""
+def scratch(max_offsets_per_trigger: int, **kafka_settings: Any) -> Iterator[Scratch]:
+    """A started Kafka with the topics, by these settings, and an empty folder; both are gone afterwards."""
     with scratch_kafka(Settings.load().paths.jars) as kafka, scratch_folder() as folder:
-        yield Scratch(folder, kafka, max_offsets_per_trigger)
+        place = Scratch(folder, kafka, max_offsets_per_trigger)
+        create_topics(place.settings_for("topics").kafka.model_copy(update=kafka_settings))
+        yield place
+
+
+@contextlib.contextmanager
+def spark_session(settings: Settings) -> Iterator[SparkSession]:
+    """A Spark session of this process, whose log goes to SPARK_LOG."""
+    spark = start_spark(settings, SPARK_LOG)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 @contextlib.contextmanager

@@ -7,26 +7,26 @@ Ctrl-C ends it with the samples so far. An hour takes about 2 GB in the folder f
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 from conf.settings import Settings
 from schemas.tables import ALERTS, FAULT_ITEMS, TABLES
-from streaming.kafka_io.topics import create_topics
+from streaming.maintenance.files import take_stock
 from streaming.maintenance.table_keeper import TIERS
-from streaming.warehouse.delta_log import log_name
-from streaming.warehouse.tables import table_path
+from streaming.warehouse.delta_log import read_commit
+from streaming.warehouse.tables import open_delta, table_path
 from tests.lab.bench.figures import percentiles_of
 from tests.lab.bench.pacer import pace, publishing
 from tests.lab.bench.process_tree import cores_by_name, read_tree, resident_by_name
@@ -53,46 +53,24 @@ Timed = list[tuple[float, float]]
 """(epoch seconds of the commit, ms)."""
 
 
-class TableLog:
-    """A Delta table's log, followed as it grows. Each commit is read once, as text; the table is never opened."""
+def latencies_since(table: Path, version: int, *, only_unavailable: bool = False) -> tuple[int, Timed]:
+    """Return the version after the newest, and (commit's time, ms from a row's `changed_at` to it) of each new row.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.commits = 0
-        self._in_use: dict[str, int] = {}
-
-    def follow(self) -> Iterator[tuple[Path, float]]:
-        """Yield each file of new rows since the last call, and the time of its commit, epoch seconds."""
-        while (commit := self._folder / log_name(self.commits)).exists():
-            for line in commit.read_text().splitlines():
-                action = json.loads(line)
-                if removed := action.get("remove"):
-                    self._in_use.pop(removed["path"], None)
-                if added := action.get("add"):
-                    self._in_use[added["path"]] = added["size"]
-                    if added["dataChange"]:
-                        yield self._folder / added["path"], commit.stat().st_mtime
-            self.commits += 1
-
-    @property
-    def small_files(self) -> int:
-        """In use now, and below the first tier of compaction."""
-        return sum(size < TIERS[0][0] for size in self._in_use.values())
-
-
-def latencies_ms(path: Path, committed: float, *, only_unavailable: bool = False) -> Timed:
-    """(commit's time, ms from a row's `changed_at` to it) of each row; of FaultItems those that are unavailable."""
-    try:
-        rows = pq.read_table(path, columns=["changed_at", *(["available"] if only_unavailable else [])])
-    except FileNotFoundError:  # compacted and cleaned away since
-        return []
-    moments = rows["changed_at"].cast(pa.int64()).to_pylist()
-    is_out = [not one for one in rows["available"].to_pylist()] if only_unavailable else [True] * len(moments)
-    return [
-        (committed, committed * 1000 - moment / 1000)
-        for moment, is_counted in zip(moments, is_out, strict=True)
-        if is_counted
-    ]
+    `version` is the first that is read; of FaultItems only the unavailable ones may count.
+    """
+    timed: Timed = []
+    while (commit := read_commit(table, version)) is not None:
+        version += 1
+        for file in commit.appended:
+            try:
+                rows = pq.read_table(table / file)
+            except FileNotFoundError:  # compacted and cleaned away since
+                continue
+            if only_unavailable:
+                rows = rows.filter(~pc.field("available"))
+            moments = rows["changed_at"].cast(pa.int64()).to_pylist()
+            timed += [(commit.at_ms / 1000, commit.at_ms - moment / 1000) for moment in moments]
+    return version, timed
 
 
 class Sampler:
@@ -100,18 +78,20 @@ class Sampler:
 
     def __init__(self, settings: Settings, pid: int) -> None:
         self._paths, self._pid = settings.paths, pid
-        self._logs = {name: TableLog(Path(table_path(settings.paths.warehouse, name))) for name in TABLES}
+        self._versions = {"FaultItem": 0, "alert": 0}
         self._tree, self._at = read_tree(pid), time.time()
         self.latencies: dict[str, Timed] = {"FaultItem": [], "alert": []}
         self.samples: list[Sample] = []
 
     def sample(self) -> Sample:
-        for name, log in self._logs.items():
-            for path, committed in log.follow():
-                if name == FAULT_ITEMS.name:
-                    self.latencies["FaultItem"] += latencies_ms(path, committed, only_unavailable=True)
-                elif name == ALERTS.name:
-                    self.latencies["alert"] += latencies_ms(path, committed)
+        handles = {name: open_delta(table_path(self._paths.warehouse, name)) for name in TABLES}
+        for name, table in (("FaultItem", FAULT_ITEMS), ("alert", ALERTS)):
+            self._versions[name], timed = latencies_since(
+                Path(table_path(self._paths.warehouse, table.name)),
+                self._versions[name],
+                only_unavailable=table is FAULT_ITEMS,
+            )
+            self.latencies[name] += timed
         now, tree = time.time(), read_tree(self._pid)
         cores = cores_by_name(self._tree, tree, now - self._at)
         memory = {name: size / (1 << 20) for name, size in resident_by_name(tree).items()}
@@ -123,8 +103,8 @@ class Sampler:
                 **{f"CPU, {name}, cores": used for name, used in cores.items()},
                 "memory, MiB": sum(memory.values()),
                 **{f"memory, {name}, MiB": size for name, size in memory.items()},
-                COMMITS: sum(log.commits for log in self._logs.values()),
-                SMALL_FILES: max(log.small_files for log in self._logs.values()),
+                COMMITS: sum(handle.version() + 1 for handle in handles.values()),
+                SMALL_FILES: max(sum(size < TIERS[0][0] for size in take_stock(one)[1]) for one in handles.values()),
                 **_stock("state", *self._paths.checkpoints.glob("*/state")),
                 **_stock("checkpoints", self._paths.checkpoints),
                 **_stock("tables before `maintain`", Path(self._paths.warehouse)),
@@ -199,9 +179,8 @@ def main() -> None:
 def soak(minutes: float) -> tuple[Sampler | None, float, str]:
     """Return the samples, when they began, and why it ended before its time; "" for Ctrl-C and for the end."""
     sampler, began, ended = None, time.time(), ""
-    with scratch(0) as place:
+    with scratch(0, retention_hours=KAFKA_HOURS) as place:
         settings = place.settings_for("soak")
-        create_topics(settings.kafka.model_copy(update={"retention_hours": KAFKA_HOURS}))
         try:
             with (
                 publishing(pace, settings.kafka, 2 * minutes * MINUTE + WARM_UP_SECONDS + 600) as pacer,

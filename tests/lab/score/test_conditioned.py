@@ -1,4 +1,4 @@
-"""The score under conditions: plays with one thing wrong each are told right, and what is hidden is not asked for."""
+"""The score under conditions: plays with one thing wrong each are reported right, and hidden facts are optional."""
 
 from functools import cache
 from typing import Any
@@ -154,34 +154,21 @@ def test_a_page_of_a_healthy_play_is_false_unless_its_labels_and_time_are_a_fact
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker may be without data in this play: broker-a."""
-    page = {
-        "incident_id": "i",
-        "kind": "broker_no_data",
-        "cause": "answers_seldom",
-        "severity": "critical",
-        "consumer_group": None,
-        "topic": None,
-        "client_id": None,
-        "queues": [],
-        "evidence": "{}",
-        "inhibited_by": None,
-        "state": "FIRING",
-        "changed_at": START + 400 * SECOND,
-    }
-    seldom = Run("healthy", 1, None, collector(10, missed_rounds=0.8))
+    page: dict[str, Any] = dict.fromkeys(("consumer_group", "topic", "client_id", "inhibited_by"))
+    page |= {"kind": "broker_no_data", "severity": "critical", "state": "FIRING", "queues": [], "evidence": "{}"}
+    pages = (("true", "broker-a", 400), ("another_broker", "broker-b", 400), ("too_early", "broker-a", -1))
 
-    def false_pages(**changes: object) -> list[str]:
-        def played(watched: Watched, duration_ms: int | None = None) -> list[dict[str, object]]:
-            for _ in watched.said(duration_ms):
-                pass
-            return [{**page, **changes}]
+    def played(watched: Watched, duration_ms: int | None = None) -> list[dict[str, object]]:
+        for _ in watched.said(duration_ms):
+            pass
+        return [
+            {**page, "incident_id": cause, "cause": cause, "broker_name": name, "changed_at": START + second * SECOND}
+            for cause, name, second in pages
+        ]
 
-        monkeypatch.setattr("tests.lab.score.run.play", played)
-        return score(seldom).false_pages
-
-    assert false_pages(broker_name="broker-a") == []
-    assert false_pages(broker_name="broker-b") == ["broker_no_data answers_seldom"]
-    assert false_pages(broker_name="broker-a", changed_at=START - SECOND) == ["broker_no_data answers_seldom"]
+    monkeypatch.setattr("tests.lab.score.run.play", played)
+    found = score(Run("healthy", 1, None, collector(10, missed_rounds=0.8))).false_pages
+    assert found == ["broker_no_data another_broker", "broker_no_data too_early"]
 
 
 def test_to_a_collector_every_starved_queue_is_also_one_without_commits() -> None:
@@ -210,6 +197,7 @@ MANY_LOST: dict[str, float] = {"lost_answers": 0.05, "mute_clients": 0.3}
 
 PLAYED: list[tuple[str, int, Conditions, str]] = [
     ("twins", 1, collector(10), ""),
+    ("frozen_client", 1, collector(30), ""),
     ("frozen_client", 1, collector(30, missed_rounds=0.25), ""),
     ("room_not_covered", 801, collector(5, missed_rounds=0.4), ""),
     ("tags_differ", 1, collector(10), ""),
@@ -222,8 +210,8 @@ PLAYED: list[tuple[str, int, Conditions, str]] = [
     ("stale_route", 802, collector(180), "suspended"),
     ("master_down", 802, collector(75), "rollout 20 one_by_one new"),
     ("empty_ring", 801, collector(60), ""),
-    ("flow_control", 83652, agents(10), "slow"),
-    ("order_lock_lost", 803, agents(5, 90), ""),
+    ("healthy", 1, agents(5), "slow"),
+    ("pull_stopped", 1, agents(5, 30), ""),
     ("all_brokers_slow", 803, agents(5, 150, skew=ahead("broker", 95)), ""),
 ]
 """Scenario, seed, conditions, what goes on beside: a play of each view, loss, load and kind of skew."""
@@ -236,11 +224,13 @@ PLAYED_IN_PROOF: list[tuple[str, int, Conditions, str]] = [
     ("healthy", 1, collector(30), "rollout 20 surge groups"),
     ("rollout_groups", 15444, agents(10, 150, skew=ahead("broker", -3600)), ""),
     ("healthy", 1, agents(5, 90), ""),
-    ("pull_stopped", 1, agents(5, 30), ""),
+    ("flow_control", 83652, agents(10), "slow"),
+    ("order_lock_lost", 803, agents(5, 90), ""),
     ("dead_broker", 7, agents(5), ""),
     ("rollout_surge", 802, agents(10, 45, skew=ahead("run", -5)), "rollout 20 one_by_one stable"),
     ("flapping_broker", 803, agents(5, 150, skew=ahead("run", 95)), "hung"),
     ("dead_broker", 1, collector(30), "rollout 20 one_by_one groups"),
+    ("frozen_client", 1, collector(10), ""),
     ("frozen_client", 1, collector(60), ""),
     ("tags_differ", 1, Conditions(), ""),
     ("suspended", 1, collector(10), ""),
@@ -250,7 +240,6 @@ PLAYED_IN_PROOF: list[tuple[str, int, Conditions, str]] = [
     ("healthy", 1, model(10), "rollout 40 one_by_one stable"),
     ("healthy", 1, collector(10), "rollout 80 one_by_one stable"),
     ("healthy", 1, agents(5), "rollout 40 surge new"),
-    ("healthy", 1, agents(5), "slow"),
     ("healthy", 1, model(10, skew=ahead("broker", -95)), ""),
     ("healthy", 1, collector(180, skew=ahead("broker", -150)), ""),
     ("dead_broker", 1, agents(5), ""),
@@ -275,16 +264,3 @@ def test_a_play_under_conditions_is_reported_right(run: Run) -> None:
     found = score(run)
     assert [one for of_kind in found.tallies.values() for one in (*of_kind.missed, *of_kind.wrong)] == []
     assert found.false_pages == []
-
-
-@pytest.mark.parametrize("seconds", [30, *in_proof([10, 60])])
-def test_a_frozen_client_is_reported_two_rounds_later_at_most(seconds: int) -> None:
-    """The whole log in one batch, as after a start: its rounds are not taken for clocks that are behind."""
-    watched = Watched(load_scenario("frozen_client"), 1, START, collector(seconds))
-    reported = [
-        (row["changed_at"] // SECOND - START) // SECOND
-        for row in play(watched)
-        if (row["state"], row["kind"], row["cause"]) == ("FIRING", "starved_queue", "frozen_client")
-    ]
-    assert reported
-    assert reported[0] <= 120 + 2 * seconds

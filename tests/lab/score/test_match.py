@@ -49,11 +49,6 @@ def test_a_fact_that_is_detected_and_resolved_in_time_counts_with_both_delays() 
     assert found.recovery_ms == [10_000]
 
 
-def test_a_fact_without_a_claim_is_missed_unless_it_is_optional() -> None:
-    assert len(tally(None, FACT).missed) == 1
-    assert tally(None, replace(FACT, required=False)).missed == []
-
-
 AGAIN = replace(FACT, start_ms=380_000, end_ms=500_000, required=False)
 OTHER = replace(FACT, cause="consume_stopped", start_ms=300_000, end_ms=900_000, required=False)
 OFTEN = replace(FACT, comings_ms=(100_000, 180_000, 260_000))
@@ -103,37 +98,38 @@ def test_a_claim_has_its_verdict(claim: Claim, facts: list[Fact], expected: Verd
     assert verdicts_of([claim], facts)[claim] is expected
 
 
+RESOLVED = {"in_time": 1, "ended": 1, "resolved": 1, "reported": 1, "right": 1}
+LONG_WRONG = {"in_time": 1, "ended": 1, "missed": 1, "wrong": 1}
+
+
 @pytest.mark.parametrize(
-    ("claim", "counts"),
+    ("claim", "fact", "counts"),
     [
-        (replace(CLAIM, queue="broker-a:2"), {"missed": 1, "wrong": 1}),
-        (STALLED, {"missed": 1}),
-        (replace(CLAIM, start_ms=99_000), {"early": 1, "missed": 1, "wrong": 1}),
-        (replace(CLAIM, end_ms=RESOLVED_MS + 1), {"late": 1, "in_time": 1, "ended": 1, "missed": 1, "wrong": 1}),
-        (replace(CLAIM, end_ms=None), {"endless": 1, "in_time": 1, "ended": 1, "missed": 1, "wrong": 1}),
+        pytest.param(None, FACT, {"missed": 1}, id="no claim"),
+        pytest.param(None, replace(FACT, required=False), {}, id="an optional fact"),
+        pytest.param(replace(CLAIM, queue="broker-a:2"), FACT, {"missed": 1, "wrong": 1}, id="another queue"),
+        pytest.param(STALLED, FACT, {"missed": 1}, id="an early sign"),
+        pytest.param(replace(CLAIM, start_ms=99_000), FACT, {"early": 1, "missed": 1, "wrong": 1}, id="too early"),
+        pytest.param(replace(CLAIM, end_ms=RESOLVED_MS + 1), FACT, {"late": 1} | LONG_WRONG, id="late to resolve"),
+        pytest.param(replace(CLAIM, end_ms=None), FACT, {"endless": 1} | LONG_WRONG, id="never ended"),
+        pytest.param(replace(CLAIM, start_ms=DEADLINE_MS), FACT, RESOLVED, id="bound, two rounds and slack"),
+        pytest.param(replace(CLAIM, start_ms=DEADLINE_MS + 50_000), replace(FACT, due_ms=150_000), RESOLVED,
+                     id="the first stretch that is long enough"),
+        pytest.param(replace(CLAIM, end_ms=None), replace(FACT, known_ms=RESOLVED_MS - 1),
+                     {"in_time": 1, "reported": 1, "right": 1}, id="an end that the play does not show"),
     ],
-)
-def test_a_wrong_claim_detects_nothing(claim: Claim, counts: dict[str, int]) -> None:
-    found = tally(claim, FACT)
+)  # fmt: skip
+def test_a_fact_and_a_claim_are_counted(claim: Claim | None, fact: Fact, counts: dict[str, int]) -> None:
+    found = tally(claim, fact)
     figures = {name: value if isinstance(value, int) else len(value) for name, value in vars(found).items()}
     names = ("in_time", "ended", "resolved", "reported", "right", "early", "late", "endless", "missed", "wrong")
     assert {name: figures[name] for name in names if figures[name]} == counts
 
 
-def test_an_alert_must_fire_by_the_bound_two_rounds_and_the_slack() -> None:
-    assert tally(replace(CLAIM, start_ms=DEADLINE_MS), FACT).in_time == 1
+def test_an_alert_that_fires_late_is_right_and_its_fact_missed() -> None:
     late = tally(replace(CLAIM, start_ms=DEADLINE_MS + 5_000), FACT)
     assert (late.in_time, late.reported, late.right) == (0, 0, 1)
     assert late.missed[0].endswith("5 s late")
-
-
-def test_the_deadline_counts_from_the_first_stretch_that_is_long_enough() -> None:
-    assert tally(replace(CLAIM, start_ms=DEADLINE_MS + 50_000), replace(FACT, due_ms=150_000)).in_time == 1
-
-
-def test_an_end_that_the_play_does_not_show_long_enough_is_not_judged() -> None:
-    found = tally(replace(CLAIM, end_ms=None), replace(FACT, known_ms=RESOLVED_MS - 1))
-    assert (found.endless, found.ended, found.reported, found.right) == (0, 0, 1, 1)
 
 
 def test_an_alert_that_did_not_end_detects_no_later_fact() -> None:

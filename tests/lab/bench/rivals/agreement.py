@@ -3,8 +3,6 @@
 from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -41,16 +39,8 @@ def compare(flips: Flips, of_loop: Flips) -> str:
 
 def read_rows(table: Path) -> Flips:
     """Of a Delta table; none of one that was never made."""
-    flips: Flips = Counter()
     try:
-        paths = DeltaTable(str(table)).file_uris()
+        rows = DeltaTable(str(table)).to_pyarrow_table(columns=list(COLUMNS))
     except TableNotFoundError:
-        return flips
-    for path in paths:
-        rows = pq.read_table(path, columns=list(COLUMNS))
-        columns = [
-            column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
-            for column in rows.columns
-        ]
-        flips.update(zip(*columns, strict=True))
-    return flips
+        return Counter()
+    return Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True))

@@ -4,15 +4,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-
+from conf.settings import Kafka
 from schemas.events import SEND_LATENCIES
-from streaming.kafka_io.topics import create_topics
+from streaming.kafka_io.consumer import open_consumer, read_spans
 from tests.lab.bench.apart import run_apart
 from tests.lab.bench.drain import preload
 from tests.lab.bench.figures import Figures, latencies_of
@@ -130,7 +129,6 @@ def _measure_live(one: Contender, loop: Contender, warm_up_seconds: float, secon
     """Measure events at the pacer's rate, after the warm-up; then compare the flips with those of the loop."""
     with scratch(0) as place:
         settings = place.settings_for("live")
-        create_topics(settings.kafka)
         work = _work(place, one.rival, 0, 0)
         with _started(one, work) as process, TreeWatch(process.pid) as watch:
             deadline = time.monotonic() + READY_SECONDS
@@ -154,7 +152,7 @@ def _measure_live(one: Contender, loop: Contender, warm_up_seconds: float, secon
             "live, MiB": _mib(watch, began, ended),
         }
         if not loop.absent:
-            again = _work(place, LOOP, _count_sends(settings.kafka.bootstrap_servers), 0, "again")
+            again = _work(place, LOOP, _count_sends(settings.kafka), 0, "again")
             with _started(loop, again) as process:
                 if process.wait(PATIENCE_SECONDS) == 0:
                     figures["flips, live"] = compare(read_rows(work.table), read_rows(again.table))
@@ -192,10 +190,6 @@ def _log(rival: Rival) -> Path:
     return (LOGS / f"{rival.name.replace(' ', '-')}.log").absolute()
 
 
-def _count_sends(bootstrap_servers: str) -> int:
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers.split(","))
-    try:
-        parts = [TopicPartition(SEND_LATENCIES, number) for number in consumer.partitions_for_topic(SEND_LATENCIES)]
-        return int(sum(consumer.end_offsets(parts).values()))
-    finally:
-        consumer.close()
+def _count_sends(kafka: Kafka) -> int:
+    with closing(open_consumer(kafka)) as consumer:
+        return sum(span.end for span in read_spans(consumer, [SEND_LATENCIES]).values())
