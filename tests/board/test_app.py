@@ -63,6 +63,16 @@ def warehouse(tmp_path: Path) -> Path:
     return write(tmp_path / "warehouse", {"alerts": [alert("one")]})
 
 
+@pytest.fixture(scope="module")
+def prod(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    """A board of one group, billing, with a queue of topic orders in cluster prod."""
+    rows = {"alerts": [alert("one")], "assignments": [assignment(0, "OK")]}
+    return board_of(write(tmp_path_factory.mktemp("prod"), rows))
+
+
+INVALID_FILTERS = {"since": "soon", "state": "LOUD", "page": "0", "inhibited": "maybe"}
+
+
 @pytest.fixture
 def shown(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     return Shown(warehouse, monkeypatch)
@@ -172,6 +182,31 @@ def test_the_tables_are_looked_at_once_for_all_who_ask_at_a_time(warehouse: Path
     for thread in threads:
         thread.join()
     assert looks <= 1
+
+
+@pytest.mark.parametrize(
+    ("page", "search", "sentence"),
+    [
+        *(("alerts", f"{name}={value}", f"{name} = '{value}'") for name, value in INVALID_FILTERS.items()),
+        ("brokers", "cluster=x", "cluster = 'x': choose one of prod"),
+        ("group", "", "group is missing"),
+        ("group", "group=biling", "Group 'biling' is unknown; known groups include billing."),
+        ("group", "group=billing&cluster=x", "Group 'billing' is unknown in cluster x; no group is known there."),
+        ("group", "group=billing&topic=x", "topic = 'x': choose one of orders."),
+        ("group", "group=billing&verdict=BAD", "verdict = 'BAD': choose one of UNOWNED, NOT_CONSUMED"),
+        ("group", "group=billing&page=0", "page = '0': give an integer from 1"),
+        ("group", "group=billing&at=noon", "at = 'noon' is not a time"),
+        ("groups", "cluster=x", "cluster = 'x': choose one of prod"),
+        ("history", "", "group is missing"),
+        ("history", "group=bill", "known groups include billing"),
+        ("history", "group=billing&since=soon", "since = 'soon' is not a duration"),
+        ("history", "group=billing&topic=x", "topic = 'x': choose one of orders."),
+        ("incident", "", "id is missing"),
+        ("incident", "id=nope", "id = 'nope' is not in"),
+    ],
+)
+def test_an_invalid_parameter_is_an_error_message(page: str, search: str, sentence: str, prod: Board) -> None:
+    assert sentence in text_at(prod, f"/{page}", search)
 
 
 SEARCH = {"/group": "group=billing", "/history": "group=billing", "/incident": "id=one"}
