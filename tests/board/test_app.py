@@ -15,7 +15,7 @@ from streaming.board.web.app import Board
 from streaming.board.web.tables import MOST_ANNOUNCED, Tables
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.board.components import links_of, read_html, text_of
-from tests.board.tables import NOW_MS, alert, assignment, board_of, write
+from tests.board.tables import NOW_MS, alert, assignment, board_of, client_of, write
 
 
 class Rows(Page):
@@ -227,18 +227,19 @@ def test_every_page_reports_stale_data(tmp_path: Path, subtests: pytest.Subtests
 
 def test_every_page_is_a_value_in_json(warehouse: Path, subtests: pytest.Subtests) -> None:
     write(warehouse, {"assignments": [assignment(0, "UNOWNED")], "quarantine": []}, 1)
-    board = board_of(warehouse)
+    client = client_of(warehouse)
+    values: dict[str, Any] = {}
     for page in PAGES:
         with subtests.test(page.path):
-            text, status = board.value_json(page, SEARCH.get(page.path, ""))
-            answer = json.loads(text)
-            assert status == 200
-            assert answer.keys() == {"now_ms", "newest_ms", "left_out", "page"}
-            assert answer["now_ms"] == NOW_MS
-    overview = json.loads(board.value_json(board.pages["/"], "")[0])["page"]
-    assert [incident["incident_id"] for incident in overview["trouble"]["firing"]] == ["one"]
-    group = json.loads(board.value_json(board.pages["/group"], "group=billing")[0])["page"]
-    assert group["matrix"]["lines"][0]["queue"]["verdict"] == "UNOWNED"
+            answer = client.get(f"/api/{page.name}?{SEARCH.get(page.path, '')}")
+            assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+            assert answer.json().keys() == {"now_ms", "newest_ms", "left_out", "page"}
+            assert answer.json()["now_ms"] == NOW_MS
+            values[page.name] = answer.json()["page"]
+    assert [incident["incident_id"] for incident in values["overview"]["trouble"]["firing"]] == ["one"]
+    assert [incident["incident_id"] for incident in values["alerts"]["incidents"]["items"]] == ["one"]
+    assert values["group"]["matrix"]["lines"][0]["queue"]["verdict"] == "UNOWNED"
+    assert client.get("/api/alerts?state=LOUD").status_code == 400
 
 
 def test_a_row_from_the_future_counts_as_of_now(tmp_path: Path) -> None:
