@@ -164,13 +164,15 @@ def test_a_timeline_decides_what_is_notified(case: Case) -> None:
         play(stage, step, receivers)
     for name in RECEIVERS:
         assert_notified(receivers[name], case.checks.get(name, ""))
+    own = [row for row in stage.alerts if row["kind"] in RELAY_KINDS]
+    assert len({row["alert_id"] for row in own}) == len({row["kind"] for row in own}), "one alert of each kind"
     found = {
         "log": [
             f"{row['outcome']} {row['incident_id']} {row['status']} {row['receiver']} {row['reason']}"
             for row in stage.log
             if row["outcome"] in WITHHELD
         ],
-        "own": [f"{row['kind']} {row['state']}" for row in stage.alerts if row["kind"] in RELAY_KINDS],
+        "own": [f"{row['kind']} {row['state']}" for row in own],
         "open": [*stage.owed.incidents] or ["-"],
     }
     others = {name: rows for name, rows in case.checks.items() if name not in RECEIVERS}
