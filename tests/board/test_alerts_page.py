@@ -20,7 +20,6 @@ from streaming.board.pages.alerts import (
     read_incidents,
     read_steps,
 )
-from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, minutes, shown, silence, view_of, write
@@ -94,13 +93,6 @@ def test_the_form_shows_the_filters_and_lanes_hatch_inhibited_incidents(warehous
     row = by_id(body, "incidents-table-effect")
     assert row["class"] == "inhibited"
     assert "⤷ inhibited" in text_of(row)
-
-
-@pytest.mark.parametrize("asked", [{"since": "soon"}, {"state": "LOUD"}, {"page": "0"}, {"inhibited": "maybe"}])
-def test_an_invalid_parameter_is_named(asked: dict[str, str], warehouse: Path) -> None:
-    (name,) = asked
-    with pytest.raises(AskedError, match=name):
-        shown(PAGE, warehouse, **asked)
 
 
 def test_many_incidents_are_counted_and_paged(tmp_path: Path) -> None:

@@ -41,15 +41,6 @@ def test_an_unchanged_page_is_a_304_without_a_body(client: TestClient, tmp_path:
     assert other.status_code == 200
 
 
-def test_the_same_value_is_read_as_json(client: TestClient, tmp_path: Path) -> None:
-    write(tmp_path / "w", {"alerts": [alert("one")]})
-    answer = client.get("/api/alerts?state=FIRING")
-    assert answer.headers["content-type"] == "application/json"
-    assert [incident["incident_id"] for incident in answer.json()["page"]["incidents"]["items"]] == ["one"]
-    refused = client.get("/api/alerts?state=LOUD")
-    assert (refused.status_code, list(refused.json())) == (400, ["error"])
-
-
 def test_healthz_is_200_only_with_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check has no token and calls the board by its address, whatever its names are."""
     monkeypatch.setattr("streaming.board.web.tables.LOOK_SECONDS", 0.0)

@@ -15,7 +15,7 @@ from streaming.board.web.app import Board
 from streaming.board.web.tables import MOST_ANNOUNCED, Tables
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.board.components import links_of, read_html, text_of
-from tests.board.tables import NOW_MS, alert, assignment, board_of, write
+from tests.board.tables import NOW_MS, alert, assignment, board_of, client_of, write
 
 
 class Rows(Page):
@@ -59,6 +59,16 @@ def text_at(board: Board, path: str, search: str = "") -> str:
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     return write(tmp_path / "warehouse", {"alerts": [alert("one")]})
+
+
+@pytest.fixture(scope="module")
+def prod(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    """A board of one group, billing, with a queue of topic orders in cluster prod."""
+    rows = {"alerts": [alert("one")], "assignments": [assignment(0, "OK")]}
+    return board_of(write(tmp_path_factory.mktemp("prod"), rows))
+
+
+INVALID_FILTERS = {"since": "soon", "state": "LOUD", "page": "0", "inhibited": "maybe"}
 
 
 @pytest.fixture
@@ -172,6 +182,31 @@ def test_the_tables_are_looked_at_once_for_all_who_ask_at_a_time(warehouse: Path
     assert looks <= 1
 
 
+@pytest.mark.parametrize(
+    ("page", "search", "sentence"),
+    [
+        *(("alerts", f"{name}={value}", f"{name} = '{value}'") for name, value in INVALID_FILTERS.items()),
+        ("brokers", "cluster=x", "cluster = 'x': choose one of prod"),
+        ("group", "", "group is missing"),
+        ("group", "group=biling", "Group 'biling' is unknown; known groups include billing."),
+        ("group", "group=billing&cluster=x", "Group 'billing' is unknown in cluster x; no group is known there."),
+        ("group", "group=billing&topic=x", "topic = 'x': choose one of orders."),
+        ("group", "group=billing&verdict=BAD", "verdict = 'BAD': choose one of UNOWNED, NOT_CONSUMED"),
+        ("group", "group=billing&page=0", "page = '0': give an integer from 1"),
+        ("group", "group=billing&at=noon", "at = 'noon' is not a time"),
+        ("groups", "cluster=x", "cluster = 'x': choose one of prod"),
+        ("history", "", "group is missing"),
+        ("history", "group=bill", "known groups include billing"),
+        ("history", "group=billing&since=soon", "since = 'soon' is not a duration"),
+        ("history", "group=billing&topic=x", "topic = 'x': choose one of orders."),
+        ("incident", "", "id is missing"),
+        ("incident", "id=nope", "id = 'nope' is not in"),
+    ],
+)
+def test_an_invalid_parameter_is_an_error_message(page: str, search: str, sentence: str, prod: Board) -> None:
+    assert sentence in text_at(prod, f"/{page}", search)
+
+
 SEARCH = {"/group": "group=billing", "/history": "group=billing", "/incident": "id=one"}
 
 
@@ -190,18 +225,19 @@ def test_every_page_reports_stale_data(tmp_path: Path, subtests: pytest.Subtests
 
 def test_every_page_is_a_value_in_json(warehouse: Path, subtests: pytest.Subtests) -> None:
     write(warehouse, {"assignments": [assignment(0, "UNOWNED")], "quarantine": []}, 1)
-    board = board_of(warehouse)
+    client = client_of(warehouse)
+    values: dict[str, Any] = {}
     for page in PAGES:
         with subtests.test(page.path):
-            text, status = board.value_json(page, SEARCH.get(page.path, ""))
-            answer = json.loads(text)
-            assert status == 200
-            assert answer.keys() == {"now_ms", "newest_ms", "left_out", "page"}
-            assert answer["now_ms"] == NOW_MS
-    overview = json.loads(board.value_json(board.pages["/"], "")[0])["page"]
-    assert [incident["incident_id"] for incident in overview["trouble"]["firing"]] == ["one"]
-    group = json.loads(board.value_json(board.pages["/group"], "group=billing")[0])["page"]
-    assert group["matrix"]["lines"][0]["queue"]["verdict"] == "UNOWNED"
+            answer = client.get(f"/api/{page.name}?{SEARCH.get(page.path, '')}")
+            assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+            assert answer.json().keys() == {"now_ms", "newest_ms", "left_out", "page"}
+            assert answer.json()["now_ms"] == NOW_MS
+            values[page.name] = answer.json()["page"]
+    assert [incident["incident_id"] for incident in values["overview"]["trouble"]["firing"]] == ["one"]
+    assert [incident["incident_id"] for incident in values["alerts"]["incidents"]["items"]] == ["one"]
+    assert values["group"]["matrix"]["lines"][0]["queue"]["verdict"] == "UNOWNED"
+    assert client.get("/api/alerts?state=LOUD").status_code == 400
 
 
 def test_a_row_from_the_future_counts_as_of_now(tmp_path: Path) -> None:

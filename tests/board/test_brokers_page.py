@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from streaming.board.page import View
 from streaming.board.pages.brokers import (
     LANE_PX,
@@ -14,7 +12,6 @@ from streaming.board.pages.brokers import (
     brokers_chart,
     read_brokers,
 )
-from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of
 from tests.board.tables import (
@@ -88,9 +85,6 @@ def test_quiet_brokers_and_incidents_about_two(tmp_path: Path) -> None:
     page = shown(PAGE, write(tmp_path / "2", {"assignments": [assignment(0, "OK")]}))
     assert "No broker was avoided or had an incident in this period." in text_of(page)
     assert "1 broker; none avoided by a producer now; no open incidents." in text_of(page)
-    write(tmp_path / "3", {"broker_health": [health(MINUTE, 1)]})
-    with pytest.raises(AskedError, match="cluster = 'x': choose one of prod"):
-        shown(PAGE, tmp_path / "3", cluster="x")
 
 
 def test_a_row_has_how_many_until_when_and_who_and_the_chart_is_text_too(tmp_path: Path) -> None:

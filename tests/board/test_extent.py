@@ -8,7 +8,7 @@ from streaming.board.known import extent_of
 from streaming.board.pages import alerts, brokers, history, incident
 from streaming.text.times import iso
 from tests.board.components import Element, by_id
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, shown, view_of, write
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, health, shown, view_of, write
 
 HOUR = 60 * MINUTE
 
@@ -46,11 +46,7 @@ def test_each_charts_axis_has_the_extent_of_its_bars(tmp_path: Path) -> None:
     assert (page["from_ms"], page["until_ms"]) == (NOW_MS - 31 * MINUTE - 30_000, NOW_MS - 30 * MINUTE + 30_000)
     (bins,) = page["bins"]
     assert sum(1 for count in bins.counts if count) > 40, "and not in one of the day's"
-    health = {"cluster": "prod", "broker_name": "broker-a", "producers": 3}
-    steps = [
-        {**health, "unavailable_producers": avoiding, "changed_at": NOW_MS - ago * MINUTE}
-        for avoiding, ago in ((1, 50), (0, 40))
-    ]
+    steps = [health(50 * MINUTE, 1), health(40 * MINUTE, 0)]
     warehouse = write(tmp_path / "2", {"broker_health": steps})
     assert axis_of(shown(brokers.PAGE, warehouse, since="24h"), "brokers-chart") == ["10:09:30", "10:20:30"]
     warehouse = write(tmp_path / "3", {"assignments": [assignment(0, "OK", changed_at=NOW_MS - 6 * MINUTE)]})

@@ -142,21 +142,3 @@ def test_groups_without_queues_of_two_clusters_of_many_members_and_with_reasons(
     assert "(not_asked)" in text_of(rows_by_queue(page)["broker-a:1"])
     assert "(" not in text_of(cells_of(rows_by_queue(page)["broker-a:0"])[1])
     assert VERDICT_REASONS["not_asked"] in text_of(page)
-
-
-@pytest.mark.parametrize(
-    ("asked", "sentence"),
-    [
-        ({}, "group is missing"),
-        ({"group": "biling"}, "Group 'biling' is unknown; known groups include billing."),
-        ({"group": "billing", "cluster": "x"}, "Group 'billing' is unknown in cluster x; no group is known there."),
-        ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
-        ({"group": "billing", "verdict": "BAD"}, "verdict = 'BAD': choose one of UNOWNED, NOT_CONSUMED"),
-        ({"group": "billing", "page": "0"}, "page = '0': give an integer from 1"),
-        ({"group": "billing", "at": "noon"}, "at = 'noon' is not a time"),
-    ],
-)
-def test_an_invalid_parameter_is_an_error_message(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
-    with pytest.raises(AskedError) as refused:
-        shown(PAGE, warehouse, **asked)
-    assert sentence in str(refused.value)

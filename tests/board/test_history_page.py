@@ -13,7 +13,6 @@ from streaming.board.pages.history import (
     bands_chart,
     read_times,
 )
-from streaming.board.url import AskedError
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, rows_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, member, shown, view_of, write
@@ -202,18 +201,3 @@ def test_of_many_queues_those_that_were_wrong_are_shown_and_the_rest_counted(tmp
     assert f"broker-a:{MOST_LANES + 15}" in {span.queue for span in found["spans"]}
     page = shown(PAGE, tmp_path, group="billing", since="1h")
     assert f"{MOST_LANES} of {MOST_LANES + 20} queues, problems first" in text_of(page)
-
-
-@pytest.mark.parametrize(
-    ("asked", "sentence"),
-    [
-        ({}, "group is missing"),
-        ({"group": "bill"}, "known groups include billing"),
-        ({"group": "billing", "since": "soon"}, "since = 'soon' is not a duration"),
-        ({"group": "billing", "topic": "x"}, "topic = 'x': choose one of orders."),
-    ],
-)
-def test_an_invalid_parameter_is_an_error_message(warehouse: Path, asked: dict[str, str], sentence: str) -> None:
-    with pytest.raises(AskedError) as refused:
-        shown(PAGE, warehouse, **asked)
-    assert sentence in str(refused.value)

@@ -8,7 +8,6 @@ import pytest
 
 from streaming.board.pages import group as group_page
 from streaming.board.pages.incident import PAGE
-from streaming.board.url import AskedError
 from tests.board.components import by_id, head_of, links_of, text_of
 from tests.board.tables import MINUTE, NOW_MS, OF_NO_GROUP, alert, assignment, health, member, shown, write
 from tests.history.warehouse_stage import delivery
@@ -94,12 +93,6 @@ def test_head_advice_effects_evidence_times_and_commands(warehouse: Path) -> Non
     group = text_of(shown(group_page.PAGE, warehouse, group="billing"))
     assert "starved_queue ▲ FIRING not consumed since 10:51:00 ● acknowledged by ada" in group
     assert "UNOWNED certain since" in group
-
-
-@pytest.mark.parametrize(("asked", "sentence"), [({}, "id is missing"), ({"id": "nope"}, "id = 'nope' is not in")])
-def test_an_unknown_incident_is_an_error_message(asked: dict[str, str], sentence: str, warehouse: Path) -> None:
-    with pytest.raises(AskedError, match=sentence):
-        shown(PAGE, warehouse, **asked)
 
 
 def test_producers_are_shortened_and_an_incident_of_a_cluster_names_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The runbooks as the board serves them: every link that an alert carries leads to its page, and to its cause there."""
 
+from functools import cache
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -23,22 +24,25 @@ TOKEN = "a-token-of-some-length"  # noqa: S105  # of these tests
 HOST = "http://127.0.0.1:8050"
 
 
-def ids_of(page: Element) -> set[str]:
-    return {element.get("id") for element in walk(page)} - {""}
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     """A board without any tables."""
     return client_of(tmp_path_factory.mktemp("none"))
 
 
+@cache
+def page_at(client: TestClient, path: str) -> tuple[Element | None, set[str]]:
+    """The page and the ids in it; None without it."""
+    answer = client.get(path)
+    page = read_html(answer.text) if answer.status_code == 200 else None
+    return page, {element.get("id") for element in walk(page)} if page else set()
+
+
 def read(client: TestClient, url: str) -> Element | None:
     """The page at an address; None if it, or the part that the address names, is missing."""
     place = urlsplit(url)
-    answer = client.get(place.path)
-    page = read_html(answer.text) if answer.status_code == 200 else None
-    return page if page and (not place.fragment or place.fragment in ids_of(page)) else None
+    page, ids = page_at(client, place.path)
+    return page if not place.fragment or place.fragment in ids else None
 
 
 def test_every_link_of_kinds_causes_pages_and_prometheus_rules_leads_to_a_page(client: TestClient) -> None:
@@ -58,9 +62,7 @@ def test_every_link_of_kinds_causes_pages_and_prometheus_rules_leads_to_a_page(c
     assert_none(broken)
     urls = [rule["annotations"]["runbook_url"].replace("{{ $labels.kind }}", "starved_queue") for rule in ALERTS]
     assert_none(url for url in urls if read(client, url) is None)
-    manual = read(client, f"{ROOT}/{METRICS}")
-    assert manual is not None
-    assert_none(metric.name for metric in ALL_METRICS if metric.name not in ids_of(manual))
+    assert_none(metric.name for metric in ALL_METRICS if metric.name not in page_at(client, f"{ROOT}/{METRICS}")[1])
 
 
 def test_a_page_that_is_not_there_says_so_and_names_those_that_are(client: TestClient) -> None:

@@ -27,18 +27,9 @@ MANIFEST = DEPLOY / "kubernetes.yml"
 PROGRAM = "/opt/balancewatch/bin/balancewatch"
 
 
-class _Lists(dict[str, Any]):
-    """A key that stands twice in a unit has both values."""
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if isinstance(value, list) and key in self:
-            value = [*self[key], *value]
-        super().__setitem__(key, value)
-
-
 def unit(path: Path) -> RawConfigParser:
-    """Keys as they are written; one that stands twice has a value of several lines."""
-    parser = RawConfigParser(dict_type=_Lists, strict=False, allow_no_value=True, delimiters=("=",))
+    """Keys as they are written; of a repeated one the last."""
+    parser = RawConfigParser(strict=False, allow_no_value=True, delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # the way that the standard library documents
     parser.read(path)
     return parser
@@ -229,9 +220,10 @@ def test_the_board_has_its_own_secrets_and_cannot_write_the_tables() -> None:
     assert {one["name"] for one in board["volumeMounts"] if one.get("readOnly")} == {"data", "settings"}
     assert [one["secretRef"]["name"] for one in board["envFrom"]] == ["balancewatch-board"]
     assert board["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "board"}
-    service = unit(DEPLOY / "systemd" / "balancewatch-board.service")["Service"]
+    path = DEPLOY / "systemd" / "balancewatch-board.service"
+    service = unit(path)["Service"]
     assert "StateDirectory" not in service
-    assert service["EnvironmentFile"] == "/etc/balancewatch/board.env"
+    assert re.findall(r"(?m)^EnvironmentFile=(.*)$", path.read_text()) == ["/etc/balancewatch/board.env"]
     assert service["ReadOnlyPaths"] == "/var/lib/balancewatch"
 
 

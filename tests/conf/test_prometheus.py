@@ -52,7 +52,7 @@ def names_in(expression: str) -> Names:
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = [CONF / "prometheus.rules.yml", CONF / "prometheus.product.rules.yml"]
-TESTS = Path(__file__).parent / "prometheus.rules.test.yml"
+TESTS = sorted(Path(__file__).parent.glob("prometheus.*.test.yml"))
 
 
 def read(path: Path) -> Any:
@@ -120,7 +120,7 @@ def test_promtool_takes_the_rules_without_a_remark() -> None:
 
 @pytest.mark.real
 def test_the_rules_fire_when_they_should_and_only_then() -> None:
-    assert "SUCCESS" in promtool("test", "rules", str(TESTS))
+    assert "SUCCESS" in promtool("test", "rules", *map(str, TESTS))
 
 
 def test_a_rule_reads_only_what_there_is(subtests: pytest.Subtests) -> None:
@@ -164,9 +164,8 @@ def test_an_alert_says_what_is_so_what_follows_and_where_to_read_on(subtests: py
 
 
 def test_an_alert_is_tried_where_it_fires() -> None:
-    tried = {
-        case["alertname"] for test in read(TESTS)["tests"] for case in test["alert_rule_test"] if case["exp_alerts"]
-    }
+    tests = [test for file in TESTS for test in read(file)["tests"]]
+    tried = {case["alertname"] for test in tests for case in test["alert_rule_test"] if case["exp_alerts"]}
     assert_none(rule["alert"] for rule in ALERTS if rule["alert"] not in tried)
 
 

@@ -14,6 +14,7 @@ import pytest
 from streaming.logs import jvm_lines
 from streaming.logs.jvm_lines import JvmLines, read_events, say_lines
 from streaming.spark.jars import LOG4J
+from tests.support.java_sources import JVM
 
 CHATTER = """
 WARNING: Using incubator modules: jdk.incubator.vector
@@ -58,16 +59,19 @@ def test_json_that_is_not_log4js_is_a_plain_line(line: str) -> None:
 
 
 TWO_LINES = """
-import os, sys, time, structlog
+import os, threading, time, structlog
 from conf.settings import Settings
-from streaming.logs.jvm_lines import JvmLines
+from streaming.logs import jvm_lines
 from streaming.logs.logs import set_up_logs
 from streaming.spark.session import _output_to
 set_up_logs(Settings.load(log={"format": "json"}).log)
-with _output_to(JvmLines()):
+said, say_lines = threading.Event(), jvm_lines.say_lines
+jvm_lines.say_lines = lambda *given, **more: (say_lines(*given, **more), said.set())
+with _output_to(jvm_lines.JvmLines()):
     structlog.get_logger().warning("of this process")
     os.write(2, b"of the JVM\\n")
-    time.sleep(3)
+    said.wait(30)
+    time.sleep(0.3)
 structlog.get_logger().warning("afterwards")
 """
 
@@ -147,7 +151,7 @@ def test_log4j_writes_what_is_read_here(ear: Ear, tmp_path: Path) -> None:
     source.write_text(JAVA)
     jars = Path(pyspark.__file__).parent / "jars"
     classpath = os.pathsep.join(str(path) for path in jars.glob("log4j-*.jar"))
-    flags = ["-Dbalancewatch.log=json", f"-Dlog4j2.configurationFile={LOG4J}"]
+    flags = [*JVM, "-Dbalancewatch.log=json", f"-Dlog4j2.configurationFile={LOG4J}"]
     with JvmLines().open("ab") as pipe:
         process = subprocess.Popen(["java", "-cp", classpath, *flags, str(source)], stderr=pipe)
     assert ear.done.wait(120)

@@ -89,7 +89,7 @@ def test_what_is_long_is_cut_and_says_so() -> None:
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.binary(max_size=20),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=30,
+    max_leaves=10,
 )
 
 

@@ -37,7 +37,6 @@ BAD_KEY = Answer("BAD_KEY", 401, "who are you?")
 
 Behaviour = Callable[[Send, int], Answer]
 Row = dict[str, Any]
-Step = Silence | int | str | tuple[str, Row]
 
 
 def alert_row(incident: str, state: str, at_ms: int, **columns: Any) -> Row:
@@ -207,23 +206,6 @@ class Stage:
         """Write a row of now, then let `run` seconds pass."""
         self.write(alert_row(incident, state, self.now_ms, **columns))
         self.run(run)
-
-    def play(self, steps: Iterable[Step]) -> None:
-        """Write `name STATE` rows of the moment, add silences, crash, restart, or let seconds pass."""
-        for step in steps:
-            match step:
-                case Silence():
-                    self.silence(step)
-                case "crash":
-                    self.crash()
-                case "restart":
-                    self.restart()
-                case int():
-                    self.run(step)
-                case _:
-                    row, columns = (step, {}) if isinstance(step, str) else step
-                    name, state = row.split()
-                    self.write(alert_row(name, state, self.now_ms, **columns))
 
     def silence(self, silence: Silence) -> None:
         others = [one for one in self.tables.silences if one.silence_id != silence.silence_id]

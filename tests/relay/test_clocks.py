@@ -100,20 +100,6 @@ def test_a_receiver_in_trouble_is_one_alert_that_ends(step_ms: int) -> None:
     assert own[1]["changed_at"] > own[0]["changed_at"]
 
 
-def test_what_a_silence_keeps_quiet_after_the_clock_was_set_back_is_notified_at_its_end() -> None:
-    receiver = Scripted()
-    stage = Stage({"one": receiver})
-    stage.silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS + 600_000))
-    stage.run(30)
-    stage.set_by_ms = HOUR_MS
-    stage.run(30)
-    stage.set_by_ms = 0
-    stage.put("m", run=30)
-    assert receiver.notified() == []
-    stage.run(700)
-    assert receiver.notified() == ["m firing"]
-
-
 def test_a_silence_that_is_ended_after_the_clock_was_set_back_is_over(tmp_path: Path) -> None:
     operator_input = RelayTables(tmp_path)
     operator_input.add_silence(Silence("s", {"cluster": ("*",)}, "ada", "why", START_MS, START_MS + HOUR_MS), START_MS)

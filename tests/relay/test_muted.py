@@ -1,73 +1,19 @@
-"""Muted alerts through the relay's engine, and the settings that pages print."""
+"""The mutes that pages print, through the relay's engine; others: tests/golden/notifications.txt."""
 
-from datetime import datetime
 from pathlib import Path
-from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 
-from conf.oncall import Mute as MuteSettings
 from conf.settings import Settings
-from streaming.relay.mutes import Mute, make_mutes
+from streaming.relay.mutes import make_mutes
 from streaming.text.times import HOUR, MINUTE, SECOND
-from tests.relay.stage import START_MS, Scripted, Stage
+from tests.relay.stage import Scripted, Stage
 from tests.support.markdown import Block, blocks_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "udfs" / "alerts" / "runbooks" / "group_offline.md", ROOT / "streaming" / "relay" / "README.md")
 
 PRINTED = [block for page in PAGES for block in blocks_of(page, "toml") if "[[mutes]]" in block.text]
-
-
-def muted_stage(first_minute: int, last_minute: int, **match: Any) -> tuple[Stage, Scripted]:
-    """A mute from one minute to another, counted from the minute in which the stage begins."""
-    start, end = (
-        datetime.fromtimestamp((START_MS + minute * MINUTE) / 1000, ZoneInfo("Asia/Shanghai"))
-        for minute in (first_minute, last_minute)
-    )
-    given = {"name": "m", "match": match or {"cluster": "*"}, "from": f"{start:%H:%M}", "to": f"{end:%H:%M}"}
-    pager = Scripted()
-    mutes = make_mutes([MuteSettings.model_validate(given | {"time_zone": "Asia/Shanghai"})])
-    return Stage({"pager": pager}, mutes=mutes), pager
-
-
-def window_of(stage: Stage) -> tuple[float, float]:
-    """Start and end of the window that is open or next, in seconds from now."""
-    (mute,) = stage.mutes
-    assert isinstance(mute, Mute)
-    window = mute.next_window(stage.now_ms)
-    return (window.starts_at_ms - stage.now_ms) / SECOND, (window.ends_at_ms - stage.now_ms) / SECOND
-
-
-def reasons(stage: Stage) -> list[tuple[str, str, str]]:
-    return [(row["outcome"], row["status"], row["reason"]) for row in stage.log]
-
-
-@pytest.mark.parametrize("crashes", [False, True])
-def test_a_muted_alert_is_recorded_and_notified_once_when_its_window_ends(crashes: bool) -> None:
-    stage, pager = muted_stage(0, 30)
-    _, end_s = window_of(stage)
-    stage.put("m", run=end_s - 5)
-    assert pager.calls == []
-    assert reasons(stage) == [("SILENCED", "firing", "mute 'm' until 2026-09-21T22:43+08:00")]
-    if crashes:
-        stage.crash()
-        stage.run(60)
-        stage.restart()
-    stage.run(3600 if crashes else 24 * 3600)
-    assert pager.notified() == ["m firing"]
-    end_ms = START_MS + round(end_s * SECOND)
-    notified_at_ms = pager.took()[0][0]
-    assert end_ms <= notified_at_ms <= end_ms + (60 if crashes else 3) * SECOND
-
-
-def test_a_clock_that_is_set_back_into_the_window_or_out_of_it_is_followed() -> None:
-    stage, pager = muted_stage(0, 30)
-    stage.put("m", run=60)
-    stage.set_by_ms = -HOUR
-    stage.run(60)
-    assert pager.notified() == ["m firing"]
 
 
 @pytest.mark.parametrize("group_is_muted", [True, False])

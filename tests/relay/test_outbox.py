@@ -7,7 +7,6 @@ import pytest
 from streaming.relay.outbox import Send
 from streaming.relay.receivers.posting import Answer, Traits
 from tests.relay.stage import (
-    BAD_KEY,
     BUSY,
     DELIVERED,
     DOWN,
@@ -17,16 +16,11 @@ from tests.relay.stage import (
     Scripted,
     Stage,
     alert_row,
-    silence,
 )
 
 
 def times_of(receiver: Scripted) -> list[float]:
     return [(at_ms - START_MS) / 1000 for at_ms, _, _ in receiver.calls]
-
-
-def down_until(seconds: float, answer: Answer = DOWN) -> Scripted:
-    return Scripted(behaviour=lambda _send, now_ms: answer if now_ms < START_MS + seconds * 1000 else DELIVERED)
 
 
 def test_a_dead_receiver_is_tried_ever_less_often_up_to_the_most_and_never_not() -> None:
@@ -39,18 +33,6 @@ def test_a_dead_receiver_is_tried_ever_less_often_up_to_the_most_and_never_not()
     assert all(0.5 <= pause <= 60.1 for pause in pauses)
     assert all(pause >= 30 for pause in pauses[8:])
     assert times[-1] > 3500
-
-
-def test_a_retry_after_is_kept_to_whatever_is_due() -> None:
-    limited = Scripted(
-        behaviour=lambda _send, now_ms: Answer("RETRY", 429, "", 90.0) if now_ms < START_MS + 1_000 else DELIVERED
-    )
-    stage = Stage({"limited": limited})
-    stage.put("m", run=30)
-    stage.put("n", run=120)
-    assert limited.notified() == ["m firing", "n firing"]
-    assert len(limited.calls) == 3
-    assert times_of(limited)[1] >= 90
 
 
 def test_what_one_receiver_chokes_on_does_not_hold_up_the_rest() -> None:
@@ -120,54 +102,6 @@ def test_a_proxy_that_takes_fewer_alerts_at_a_time_ends_no_lease() -> None:
     assert min(last_ms.values()) >= stage.now_ms - 65_000
 
 
-def test_a_refused_key_closes_the_receiver_and_all_the_others_hear_of_it_once_and_of_its_end() -> None:
-    locked = down_until(1_000, BAD_KEY)
-    others = {"chat": Scripted(), "pager": Scripted()}
-    stage = Stage({"locked": locked, **others})
-    stage.put("m", run=900)
-    assert [round(at) for at in times_of(locked)] == [0, 300, 600]
-    for one in others.values():
-        assert [notice.kind for _, notice in one.took()] == ["starved_queue", "delivery_failed"]
-    stage.run(900)
-    assert locked.notified() == ["m firing"]
-    for one in others.values():
-        own = [notice for _, notice in one.took() if notice.kind == "delivery_failed"]
-        assert [notice.status for notice in own] == ["firing", "resolved"]
-        assert own[0].labels == {"cluster": "balancewatch", "receiver": "locked"}
-    states = [row["state"] for row in stage.alerts if row["kind"] == "delivery_failed"]
-    assert states == ["FIRING", "RESOLVED"]
-
-
-def test_an_alert_of_the_relay_itself_that_is_silenced_ends_once() -> None:
-    locked, chat = down_until(1_000, BAD_KEY), Scripted()
-    stage = Stage({"locked": locked, "chat": chat})
-    stage.silence(silence(0, 7_200, kind="delivery*"))
-    stage.put("m", run=3_600)
-    assert chat.notified() == ["m firing"]
-    assert [row["state"] for row in stage.alerts if row["kind"] == "delivery_failed"] == ["FIRING", "RESOLVED"]
-
-
-def test_a_closed_receiver_stays_one_alert_across_restarts() -> None:
-    locked, chat = down_until(5_000, BAD_KEY), Scripted()
-    stage = Stage({"locked": locked, "chat": chat})
-    stage.write(alert_row("m", "FIRING", stage.now_ms))
-    for _ in range(4):
-        stage.run(500)
-        stage.restart(crashes=True)
-    assert [notice.kind for _, notice in chat.took()] == ["starved_queue", "delivery_failed"]
-    stage.run(5_000)
-    assert [notice.status for _, notice in chat.took()] == ["firing", "firing", "resolved"]
-
-
-def test_a_receiver_that_is_dead_for_ten_minutes_is_notified_to_the_others() -> None:
-    dead, chat = Scripted(behaviour=lambda _send, _now_ms: DOWN), Scripted()
-    stage = Stage({"dead": dead, "chat": chat})
-    stage.put("m", run=590)
-    assert len(chat.notified()) == 1
-    stage.run(80)
-    assert [(notice.kind, notice.cause) for _, notice in chat.took()][1:] == [("delivery_failed", "unreachable")]
-
-
 def test_open_alerts_are_renewed_and_an_empty_alertmanager_learns_all_within_one_resend() -> None:
     manager = Scripted(Traits(at_most=100, is_leased=True))
     stage = Stage({"am[0]": manager})
@@ -221,53 +155,6 @@ def test_a_chat_gets_a_storm_in_few_messages() -> None:
     assert len(chat.notified()) == 60
     assert [len(send.notices) for _, send, _ in chat.calls] == [30, 30]
     assert times_of(chat)[1] - times_of(chat)[0] >= 3.5
-
-
-def test_the_worst_go_first() -> None:
-    slow = Scripted(latency_ms=1_000)
-    stage = Stage({"slow": slow})
-    stage.write(*(alert_row(name, "FIRING", stage.now_ms, severity="warning") for name in "abc"))
-    stage.put("z", run=10, severity="critical")
-    assert slow.notified()[0] == "z firing"
-
-
-def refusing(answer: Answer, from_number: int = 0) -> Scripted:
-    calls = itertools.count()
-    return Scripted(behaviour=lambda _send, _now_ms: answer if next(calls) >= from_number else DELIVERED)
-
-
-@pytest.mark.parametrize(
-    ("answer", "notices", "trouble"),
-    [
-        (REFUSED, 2, None),
-        (REFUSED, 3, "refuses"),
-        (Answer("REFUSED", 404, "nobody here"), 1, "refuses"),
-        (Answer("REFUSED", 302, "over there"), 1, "refuses"),
-        (Answer("REFUSED", 410, "gone"), 1, "refuses"),
-    ],
-)
-def test_a_receiver_that_refuses_everything_is_notified_to_the_others(
-    answer: Answer, notices: int, trouble: str | None
-) -> None:
-    ill, well = refusing(answer), Scripted()
-    stage = Stage({"ill": ill, "well": well})
-    for number in range(notices):
-        stage.write(alert_row(f"m{number}", "FIRING", stage.now_ms + number))
-    stage.run(30)
-    notified = [notice.cause for _, notice in well.took() if notice.kind == "delivery_failed"]
-    assert notified == ([trouble] if trouble else [])
-
-
-def test_refusals_with_a_delivery_between_are_about_the_notices_and_one_delivery_ends_the_trouble() -> None:
-    answers = iter([REFUSED, REFUSED, DELIVERED, REFUSED, REFUSED, DELIVERED, REFUSED, REFUSED, REFUSED, DELIVERED])
-    ill, well = Scripted(behaviour=lambda _send, _now_ms: next(answers)), Scripted()
-    stage = Stage({"ill": ill, "well": well})
-    for number in range(9):
-        stage.put(f"m{number}", run=30)
-        is_notified = any(notice.kind == "delivery_failed" for _, notice in well.took())
-        assert is_notified is (number == 8)
-    stage.put("m9", run=30)
-    assert [notice.status for _, notice in well.took() if notice.kind == "delivery_failed"] == ["firing", "resolved"]
 
 
 def incident(number: int, state: str, at_ms: int) -> Row:

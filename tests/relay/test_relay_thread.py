@@ -21,8 +21,8 @@ from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
 from tests.relay.fakes import FakeServer
 from tests.relay.stage import START_MS, Row, alert_row
-from tests.relay.test_relay import Scene, keys_of
-from tests.relay.waiting import until
+from tests.relay.test_relay import Scene, keys_of, notified
+from tests.support.rocketmq_server import wait_for
 from udfs.alerts.silence import Silence
 
 Write = Callable[..., None]
@@ -52,10 +52,6 @@ def query(settings: Settings) -> Query:
 def settings_of(root: Path, url: str) -> Settings:
     paths = {"warehouse": root / "warehouse", "checkpoints": root / "checkpoints"}
     return Settings.load(paths=paths, oncall=keys_of(url), metrics={"enabled": False})
-
-
-def notified(hook: FakeServer) -> list[str]:
-    return [f"{one['fingerprint']} {one['status']}" for call in hook.received for one in call.fields["alerts"]]
 
 
 def started(settings: Settings, query: Query, *, has_batches: bool = True) -> Relay:
@@ -89,7 +85,7 @@ def test_each_alert_is_notified_once_across_stops(
     assert sorted(notified(hook)[3:5]) == ["a resolved", "c firing"]
     assert notified(hook)[5:] == ["c resolved"]
     assert not (settings.paths.checkpoints / "relay").exists()
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("relay")])
+    wait_for("no thread is left", lambda: not [one for one in threading.enumerate() if one.name.startswith("relay")])
 
 
 def test_alerts_of_no_batch_are_notified_too_and_what_nobody_handed_over_before_the_end(
@@ -124,7 +120,7 @@ def test_a_relay_that_dies_begins_again_from_the_tables(
     query.write(alert_row("a", "FIRING", START_MS))
     assert hook.wait_for(1)
     dies.set()
-    until(lambda: not relay._works)
+    wait_for("the relay has died", lambda: not relay._works, every_seconds=0.02)
     query.write(alert_row("b", "FIRING", START_MS))
     assert hook.wait_for(2)
     query.write(alert_row("c", "FIRING", START_MS))
@@ -148,7 +144,7 @@ def test_a_changed_receiver_is_notified_without_a_restart_and_nothing_is_notifie
     with FakeServer() as other:
         before = relay.owed
         relay.renew(settings_of(tmp_path, other.url))
-        until(lambda: relay.owed is not before)
+        wait_for("the settings are taken", lambda: relay.owed is not before)
         query.write(alert_row("c", "FIRING", START_MS))
         assert other.wait_for(1)
         relay.stop()
@@ -301,7 +297,7 @@ def test_a_damaged_table_of_silences_or_acknowledgements_silences_nothing_and_st
             relay = started(settings, query)
         query.write(alert_row("a", "FIRING", START_MS), alert_row("b", "FIRING", START_MS, cluster="other"))
         if is_silenced:
-            until(lambda: any(one["event"] == "table not read, retrying" for one in logs))
+            wait_for("it is logged", lambda: any(one["event"] == "table not read, retrying" for one in logs))
         else:
             assert hook.wait_for(2)
         relay.stop()
@@ -317,7 +313,7 @@ def test_a_read_that_failed_is_repeated_without_another_batch(
 ) -> None:
     relay = started(settings, query)
     relay.wait_until_up()
-    until(lambda: not relay._wants_rows)
+    wait_for("all rows are read", lambda: not relay._wants_rows)
     is_back = refuse_tables(monkeypatch, "catch_up")
     query.write(alert_row("a", "FIRING", START_MS), is_handed_over=False)
     relay.look()

@@ -1,7 +1,7 @@
 """Golden cases: what happens in steps, and what must be found then. The head of each file explains its own words.
 
 Why, or the nearest innocent case
-    START: STEP; STEP                      a line that ends with ";" continues in the next one
+    START: STEP; STEP                      a line that ends with ";" or "," continues in the next one
     = ROW, ROW                             the rows of the last `to`; "*" for any text; none without this line
     KIND SUBJECT: FIELD VALUE, FIELD VALUE  an incident at the end: its fields or its evidence; `under` is the key of
                                            its inhibitor, times are seconds, "-" is none; "over" if it is not open
@@ -60,7 +60,7 @@ class Case:
 def read_cases(name: str) -> list[Case]:
     """Return the cases of tests/golden/NAME.txt."""
     cases: list[Case] = []
-    for line in re.sub(r";\n\s+", "; ", (GOLDEN / f"{name}.txt").read_text()).splitlines():
+    for line in re.sub(r"([;,])\n\s+", r"\1 ", (GOLDEN / f"{name}.txt").read_text()).splitlines():
         key, _, value = line.strip().partition(": ")
         if line.startswith("#") or not key:
             continue
