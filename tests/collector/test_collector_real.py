@@ -217,7 +217,7 @@ def test_a_frozen_client_gets_no_fresh_heartbeat(collected: Collected) -> None:
         heartbeats = collected.find(HEARTBEATS, client_id=collected.solo.client_id)
         assert max(h.event_time_ms for h in heartbeats) <= sent_before_ms
         assert not any(h.leaving for h in heartbeats)
-        (unheard,) = _unheard(collected, "billing_group")
+        (unheard,) = wait_for("the client gives no data", lambda: _unheard(collected, "billing_group"))
         assert unheard.client_id == collected.solo.client_id
         assert unheard.reason in ("timed_out", "left_in_peace", "no_time")
     finally:
