@@ -62,15 +62,6 @@ def test_any_seed_and_any_limit_give_the_same_rows(scenario: str, seed: int, lim
     assert comparable(replay(cuts, limit=limit)) == comparable(replay([messages, once_more]))
 
 
-@examples(5)
-@given(st.integers(0, 2**32), st.integers(1, 40))
-def test_cuts_at_any_place_give_the_same_rows(rng: int, batches: int) -> None:
-    messages, _ = log_of("twins", 1)
-    places = sorted(Random(rng).sample(range(1, len(messages)), batches))
-    pieces = [messages[a:b] for a, b in zip([0, *places], [*places, len(messages)], strict=True)]
-    assert comparable(replay(pieces)) == expected("twins", 1)
-
-
 @pytest.mark.parametrize("limit", [300, 1000])
 def test_a_backlog_whose_routes_were_compacted_is_known_to_be_cut(limit: int) -> None:
     """The offsets of overwritten routes count towards Spark's limit, and show nothing."""
