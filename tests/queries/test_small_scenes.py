@@ -101,8 +101,9 @@ def test_a_static_topic_beside_a_normal_one_is_not_judged() -> None:
 
     rows = play(tell, 600, has_queue_mapping=True)
     assert pages(rows) == []
-    reported = {(row["verdict"], row["verdict_reason"]) for row in rows["assignments"] if row["topic"] == "orders"}
-    assert reported == {("NOT_JUDGED", "static_topic")}
+    of_orders = [row for row in rows["assignments"] if row["topic"] == "orders"]
+    reported = {(row["planned_owner"], row["verdict"], row["verdict_reason"]) for row in of_orders}
+    assert reported == {(None, "NOT_JUDGED", "static_topic")}
 
 
 def test_a_hung_listener_that_a_collector_sees_pull_on_is_reported_with_the_commit_and_the_end_then_and_now() -> None:
