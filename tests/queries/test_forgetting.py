@@ -29,7 +29,7 @@ def fed() -> tuple[Stream, Rows]:
 
 
 def of_two() -> Stream:
-    """A stream that has worked through `groups_of_two(400, 200)` in another process."""
+    """A stream that continues from the store of one that has worked through `groups_of_two(400, 200)`."""
     stream = Stream()
     stream._store, stream._enveloper = deepcopy((fed()[0]._store, fed()[0]._enveloper))
     return stream

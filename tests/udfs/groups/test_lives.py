@@ -61,11 +61,15 @@ LIVES: Mapping[str, Callable[[], Life]] = {
 }
 
 
+def queue_names(text: str) -> tuple[str, ...]:
+    queues = () if text == "-" else queues_of(text.split())
+    return tuple(queue if isinstance(queue, str) else f"broker-a:{queue}" for queue in queues)
+
+
 def value_of(name: str, text: str) -> object:
     """The value of an incident's field, or of an entry of its evidence."""
     if name == "queues":
-        queues = () if text == "-" else queues_of(text.split())
-        return tuple(queue if isinstance(queue, str) else f"broker-a:{queue}" for queue in queues)
+        return queue_names(text)
     if "=" in text:
         return {key: [client] for key, _, client in (word.rpartition("=") for word in text.split())}
     return CLIENTS.get(text) or scalar(text, at, name)
@@ -91,7 +95,7 @@ def test_a_group(case: Case) -> None:
     verdicts = life.verdicts() if words else []
     assert verdicts == (runs or words * len(verdicts))
     if gone := case.checks.pop("gone", ""):
-        rows = (row for _, outcome in life.outcomes for row in outcome.ownership if row.reason == GONE)
-        last = [(row.queue, row.verdict, row.planned_owner) for row in rows]
-        assert sorted(last) == [(queue, NOT_JUDGED, None) for queue in value_of("queues", gone)]
+        last = {row.queue: row for _, outcome in life.outcomes for row in outcome.ownership}
+        found = {name: (row.verdict, row.planned_owner) for name, row in last.items() if row.reason == GONE}
+        assert found == dict.fromkeys(queue_names(gone), (NOT_JUDGED, None))
     case.assert_incidents(life.state.incidents, value_of, completeness=newest.completeness)
