@@ -70,6 +70,15 @@ def of(topic: str, events: list[tuple[str, dict[str, Any]]]) -> list[dict[str, A
     return [event for name, event in events if name == topic]
 
 
+def events_of(topic: str, *readings: Reading, step_ms: int = 1_000) -> list[list[dict[str, Any]]]:
+    """The events of one topic, round by round; the first round is at NOW."""
+    memory, found = Memory(), []
+    for number, each in enumerate(readings):
+        events, memory = compute_round(memory, each, NOW + number * step_ms)
+        found.append(of(topic, events))
+    return found
+
+
 SOLO = ("10.0.0.2@solo", "10.0.0.2:41", NOW - 5_000)
 TWINS = ((TWIN, "10.0.0.1:51", NOW - 4_000), (TWIN, "10.0.0.1:52", NOW - 70_000))
 

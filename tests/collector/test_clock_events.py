@@ -10,7 +10,7 @@ from streaming.collector.reading import Unheard
 from streaming.collector.round_events import MAX_NO_DATA, compute_round, pick_no_data
 from streaming.collector.round_memory import Machine, Memory, Skew
 from streaming.kafka_io.publisher import MOST_BYTES
-from tests.collector.rounds import BROKER_A, BROKER_B, GROUP, NOW, SOLO, of, reading, round_clock, view
+from tests.collector.rounds import BROKER_A, BROKER_B, GROUP, NOW, SOLO, events_of, reading, round_clock, view
 
 STEP = 10_000
 MEMBER = Unheard(None, GROUP, SOLO[0], "timed_out")
@@ -117,43 +117,33 @@ def test_members_of_a_group_that_was_not_read_did_not_leave() -> None:
     whole = view(BROKER_A, SOLO)
     second = replace(whole.groups[0], consumer_group="second")
     both = reading(replace(whole, groups=(*whole.groups, second)))
-    _, memory = compute_round(Memory(), both, NOW)
     for groups in ((second,), ()):  # no view of the group is left from before
         unread = frozenset({GROUP} if groups else {GROUP, "second"})
         lost = reading(replace(whole, groups=groups, unread=unread))
-        events, after = compute_round(memory, lost, NOW + STEP)
-        assert [said for said in of(HEARTBEATS, events) if said.get("leaving")] == []
-        gone, _ = compute_round(after, reading(view(BROKER_A)), NOW + 2 * STEP)
-        (left,) = of(HEARTBEATS, gone)
+        _, during, (left,) = events_of(HEARTBEATS, both, lost, reading(view(BROKER_A)))
+        assert [said for said in during if said.get("leaving")] == []
         assert (left["leaving"], len(left["consumers"])) == (True, 2)
 
 
 def test_a_group_left_while_another_was_not_read_is_left() -> None:
     whole = view(BROKER_A, SOLO)
     second = replace(whole.groups[0], consumer_group="second")
-    _, memory = compute_round(Memory(), reading(replace(whole, groups=(*whole.groups, second))), NOW)
     lost = reading(replace(whole, groups=(), unread=frozenset(["second"])))
-    events, _ = compute_round(memory, lost, NOW + STEP)
-    (left,) = of(HEARTBEATS, events)
+    _, (left,) = events_of(HEARTBEATS, reading(replace(whole, groups=(*whole.groups, second))), lost)
     assert (left["leaving"], [each["consumer_group"] for each in left["consumers"]]) == (True, [GROUP])
 
 
 def test_a_channel_only_known_from_the_round_before_is_not_said_to_be_listed() -> None:
     whole = view(BROKER_A, SOLO)
-    _, memory = compute_round(Memory(), reading(whole), NOW)
-    stale = replace(whole, producers={}, unread=frozenset([GROUP]))  # it left since, and nobody told
-    events, _ = compute_round(memory, reading(stale), NOW + STEP)
-    assert of(HEARTBEATS, events) == []
+    stale = replace(whole, producers={}, unread=frozenset([GROUP]))  # it left since, unreported
+    assert events_of(HEARTBEATS, reading(whole), reading(stale))[1] == []
 
 
 def test_producers_that_were_not_reported_did_not_leave() -> None:
     whole = view(BROKER_A, pay=view(BROKER_A, SOLO).producers["CLIENT_INNER_PRODUCER"])
-    _, memory = compute_round(Memory(), reading(whole), NOW)
     silent = replace(whole, producers={}, reports_producers=False)
-    events, memory = compute_round(memory, reading(silent), NOW + STEP)
-    assert of(HEARTBEATS, events) == []
-    events, _ = compute_round(memory, reading(view(BROKER_A)), NOW + 2 * STEP)
-    assert [said["leaving"] for said in of(HEARTBEATS, events)] == [True]
+    _, during, after = events_of(HEARTBEATS, reading(whole), reading(silent), reading(view(BROKER_A)))
+    assert (during, [said["leaving"] for said in after]) == ([], [True])
 
 
 def test_name_servers_and_the_addresses_of_masters_are_reported() -> None:

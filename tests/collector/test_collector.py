@@ -8,12 +8,13 @@ import pytest
 
 from conf.settings import Settings, SettingsError
 from schemas.events import HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
-from streaming.collector.reading import CLIENT_INNER_PRODUCER, BrokerReading, Latency
+from streaming.collector.reading import CLIENT_INNER_PRODUCER, BrokerReading, Latency, Reading
 from streaming.collector.rocketmq_admin import RequestRate, RocketMQAdmin
 from streaming.collector.rocketmq_answers import (
     Broker,
     Connection,
     OffsetWrapper,
+    RunningInfo,
     parse_clusters,
     parse_offsets,
     parse_producers,
@@ -37,6 +38,7 @@ from tests.collector.rounds import (
     TWIN,
     TWINS,
     connection,
+    events_of,
     of,
     process_queue,
     reading,
@@ -83,141 +85,119 @@ def test_a_broker_that_is_gone_for_good_has_deleted_no_group() -> None:
 
 
 def test_each_channel_of_each_broker_has_a_heartbeat_at_its_true_time() -> None:
-    events, _ = compute_round(Memory(), reading(view(BROKER_A, *TWINS), view(BROKER_B, TWINS[0])), NOW)
-    said = [(h["broker_name"], h["client_addr"], h["event_time_ms"]) for h in of(HEARTBEATS, events)]
-    assert said == [
+    (events,) = events_of(HEARTBEATS, reading(view(BROKER_A, *TWINS), view(BROKER_B, TWINS[0])))
+    assert [(h["broker_name"], h["client_addr"], h["event_time_ms"]) for h in events] == [
         ("broker-a", "10.0.0.1:51", NOW - 4_000),
         ("broker-a", "10.0.0.1:52", NOW - 70_000),
         ("broker-b", "10.0.0.1:51", NOW - 4_000),
     ]
 
 
-def test_a_channel_that_is_only_listed_again_is_not_said_again() -> None:
-    _, memory = compute_round(Memory(), reading(view(BROKER_A, *TWINS)), NOW)
-    events, memory = compute_round(memory, reading(view(BROKER_A, *TWINS)), NOW + 1_000)
-    assert of(HEARTBEATS, events) == []
-    beat = (TWIN, "10.0.0.1:51", NOW + 1_500)
-    events, _ = compute_round(memory, reading(view(BROKER_A, beat, TWINS[1])), NOW + 2_000)
-    assert [h["event_time_ms"] for h in of(HEARTBEATS, events)] == [NOW + 1_500]
+def test_a_channel_that_is_only_listed_again_is_not_published_again() -> None:
+    twins, beat = reading(view(BROKER_A, *TWINS)), (TWIN, "10.0.0.1:51", NOW + 1_500)
+    _, again, moved = events_of(HEARTBEATS, twins, twins, reading(view(BROKER_A, beat, TWINS[1])))
+    assert (again, [h["event_time_ms"] for h in moved]) == ([], [NOW + 1_500])
 
 
 def test_without_code_328_being_listed_is_reported_as_that() -> None:
-    silent = replace(view(BROKER_A, SOLO), producers={}, reports_producers=False)
-    _, memory = compute_round(Memory(), reading(silent), NOW)
-    events, _ = compute_round(memory, reading(silent), NOW + 1_000)
-    assert [(h["event_time_ms"], h["is_listed_only"]) for h in of(HEARTBEATS, events)] == [(NOW + 1_000, True)]
-    reported, _ = compute_round(memory, reading(view(BROKER_A, SOLO)), NOW + 2_000)
-    assert ["is_listed_only" in h for h in of(HEARTBEATS, reported)] == [False]
+    silent = reading(replace(view(BROKER_A, SOLO), producers={}, reports_producers=False))
+    _, listed, reported = events_of(HEARTBEATS, silent, silent, reading(view(BROKER_A, SOLO)))
+    assert [(h["event_time_ms"], h["is_listed_only"]) for h in listed] == [(NOW + 1_000, True)]
+    assert ["is_listed_only" in h for h in reported] == [False]
 
 
 def test_a_channel_no_longer_listed_leaves_with_its_groups() -> None:
-    _, memory = compute_round(Memory(), reading(view(BROKER_A, *TWINS)), NOW)
-    events, memory = compute_round(memory, reading(view(BROKER_A, TWINS[1])), NOW + 1_000)
-    (left,) = of(HEARTBEATS, events)
+    rest = reading(view(BROKER_A, TWINS[1]))
+    _, (left,), later = events_of(HEARTBEATS, reading(view(BROKER_A, *TWINS)), rest, rest)
     assert (left["client_addr"], left["leaving"], left["event_time_ms"]) == ("10.0.0.1:51", True, NOW + 1_000)
     assert [consumer["consumer_group"] for consumer in left["consumers"]] == [GROUP]
-    assert of(HEARTBEATS, compute_round(memory, reading(view(BROKER_A, TWINS[1])), NOW + 2_000)[0]) == []
+    assert later == []
 
 
 def test_a_group_no_longer_listed_leaves_and_the_channel_stays() -> None:
     both = view(BROKER_A, SOLO)
     other = replace(both.groups[0], consumer_group="other_group")
-    _, memory = compute_round(Memory(), reading(replace(both, groups=(*both.groups, other))), NOW)
-    events, _ = compute_round(memory, reading(both), NOW + 1_000)
-    left, stayed = of(HEARTBEATS, events)
+    _, (left, stayed) = events_of(HEARTBEATS, reading(replace(both, groups=(*both.groups, other))), reading(both))
     assert (left.get("leaving"), [c["consumer_group"] for c in left["consumers"]]) == (True, ["other_group"])
     assert (stayed.get("leaving"), [c["consumer_group"] for c in stayed["consumers"]]) == (None, [GROUP])
 
 
 def test_of_a_broker_that_did_not_answer_nothing_is_concluded() -> None:
-    asked = ("broker-a", "broker-b")
-    _, memory = compute_round(Memory(), reading(view(BROKER_A, SOLO), view(BROKER_B, SOLO)), NOW)
-    lost = reading(view(BROKER_A, SOLO), brokers_asked=asked)
-    events, memory = compute_round(memory, lost, NOW + 1_000)
-    assert of(HEARTBEATS, events) == []
+    whole = reading(view(BROKER_A, SOLO), view(BROKER_B, SOLO))
+    lost = reading(view(BROKER_A, SOLO), brokers_asked=("broker-a", "broker-b"))
+    _, at_the_loss, after = events_of(HEARTBEATS, whole, lost, reading(view(BROKER_A, SOLO), view(BROKER_B)))
+    assert at_the_loss == []
     assert round_clock(lost, NOW + 1_000)["brokers_answered"] == ["broker-a"]
-    events, _ = compute_round(memory, reading(view(BROKER_A, SOLO), view(BROKER_B)), NOW + 2_000)
-    assert [(h["broker_name"], h["leaving"]) for h in of(HEARTBEATS, events)] == [("broker-b", True)]
+    assert [(h["broker_name"], h["leaving"]) for h in after] == [("broker-b", True)]
 
 
 def test_a_producer_shares_its_channel_with_its_consumer() -> None:
     groups = {"pay": (connection("10.0.0.2:41", SOLO[0], NOW - 5_000),), "ship": (connection("10.0.0.9:1", "p", NOW),)}
-    events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO, **groups)), NOW)
-    said = [(h["client_id"], h["producer_groups"], len(h["consumers"])) for h in of(HEARTBEATS, events)]
+    (events,) = events_of(HEARTBEATS, reading(view(BROKER_A, SOLO, **groups)))
+    said = [(h["client_id"], h["producer_groups"], len(h["consumers"])) for h in events]
     assert said == [(SOLO[0], ("pay",), 1), ("p", ("ship",), 0)]
 
 
 def test_our_own_and_groupless_clients_are_left_out() -> None:
     ours = view(BROKER_A, SOLO, balancewatch=(connection("10.0.0.3:1", "us", NOW),))
     tool = replace(ours, producers={**ours.producers, CLIENT_INNER_PRODUCER: (connection("10.0.0.4:1", "tool", NOW),)})
-    events, _ = compute_round(Memory(), reading(tool, own_client_ids=frozenset(["us"])), NOW)
-    assert [h["client_id"] for h in of(HEARTBEATS, events)] == [SOLO[0]]
+    (events,) = events_of(HEARTBEATS, reading(tool, own_client_ids=frozenset(["us"])))
+    assert [h["client_id"] for h in events] == [SOLO[0]]
 
 
 def test_a_member_reports_its_strategy_and_its_own_subscriptions_twins_only_the_strategy() -> None:
     reported = replace(running(), subscriptions=(replace(ORDERS, topic="other"),))
     for channels, topics in ((SOLO,), ["other"]), (TWINS, [TOPIC]):
-        member = {(GROUP, channels[0][0]): (reported,)}
-        events, memory = compute_round(Memory(), reading(view(BROKER_A, *channels), running=member), NOW)
-        (consumer,) = of(HEARTBEATS, events)[0]["consumers"]
+        listed, member = view(BROKER_A, *channels), {(GROUP, channels[0][0]): (reported,)}
+        first, silent = events_of(HEARTBEATS, reading(listed, running=member), reading(listed))
+        (consumer,) = first[0]["consumers"]
         assert (consumer["strategy"], [s["topic"] for s in consumer["subscriptions"]]) == ("AVG", topics)
-        silent, _ = compute_round(memory, reading(view(BROKER_A, *channels)), NOW + 1_000)
-        assert of(HEARTBEATS, silent) == []  # what was told once still holds
+        assert silent == []  # what was reported once still holds
 
 
 def test_a_member_reports_whether_it_consumes_in_order_until_it_reports_otherwise() -> None:
-    member, seen = (GROUP, SOLO[0]), []
-    memory = Memory()
-    for consume_orderly in (None, True, None, False):
-        reported = replace(running(), consume_orderly=consume_orderly)
-        events, memory = compute_round(memory, reading(view(BROKER_A, SOLO), running={member: (reported,)}), NOW)
-        seen += [
-            consumer["consume_orderly"] for heartbeat in of(HEARTBEATS, events) for consumer in heartbeat["consumers"]
-        ]
+    rounds = [pulled(replace(running(), consume_orderly=each)) for each in (None, True, None, False)]
+    heartbeats = [each for events in events_of(HEARTBEATS, *rounds) for each in events]
+    seen = [consumer["consume_orderly"] for heartbeat in heartbeats for consumer in heartbeat["consumers"]]
     assert seen == [None, True, False]
 
 
 # Pulls
 
 
-def test_a_pull_is_said_when_it_is_later_than_the_last_one() -> None:
-    member = (GROUP, SOLO[0])
+def pulled(info: RunningInfo, *views: BrokerReading, **fields: Any) -> Reading:
+    """A round in which SOLO answers."""
+    return reading(*(views or (view(BROKER_A, SOLO),)), running={(GROUP, SOLO[0]): (info,)}, **fields)
+
+
+def test_a_pull_is_published_when_it_is_later_than_the_last_one() -> None:
     queues = running(process_queue(0, NOW - 9_000), process_queue(1, 0), process_queue(2, NOW, is_dropped=True))
-    first = reading(view(BROKER_A, SOLO), running={member: (queues,)})
-    events, memory = compute_round(Memory(), first, NOW)
-    (pull,) = of(PULLS, events)
+    later = running(process_queue(0, NOW + 1_500))
+    (pull,), again, moved = events_of(PULLS, pulled(queues), pulled(queues), pulled(later))
     assert (pull["queue_id"], pull["client_addr"], pull["event_time_ms"]) == (0, "10.0.0.2:41", NOW - 9_000)
     assert (pull["pull_offset"], pull["commit_offset"], pull["max_offset"]) == (0, None, None)
-    events, memory = compute_round(memory, first, NOW + 1_000)
-    assert of(PULLS, events) == []
-    later = running(process_queue(0, NOW + 1_500))
-    events, _ = compute_round(memory, reading(view(BROKER_A, SOLO), running={member: (later,)}), NOW + 2_000)
-    assert [p["event_time_ms"] for p in of(PULLS, events)] == [NOW + 1_500]
+    assert (again, [p["event_time_ms"] for p in moved]) == ([], [NOW + 1_500])
 
 
 def test_a_pull_carries_the_brokers_offsets() -> None:
-    member = (GROUP, SOLO[0])
     offsets = {(GROUP, (TOPIC, "broker-a", 0)): OffsetWrapper(120, 100, 110)}
     info = running(process_queue(0, NOW), process_queue(1, NOW, cached_msg_count=3, cached_msg_max_offset=7))
-    events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO), running={member: (info,)}, offsets=offsets), NOW)
-    said = [(p["pull_offset"], p["commit_offset"], p["max_offset"]) for p in of(PULLS, events)]
+    (pulls,) = events_of(PULLS, pulled(info, offsets=offsets))
+    said = [(p["pull_offset"], p["commit_offset"], p["max_offset"]) for p in pulls]
     assert said == [(110, 100, 120), (8, None, None)]
 
 
 def test_a_pull_of_twins_names_no_channel_and_the_later_of_both_counts() -> None:
     infos = (running(process_queue(0, NOW - 3_000)), running(process_queue(0, NOW - 1_000)))
-    events, _ = compute_round(Memory(), reading(view(BROKER_A, *TWINS), running={(GROUP, TWIN): infos}), NOW)
-    (pull,) = of(PULLS, events)
+    ((pull,),) = events_of(PULLS, reading(view(BROKER_A, *TWINS), running={(GROUP, TWIN): infos}))
     assert (pull["client_addr"], pull["client_id"], pull["event_time_ms"]) == (None, TWIN, NOW - 1_000)
 
 
 def test_a_pull_names_the_channel_at_the_queues_own_broker() -> None:
     at_b = (SOLO[0], "10.0.0.2:77", NOW)
     info = running(process_queue(0, NOW, broker_name="broker-b"))
-    events, _ = compute_round(
-        Memory(), reading(view(BROKER_A, SOLO), view(BROKER_B, at_b), running={(GROUP, SOLO[0]): (info,)}), NOW
-    )
-    assert [p["client_addr"] for p in of(PULLS, events)] == ["10.0.0.2:77"]
+    ((pull,),) = events_of(PULLS, pulled(info, view(BROKER_A, SOLO), view(BROKER_B, at_b)))
+    assert pull["client_addr"] == "10.0.0.2:77"
 
 
 def test_a_pull_of_a_group_that_may_not_consume_is_refused_at_that_broker_only() -> None:
@@ -225,24 +205,22 @@ def test_a_pull_of_a_group_that_may_not_consume_is_refused_at_that_broker_only()
     refusing = replace(view(BROKER_A, SOLO), refused=frozenset([GROUP]))
     silent = replace(view(BROKER_A, SOLO), refused=frozenset(["other_group"]))
     for at_a, status in ((refusing, "NO_PERMISSION"), (silent, None)):
-        views = (at_a, view(BROKER_B, SOLO))
-        events, _ = compute_round(Memory(), reading(*views, running={(GROUP, SOLO[0]): (info,)}), NOW)
-        said = [(pull["broker_name"], pull["pull_status"]) for pull in of(PULLS, events)]
-        assert said == [("broker-a", status), ("broker-b", None)]
+        (pulls,) = events_of(PULLS, pulled(info, at_a, view(BROKER_B, SOLO)))
+        assert [(pull["broker_name"], pull["pull_status"]) for pull in pulls] == [
+            ("broker-a", status),
+            ("broker-b", None),
+        ]
 
 
 def test_an_orderly_consumer_does_not_pull_what_it_could_not_lock() -> None:
     queues = (process_queue(0, NOW), process_queue(1, NOW, is_locked=True))
-    for consume_orderly, pulled in ((True, [1]), (False, [0, 1]), (None, [0, 1])):
-        info = replace(running(*queues), consume_orderly=consume_orderly)
-        events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO), running={(GROUP, SOLO[0]): (info,)}), NOW)
-        assert [pull["queue_id"] for pull in of(PULLS, events)] == pulled
+    for consume_orderly, queue_ids in ((True, [1]), (False, [0, 1]), (None, [0, 1])):
+        (pulls,) = events_of(PULLS, pulled(replace(running(*queues), consume_orderly=consume_orderly)))
+        assert [pull["queue_id"] for pull in pulls] == queue_ids
 
 
 def test_retry_topics_stay_out_of_pulls() -> None:
-    info = running(process_queue(0, NOW, topic=f"%RETRY%{GROUP}"))
-    events, _ = compute_round(Memory(), reading(view(BROKER_A, SOLO), running={(GROUP, SOLO[0]): (info,)}), NOW)
-    assert of(PULLS, events) == []
+    assert events_of(PULLS, pulled(running(process_queue(0, NOW, topic=f"%RETRY%{GROUP}")))) == [[]]
 
 
 # Routes
@@ -263,23 +241,20 @@ def test_a_static_topic_says_that_its_clients_hold_other_queues() -> None:
     mapping = {"broker-a": {"topic": TOPIC, "totalQueues": 8, "bname": "broker-a", "epoch": 1, "currIdMap": {"0": 0}}}
     for found, expected in (({"topicQueueMappingByBroker": mapping}, True), ({"topicQueueMappingByBroker": {}}, None)):
         route = parse_route(TOPIC, {"queueDatas": [data], **found})
-        (said,) = of(ROUTES, compute_round(Memory(), routed(route), NOW)[0])
+        ((said,),) = events_of(ROUTES, routed(route))
         assert said.get("has_queue_mapping") == expected
 
 
-def test_a_deleted_topic_is_said_once_without_queues() -> None:
-    _, memory = compute_round(Memory(), routed(), NOW)
-    events, memory = compute_round(memory, routed(None), NOW + 1)
-    assert [(r["topic"], r["queues"]) for r in of(ROUTES, events)] == [(TOPIC, [])]
-    assert of(ROUTES, compute_round(memory, routed(None), NOW + 2)[0]) == []
+def test_a_deleted_topic_is_published_once_without_queues() -> None:
+    _, deleted, later = events_of(ROUTES, routed(), routed(None), routed(None))
+    assert ([(r["topic"], r["queues"]) for r in deleted], later) == ([(TOPIC, [])], [])
 
 
 @pytest.mark.parametrize(
     "fields", [{"registered": frozenset()}, {"registered": None, "topics": None}, {"topics": frozenset([TOPIC])}]
 )
 def test_a_topic_lost_with_its_brokers_or_not_read_is_not_deleted(fields: dict[str, Any]) -> None:
-    _, memory = compute_round(Memory(), routed(), NOW)
-    assert of(ROUTES, compute_round(memory, routed(None, **fields), NOW + 1)[0]) == []
+    assert events_of(ROUTES, routed(), routed(None, **fields))[1] == []
 
 
 # Probes and the clock
@@ -288,8 +263,8 @@ def test_a_topic_lost_with_its_brokers_or_not_read_is_not_deleted(fields: dict[s
 def test_a_failed_probe_isolates_the_broker() -> None:
     sent = Latency("us", "5.5.0", "probe", "broker-a", 3, "SEND_OK", NOW - 10)
     failed = replace(sent, broker_name="broker-b", latency_ms=2_000, send_status=None)
-    events, _ = compute_round(Memory(), reading(latencies=(sent, failed)), NOW)
-    said = [(s["broker_name"], s["isolation"], s["send_status"]) for s in of(SEND_LATENCIES, events)]
+    (sends,) = events_of(SEND_LATENCIES, reading(latencies=(sent, failed)))
+    said = [(s["broker_name"], s["isolation"], s["send_status"]) for s in sends]
     assert said == [("broker-a", False, "SEND_OK"), ("broker-b", True, None)]
 
 

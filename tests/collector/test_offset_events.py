@@ -10,7 +10,18 @@ from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_answers import OffsetWrapper
 from streaming.collector.round_events import compute_round
 from streaming.collector.round_memory import Memory
-from tests.collector.rounds import BROKER_A, GROUP, NOW, SOLO, TOPIC, of, process_queue, reading, running, view
+from tests.collector.rounds import (
+    BROKER_A,
+    GROUP,
+    NOW,
+    SOLO,
+    TOPIC,
+    events_of,
+    process_queue,
+    reading,
+    running,
+    view,
+)
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
 STEP = 10_000
@@ -25,17 +36,14 @@ def at(commit: int, end: int, pull_ms: int | None = None, **fields: Any) -> Read
 
 def said(*readings: Reading) -> list[list[tuple[int, int, bool]]]:
     """Commit offset, max offset and `offsets_only` of each round's pulls."""
-    memory, found = Memory(), []
-    for number, whole in enumerate(readings):
-        events, memory = compute_round(memory, whole, NOW + number * STEP)
-        pulls = of(PULLS, events)
-        found.append([(each["commit_offset"], each["max_offset"], each.get("offsets_only", False)) for each in pulls])
-    return found
+    return [
+        [(each["commit_offset"], each["max_offset"], each.get("offsets_only", False)) for each in pulls]
+        for pulls in events_of(PULLS, *readings, step_ms=STEP)
+    ]
 
 
-def test_nobody_is_named_as_a_puller() -> None:
-    events, _ = compute_round(Memory(), at(10, 20), NOW)
-    (event,) = of(PULLS, events)
+def test_no_puller_is_named() -> None:
+    ((event,),) = events_of(PULLS, at(10, 20))
     assert (event["client_id"], event["client_addr"], event["pull_status"]) == (None, None, None)
     assert (event["pull_offset"], event["event_time_ms"]) == (10, NOW)
 

@@ -8,8 +8,6 @@ import pytest
 from schemas.events import PULLS
 from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_answers import OffsetWrapper, parse_running_info
-from streaming.collector.round_events import compute_round
-from streaming.collector.round_memory import Memory
 from tests.collector.rounds import (
     BROKER_A,
     GROUP,
@@ -19,7 +17,7 @@ from tests.collector.rounds import (
     TOPIC,
     TWIN,
     TWINS,
-    of,
+    events_of,
     process_queue,
     reading,
     running,
@@ -53,11 +51,13 @@ def at(number: int, heard: Heard, *, is_push: bool = True, tags: str = "*", **fi
 
 def pullers(*readings: Reading) -> list[str | None]:
     """Return the puller of the queue in each round; None: no pull."""
-    memory, found = Memory(), []
-    for number, whole in enumerate(readings):
-        events, memory = compute_round(memory, whole, NOW + number * STEP)
-        found.append(next((each["client_id"] for each in of(PULLS, events) if each["client_id"]), None))
-    return found
+    return [client_id for client_id, _ in found_in(*readings)]
+
+
+def found_in(*readings: Reading) -> list[tuple[str | None, str | None]]:
+    """Return the puller and the status of its pull, round by round."""
+    rounds = ([each for each in pulls if each["client_id"]] for pulls in events_of(PULLS, *readings, step_ms=STEP))
+    return [(pulls[0]["client_id"], pulls[0]["pull_status"]) if pulls else (None, None) for pulls in rounds]
 
 
 ME = SOLO[0]
@@ -117,13 +117,8 @@ def test_a_broker_that_does_not_tell_what_it_was_asked_for_proves_nothing_of_tag
 
 
 def statuses(*rounds: Heard) -> list[tuple[str | None, str | None]]:
-    """Who pulled and with which status, round by round, by a client that subscribes some tags."""
-    memory, found = Memory(), []
-    for number, heard in enumerate(rounds):
-        events, memory = compute_round(memory, at(number, heard, tags="paid"), NOW + number * STEP)
-        pulls = [each for each in of(PULLS, events) if each["client_id"]]
-        found.append((pulls[0]["client_id"], pulls[0]["pull_status"]) if pulls else (None, None))
-    return found
+    """The same of a client that subscribes some tags."""
+    return found_in(*(at(number, heard, tags="paid") for number, heard in enumerate(rounds)))
 
 
 @pytest.mark.parametrize(("kind", "is_push"), [("CONSUME_PASSIVELY", True), ("CONSUME_ACTIVELY", False), (None, False)])

@@ -5,12 +5,14 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from conf.settings import Settings
 from streaming.collector import rocketmq_admin
 from streaming.collector.access import are_keys_refused, explain_refusal, is_refused, without_keys
+from streaming.collector.known_brokers import CollectorError
 from streaming.collector.rocketmq_admin import BURST_SECONDS, RequestRate, RocketMQAdmin
 from streaming.collector.rocketmq_jvm import RocketMQError, RocketMQJvm
 from tests.collector.rounds import BROKER_A
@@ -27,6 +29,24 @@ def test_its_heap_is_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(RocketMQError, match="not in this test"):
         RocketMQAdmin(Settings.load(collector={"jvm_memory": "2g"}).collector, tmp_path)
     assert asked["heap"] == "2g"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        *(({half: "s3cret"}, "set both, or neither") for half in ("acl_access_key", "acl_secret_key")),
+        *(({half: "s3cret"}, "set both, or neither") for half in ("tls_certificate", "tls_key")),
+        ({"tls_ca": "none.pem"}, "collector.tls_ca = 'none.pem': file not found"),
+        ({"tls_certificate": "a.pem", "tls_key": "b.pem"}, "collector.tls_certificate = 'a.pem': file not found"),
+    ],
+)
+def test_half_a_pair_and_files_that_are_not_there_are_refused_without_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr(rocketmq_admin, "RocketMQJvm", Mock())
+    with pytest.raises(CollectorError, match=said) as refused:
+        RocketMQAdmin(Settings.load(collector={"tls": True, **given}).collector, tmp_path)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_what_proxies_tell_each_other_is_rocketmqs_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from tests.collector.rounds import (
     SOLO,
     TWIN,
     TWINS,
-    of,
+    events_of,
     process_queue,
     reading,
     round_clock,
@@ -46,32 +46,29 @@ def at(heartbeat_ms: int, pull_ms: int | None = None, **fields: Any) -> Reading:
     return reading(view(BROKER_A, (*SOLO[:2], heartbeat_ms)), **{"running": reported, **fields})
 
 
-def times(topic: str, events: list[tuple[str, dict[str, Any]]]) -> list[int]:
-    """Event times relative to NOW, in seconds."""
-    return [(event["event_time_ms"] - NOW) // SECOND for event in of(topic, events)]
+def times(topic: str, *readings: Reading) -> list[list[int]]:
+    """Event times relative to NOW, in seconds, of each round."""
+    return [
+        [(event["event_time_ms"] - NOW) // SECOND for event in events]
+        for events in events_of(topic, *readings, step_ms=STEP)
+    ]
 
 
 @pytest.mark.parametrize("skew_s", [0, 1, 12, 50, 95, 150, 3_600, -1, -12, -50, -95, -150, -3_600])
 def test_what_moved_since_the_round_before_happened_since_then(skew_s: int) -> None:
-    skew = skew_s * SECOND
-    memory = Memory()
-    for number in range(12):
-        now = NOW + number * STEP
-        happened = now - 4 * SECOND
-        events, memory = compute_round(memory, at(happened + skew, happened + skew), now)
-        for topic in (HEARTBEATS, PULLS):
-            (said,) = times(topic, events)
+    stamps = [NOW + number * STEP + (skew_s - 4) * SECOND for number in range(12)]
+    for topic in (HEARTBEATS, PULLS):
+        for number, (said,) in enumerate(times(topic, *(at(stamp, stamp) for stamp in stamps))):
             earliest = number * 10 - (10 if number else FIRST_SEEN_MS // SECOND)
             assert earliest <= said <= number * 10
-            if skew == 0:
-                assert said == number * 10 - 4
+            assert skew_s or said == number * 10 - 4
 
 
 @pytest.mark.parametrize("skew_s", [-3_600, -150, 150])
 def test_a_heartbeat_that_is_seen_first_is_about_now_at_a_broker_whose_clock_cannot_be_right(skew_s: int) -> None:
     channels = ((SOLO_ID, SOLO[1], NOW + skew_s * SECOND), ("late", "10.0.0.9:1", NOW + (skew_s - 80) * SECOND))
-    events, _ = compute_round(Memory(), reading(view(BROKER_A, *channels)), NOW)
-    assert {said["client_id"]: said["event_time_ms"] - NOW for said in of(HEARTBEATS, events)} == {
+    (events,) = events_of(HEARTBEATS, reading(view(BROKER_A, *channels)))
+    assert {said["client_id"]: said["event_time_ms"] - NOW for said in events} == {
         SOLO_ID: 0,
         "late": -80 * SECOND,
     }
@@ -82,57 +79,42 @@ def test_of_a_client_that_reconnects_the_old_channel_ends_before_the_new_one_beg
     """By whatever clock its broker tells both: times in another order would make them twins."""
     then, end, begin = NOW + 30_000, NOW + 15_000 + ahead_ms, NOW + 25_000 + ahead_ms
     old = (TWIN, "10.0.0.1:51", NOW - 15_000 + ahead_ms)
-    _, memory = compute_round(Memory(), reading(view(BROKER_A, old)), NOW)
     listed = view(BROKER_A, (*old[:2], end), (TWIN, "10.0.0.1:52", begin))
-    events, _ = compute_round(memory, reading(listed), then)
-    at_ms = {one["client_addr"]: one["event_time_ms"] for one in of(HEARTBEATS, events)}
+    _, events = events_of(HEARTBEATS, reading(view(BROKER_A, old)), reading(listed), step_ms=then - NOW)
+    at_ms = {one["client_addr"]: one["event_time_ms"] for one in events}
     assert NOW <= at_ms["10.0.0.1:51"] <= at_ms["10.0.0.1:52"] <= then
 
 
 @pytest.mark.parametrize("ahead_ms", [-150_000, -95_000, 95_000])
 def test_a_broker_whose_clock_is_known_to_be_off_is_reported_by_ours(ahead_ms: int) -> None:
-    memory, off_ms = Memory(), []
-    for number in range(8):
-        spoke_ms, round_ms = NOW + number * 75_000 - 10_000, NOW + number * 75_000
-        listed = view(BROKER_A, (TWIN, "10.0.0.1:51", spoke_ms + ahead_ms))
-        events, memory = compute_round(memory, reading(listed), round_ms)
-        off_ms += [one["event_time_ms"] - spoke_ms for one in of(HEARTBEATS, events)]
-    assert len(off_ms) == 8
+    sent_ms = [NOW + number * 75_000 - 10_000 for number in range(8)]
+    rounds = [reading(view(BROKER_A, (TWIN, "10.0.0.1:51", at_ms + ahead_ms))) for at_ms in sent_ms]
+    found = [one["event_time_ms"] for events in events_of(HEARTBEATS, *rounds, step_ms=75_000) for one in events]
+    off_ms = [found_ms - at_ms for found_ms, at_ms in zip(found, sent_ms, strict=True)]
     assert max(abs(one) for one in off_ms[4:]) <= 40_000  # half a round, which is how well the clock can be known
 
 
 def test_what_did_not_move_keeps_the_time_it_was_reported_with() -> None:
-    _, memory = compute_round(Memory(), at(NOW - 50 * SECOND), NOW)
-    events, memory = compute_round(memory, at(NOW - 45 * SECOND), NOW + STEP)
-    assert times(HEARTBEATS, events) == [0]  # it moved: not before the round before
     orderly = {MEMBER: (replace(running(), consume_orderly=True),)}
-    events, _ = compute_round(memory, at(NOW - 45 * SECOND, running=orderly), NOW + 2 * STEP)
-    assert times(HEARTBEATS, events) == [0]  # told anew for another reason
+    moved = NOW - 45 * SECOND
+    _, *later = times(HEARTBEATS, at(NOW - 50 * SECOND), at(moved), at(moved, running=orderly))
+    assert later == [[0], [0]]  # it moved: not before the round before; then it is published anew for another reason
 
 
 def test_a_pull_of_a_member_that_was_not_asked_for_a_while_may_be_as_old_as_its_last_answer() -> None:
-    _, memory = compute_round(Memory(), at(NOW, NOW - SECOND), NOW)
-    for number in range(1, 30):
-        _, memory = compute_round(memory, at(NOW), NOW + number * STEP)
-    events, _ = compute_round(memory, at(NOW, NOW + 60 * SECOND), NOW + 30 * STEP)
-    assert times(PULLS, events) == [60]
+    assert times(PULLS, at(NOW, NOW - SECOND), *[at(NOW)] * 29, at(NOW, NOW + 60 * SECOND))[-1] == [60]
 
 
 def test_a_client_whose_clock_was_set_back_is_heard_at_once() -> None:
-    _, memory = compute_round(Memory(), at(NOW, NOW), NOW)
-    events, memory = compute_round(memory, at(NOW - HOUR, NOW - HOUR), NOW + STEP)
-    assert (times(PULLS, events), times(HEARTBEATS, events)) == ([0], [0])
-    assert of(PULLS, compute_round(memory, at(NOW - HOUR, NOW - HOUR), NOW + 2 * STEP)[0]) == []
+    rounds = [at(NOW, NOW), *[at(NOW - HOUR, NOW - HOUR)] * 2]
+    assert times(PULLS, *rounds)[1:] == [[0], []]
+    assert times(HEARTBEATS, *rounds)[1] == [0]
 
 
 def test_an_older_answer_of_a_twin_is_no_pull() -> None:
-    twins = view(BROKER_A, *TWINS)
-    memory, said = Memory(), []
-    for number, pull_s in enumerate((5, 1, 5, 7)):  # one twin answers, then the other
-        reported = {(GROUP, TWIN): (running(process_queue(0, NOW + pull_s * SECOND)),)}
-        events, memory = compute_round(memory, reading(twins, running=reported), NOW + number * STEP)
-        said.append(len(of(PULLS, events)))
-    assert said == [1, 0, 0, 1]
+    answers = [running(process_queue(0, NOW + pull_s * SECOND)) for pull_s in (5, 1, 5, 7)]  # of each in turn
+    rounds = [reading(view(BROKER_A, *TWINS), running={(GROUP, TWIN): (each,)}) for each in answers]
+    assert [len(pulls) for pulls in times(PULLS, *rounds)] == [1, 0, 0, 1]
 
 
 # Skews
@@ -231,16 +213,16 @@ def test_after_a_step_back_everything_is_reported_again_and_nothing_is_placed_by
     back = memory.after_a_step_back(NOW)
     assert (back.broker_rounds, back.member_rounds, back.skews) == ({}, {}, {})
     events, _ = compute_round(back, at(NOW + SECOND, NOW + SECOND), NOW + STEP)
-    assert (times(HEARTBEATS, events), times(PULLS, events)) == ([1], [1])
+    found = sorted((topic, (event["event_time_ms"] - NOW) // SECOND) for topic, event in events)
+    assert found == [(HEARTBEATS, 1), (PULLS, 1)]
 
 
 def test_a_pull_at_a_broker_that_missed_the_round_has_the_address_it_listed_last() -> None:
     """Or as it lists it itself; of two channels, nobody knows which."""
     other = ("10.0.0.2@solo", "10.0.0.2:42", NOW)
     for channels, expected in (((SOLO,), SOLO[1]), ((SOLO, other), None)):
-        _, memory = compute_round(Memory(), reading(view(BROKER_A, *channels), view(BROKER_B, SOLO)), NOW)
+        both = reading(view(BROKER_A, *channels), view(BROKER_B, SOLO))
         pulled = {MEMBER: (running(process_queue(0, NOW + STEP)),)}
         missed = reading(view(BROKER_B, SOLO), brokers_asked=("broker-a", "broker-b"), running=pulled)
-        events, _ = compute_round(memory, missed, NOW + STEP)
-        (pull,) = of(PULLS, events)
+        _, (pull,) = events_of(PULLS, both, missed, step_ms=STEP)
         assert (pull["client_id"], pull["client_addr"]) == (SOLO_ID, expected)

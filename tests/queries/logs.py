@@ -8,10 +8,9 @@ from functools import cache
 from typing import Any
 
 from streaming.simulator.scenario import load_scenario
-from tests.lab.score.truth import TrueSimulation, Truth
+from streaming.simulator.simulation import Simulation
 from tests.support.engine import messages_of, replay
 from tests.support.tiers import in_proof
-from udfs.rocketmq.model import queue_order
 
 START = 1_700_000_000_000
 SECOND, MINUTE = 1_000, 60_000
@@ -24,10 +23,9 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 @cache
-def log_of(scenario: str, seed: int, duration_ms: int = 10 * MINUTE) -> tuple[tuple[dict[str, Any], ...], Truth]:
-    """The messages of one run, and what was really so."""
-    simulation = TrueSimulation(load_scenario(scenario), seed, START)
-    return tuple(messages_of(simulation.events(duration_ms))), simulation.truth
+def log_of(scenario: str, seed: int, duration_ms: int = 10 * MINUTE) -> tuple[dict[str, Any], ...]:
+    """The messages of one run."""
+    return tuple(messages_of(Simulation(load_scenario(scenario), seed, START).events(duration_ms)))
 
 
 def cut_as_spark_does(messages: Messages, limit: int) -> Iterator[list[dict[str, Any]]]:
@@ -87,18 +85,9 @@ def alerts(rows: Rows, kind: str | None = None) -> list[dict[str, Any]]:
     return [row for row in fired if kind in (None, row["kind"])]
 
 
-def starved_queues(truth: Truth, cause: str) -> dict[str, list[str]]:
-    """Consumer group to the queues that really starved for this cause, sorted as alerts sort them."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for one in truth:
-        if one.cause == cause:
-            found[one.consumer_group].add(f"{one.mq.broker_name}:{one.mq.queue_id}")
-    return {group: sorted(queues, key=queue_order) for group, queues in found.items()}
-
-
 @cache
 def one_batch(scenario: str, seed: int) -> Rows:
-    return replay([log_of(scenario, seed)[0]])
+    return replay([log_of(scenario, seed)])
 
 
 @cache

@@ -1,6 +1,7 @@
 """A person decides that something is gone: what was open of it ends, and it begins anew should it give data again."""
 
-from typing import Any
+from copy import deepcopy
+from functools import cache
 
 import pytest
 
@@ -10,7 +11,7 @@ from streaming.service.forget_command import Decision, forget_event
 from streaming.simulator.scenario import load_scenario
 from streaming.simulator.simulation import Simulation
 from tests.queries.events import BOTH, Event, clock, groups_of_two, pull
-from tests.queries.logs import MINUTE, SECOND, START
+from tests.queries.logs import MINUTE, SECOND, START, Rows
 from tests.support.engine import Stream
 
 pytestmark = pytest.mark.replay
@@ -21,7 +22,20 @@ def forget(second: int, kind: str, name: str, brokers: tuple[str, ...] = ("broke
     return CLOCKS, forget_event(decision, list(brokers), START + second * SECOND)
 
 
-def ended(rows: dict[str, list[dict[str, Any]]]) -> set[tuple[str, str | None]]:
+@cache
+def fed() -> tuple[Stream, Rows]:
+    stream = Stream()
+    return stream, stream.feed(groups_of_two(400, 200))
+
+
+def of_two() -> Stream:
+    """A stream that continues from the store of one that has worked through `groups_of_two(400, 200)`."""
+    stream = Stream()
+    stream._store, stream._enveloper = deepcopy((fed()[0]._store, fed()[0]._enveloper))
+    return stream
+
+
+def ended(rows: Rows) -> set[tuple[str, str | None]]:
     return {(row["kind"], row["reason"]) for row in rows.get("alerts", []) if row["state"] == "RESOLVED"}
 
 
@@ -32,9 +46,8 @@ def test_its_event_is_a_good_one() -> None:
 
 
 def test_all_that_is_open_of_a_forgotten_cluster_ends_and_no_state_of_it_is_left() -> None:
-    stream = Stream()
-    before = stream.feed(groups_of_two(400, 200))
-    open_kinds = {row["kind"] for row in before["alerts"] if row["state"] == "FIRING"}
+    stream = of_two()
+    open_kinds = {row["kind"] for row in fed()[1]["alerts"] if row["state"] == "FIRING"}
     assert open_kinds >= {"broker_no_data", "starved_queue"}
     rows = stream.feed([forget(410, "cluster", "c")])
     assert {kind for kind, _ in ended(rows)} >= open_kinds
@@ -52,15 +65,12 @@ def test_all_that_is_open_of_a_forgotten_cluster_ends_and_no_state_of_it_is_left
 
 
 def test_a_forgotten_cluster_that_is_heard_again_begins_anew() -> None:
-    stream = Stream()
-    stream.feed([*groups_of_two(400, 200), forget(410, "cluster", "c")])
-    again = [
-        one
-        for one in groups_of_two(700, 700)
-        if one[1]["event_time_ms"] > START + 420 * SECOND or one[0] not in (PULLS, CLOCKS)
-    ]
+    stream = of_two()
+    stream.feed([forget(410, "cluster", "c")])
     fresh = [
-        (topic, {**event, "event_time_ms": max(event["event_time_ms"], START + 420 * SECOND)}) for topic, event in again
+        (topic, {**event, "event_time_ms": max(event["event_time_ms"], START + 420 * SECOND)})
+        for topic, event in groups_of_two(700, 700)
+        if event["event_time_ms"] > START + 420 * SECOND or topic not in (PULLS, CLOCKS)
     ]
     rows = stream.feed(fresh)
     assert {row["change"] for row in rows["memberships"]} == {"JOINED"}
@@ -80,8 +90,7 @@ def tick(second: int, source: str, answered: tuple[str, ...] = ()) -> Event:
 def test_no_tick_brings_a_forgotten_cluster_back_that_no_broker_stands_behind(
     source: str, answered: tuple[str, ...], is_one_batch: bool
 ) -> None:
-    stream, decision = Stream(), forget(410, "cluster", "c")
-    stream.feed(groups_of_two(400, 200))
+    stream, decision = of_two(), forget(410, "cluster", "c")
     ticks = [tick(second, source, answered) for second in range(415, 1_000, 5)]
     batches = [[decision, *ticks]] if is_one_batch else [[one] for one in (decision, *ticks)]
     rows = [stream.feed(batch) for batch in batches]
@@ -93,10 +102,9 @@ def test_no_tick_brings_a_forgotten_cluster_back_that_no_broker_stands_behind(
 
 def test_a_round_that_a_broker_answers_and_an_event_of_a_client_bring_a_forgotten_cluster_back() -> None:
     for back in (tick(420, "collector", ("broker-a",)), pull(420, 0)):
-        stream = Stream()
-        stream.feed([*groups_of_two(400, 200), forget(410, "cluster", "c")])
-        stream.feed([back])
-        stream.feed([tick(425, "run", ("broker-a",))])
+        stream = of_two()
+        for event in (forget(410, "cluster", "c"), back, tick(425, "run", ("broker-a",))):
+            stream.feed([event])
         assert stream.kept.shard_index.clusters.keys() == {"c"}
         assert stream.kept.shard_index.clusters["c"].now_ms == START + 425 * SECOND
 

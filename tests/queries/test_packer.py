@@ -168,7 +168,7 @@ def test_a_batch_is_cut_when_spark_planned_it_so(reason: str, planned: Planned, 
 
 def test_a_repeated_key_of_another_type_is_quarantined_before_a_shard_reads_it_again() -> None:
     """What a pack calls good, the shard decodes once more: the two may not disagree."""
-    clock = next(message for message in log_of("twins", 1)[0] if message["topic"] == CLOCKS)
+    clock = next(message for message in log_of("twins", 1) if message["topic"] == CLOCKS)
     odd = {**clock, "value": clock["value"].replace(b"{", b'{"cluster":null,', 1)}
     (chunk,) = chunks_for([odd])
     assert [reject.reasons for reject in chunk.rejects] == [["missing_field: cluster"]]

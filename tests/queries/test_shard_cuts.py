@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.replay, pytest.mark.xdist_group("logs")]
 
 
 def test_every_message_a_batch_gives_the_same_rows() -> None:
-    messages, _ = log_of("twins", 2, 4 * MINUTE)
+    messages = log_of("twins", 2, 4 * MINUTE)
     assert comparable(replay([message] for message in messages)) == comparable(replay([messages]))
 
 
@@ -48,7 +48,7 @@ def test_every_message_a_batch_gives_the_same_rows() -> None:
     ],
 )
 def test_a_backlog_cut_by_max_offsets_per_trigger_gives_the_same_rows(scenario: str, limit: int) -> None:
-    messages, _ = log_of(scenario, 1)
+    messages = log_of(scenario, 1)
     assert comparable(replay(cut_as_spark_does(messages, limit), limit=limit)) == expected(scenario, 1)
 
 
@@ -56,25 +56,16 @@ def test_a_backlog_cut_by_max_offsets_per_trigger_gives_the_same_rows(scenario: 
 @given(st.sampled_from(["twins", "frozen_client", "reconnect"]), st.integers(1, 50), st.integers(5, 400))
 def test_any_seed_and_any_limit_give_the_same_rows(scenario: str, seed: int, limit: int) -> None:
     """A batch that is full says nothing of its end; the clock once more does."""
-    messages = log_of(scenario, seed, 4 * MINUTE)[0]
+    messages = log_of(scenario, seed, 4 * MINUTE)
     once_more = [messages[-1]]
     cuts = [*cut_as_spark_does(messages, limit), once_more]
     assert comparable(replay(cuts, limit=limit)) == comparable(replay([messages, once_more]))
 
 
-@examples(5)
-@given(st.integers(0, 2**32), st.integers(1, 40))
-def test_cuts_at_any_place_give_the_same_rows(rng: int, batches: int) -> None:
-    messages, _ = log_of("twins", 1)
-    places = sorted(Random(rng).sample(range(1, len(messages)), batches))
-    pieces = [messages[a:b] for a, b in zip([0, *places], [*places, len(messages)], strict=True)]
-    assert comparable(replay(pieces)) == expected("twins", 1)
-
-
 @pytest.mark.parametrize("limit", [300, 1000])
 def test_a_backlog_whose_routes_were_compacted_is_known_to_be_cut(limit: int) -> None:
     """The offsets of overwritten routes count towards Spark's limit, and show nothing."""
-    messages = log_of("healthy", 1)[0]
+    messages = log_of("healthy", 1)
     dense = [one for one in messages if one["topic"] != ROUTES or one["offset"] % 7 == 0]
     kept = {(one["topic"], one["offset"]) for one in dense}
     whole = [*cut_as_spark_does(padded(messages), limit)]
@@ -105,7 +96,7 @@ def by_time(*logs: Messages) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("limit", [60, *in_proof([333])])
 def test_two_clusters_in_one_kafka_give_what_each_gives_alone(limit: int) -> None:
-    east, west = of_cluster(log_of("twins", 1)[0], "east"), of_cluster(log_of("frozen_client", 2)[0], "west")
+    east, west = of_cluster(log_of("twins", 1), "east"), of_cluster(log_of("frozen_client", 2), "west")
     both = by_time(east, west)
     alone = sorted(comparable(replay([east]))["alerts"] + comparable(replay([west]))["alerts"])
     assert comparable(replay([both]))["alerts"] == alone
@@ -113,7 +104,7 @@ def test_two_clusters_in_one_kafka_give_what_each_gives_alone(limit: int) -> Non
 
 
 def test_a_cluster_whose_backlog_stands_behind_anothers_is_waited_for() -> None:
-    east, west = of_cluster(log_of("healthy", 1)[0], "east"), of_cluster(log_of("healthy", 2)[0], "west")
+    east, west = of_cluster(log_of("healthy", 1), "east"), of_cluster(log_of("healthy", 2), "west")
     both = renumbered([*east, *west])
     ordered = [message for message in both if message["topic"] != CLOCKS] + [
         message for message in by_time(east, west) if message["topic"] == CLOCKS
@@ -126,7 +117,7 @@ def test_a_cluster_whose_backlog_stands_behind_anothers_is_waited_for() -> None:
 
 
 def test_a_late_heartbeat_joins_at_its_own_time() -> None:
-    messages = log_of("healthy", 1)[0]
+    messages = log_of("healthy", 1)
     place = next(i for i, m in enumerate(messages) if m["topic"] == CLOCKS)
     beats = [m for m in messages[:place] if m["topic"] == HEARTBEATS and event_of(m)["consumers"]]
     client_addr = event_of(beats[0])["client_addr"]
@@ -140,7 +131,7 @@ def test_a_late_heartbeat_joins_at_its_own_time() -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_messages_said_again_in_a_later_batch_change_nothing(seed: int) -> None:
     """A producer that did not hear its answer sends again; that is seconds later."""
-    messages = log_of("twins", seed)[0]
+    messages = log_of("twins", seed)
     rng = Random(seed)
     again: list[list[dict[str, Any]]] = []
     for batch in cut(messages, 150):
@@ -150,7 +141,7 @@ def test_messages_said_again_in_a_later_batch_change_nothing(seed: int) -> None:
 
 def test_a_second_clock_that_runs_behind_changes_nothing() -> None:
     """`run` and a collector may both keep time; a tick that is already past covers late events all the same."""
-    messages = log_of("twins", 1)[0]
+    messages = log_of("twins", 1)
     behind = [
         changed(message, source="run", event_time_ms=message["ingest_time_ms"] - 2500)
         for message in messages

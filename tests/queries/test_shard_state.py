@@ -34,7 +34,7 @@ RULES = Rulebook(default_rules())
     "scenario", ["twins", "slow_broker", "dead_broker", *in_proof(["rolling_restart", "split_view"])]
 )
 def test_a_log_gives_the_same_rows_whether_workers_keep_state_or_read_it_anew(scenario: str) -> None:
-    messages = log_of(scenario, 1)[0]
+    messages = log_of(scenario, 1)
     kept = replay(cut(messages, 40))
     assert kept["assignments"]
     assert replay(cut(messages, 40), is_kept=False) == kept

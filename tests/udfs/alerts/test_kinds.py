@@ -35,14 +35,8 @@ def explanations(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 def test_every_kind_of_the_rules_is_described() -> None:
     of_groups = {kind for kind, _ in FINDERS}
-    others = {
-        BROKER_ISOLATED,
-        BROKER_EVICTED,
-        NO_AVAILABLE_BROKER,
-        CLUSTER_NO_DATA,
-        BROKER_NO_DATA,
-        BROKER_WITHOUT_MASTER,
-    }
+    others = {BROKER_ISOLATED, BROKER_EVICTED, NO_AVAILABLE_BROKER}
+    others |= {CLUSTER_NO_DATA, BROKER_NO_DATA, BROKER_WITHOUT_MASTER}
     others |= {SLOW_COLLECTOR, CLOCK_SKEW, RULE_FAILED, NAME_SERVER_UNREACHABLE, CLUSTER_NAME_CONFLICT}
     assert {kind for kind, facts in KIND_FACTS.items() if facts.is_of_group} == of_groups
     assert {kind for kind, facts in KIND_FACTS.items() if not facts.is_of_group} == others

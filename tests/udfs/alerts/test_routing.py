@@ -37,28 +37,32 @@ def test_matchers_are_described_in_the_words_of_the_command() -> None:
     assert describe_matchers({}) == "everything"
 
 
-def test_the_first_route_that_matches_takes_it() -> None:
-    routes = [
-        Route("staging", ("chat",), {"cluster": ("staging-*",)}),
-        Route("prod", ("pager", "chat"), {"cluster": ("prod-*",)}),
-        Route("rest", ("log",)),
-    ]
-    assert pick_receivers(routes, ALERT) == {"pager": "prod", "chat": "prod"}
-    assert pick_receivers(routes, ALERT | {"cluster": "lab"}) == {"log": "rest"}
+FIRST = [
+    Route("staging", ("chat",), {"cluster": ("staging-*",)}),
+    Route("prod", ("pager", "chat"), {"cluster": ("prod-*",)}),
+    Route("rest", ("log",)),
+]
+CONTINUED = [
+    Route("everything", ("audit", "chat"), is_continued=True),
+    Route("bad", ("pager", "chat"), {"severity": ("critical",)}),
+    Route("rest", ("log",)),
+]
 
 
-def test_a_route_that_continues_lets_the_next_ones_add_and_nobody_is_notified_twice() -> None:
-    routes = [
-        Route("everything", ("audit", "chat"), is_continued=True),
-        Route("bad", ("pager", "chat"), {"severity": ("critical",)}),
-        Route("rest", ("log",)),
-    ]
-    assert pick_receivers(routes, ALERT) == {"audit": "everything", "chat": "everything", "pager": "bad"}
-    assert pick_receivers(routes, ALERT | {"severity": "error"}) == {
-        "audit": "everything",
-        "chat": "everything",
-        "log": "rest",
-    }
+@pytest.mark.parametrize(
+    ("routes", "changed", "notified"),
+    [
+        (FIRST, {}, {"pager": "prod", "chat": "prod"}),
+        (FIRST, {"cluster": "lab"}, {"log": "rest"}),
+        (CONTINUED, {}, {"audit": "everything", "chat": "everything", "pager": "bad"}),
+        (CONTINUED, {"severity": "error"}, {"audit": "everything", "chat": "everything", "log": "rest"}),
+    ],
+    ids=["first", "first_is_the_last", "continued", "continued_to_the_last"],
+)
+def test_the_first_route_that_matches_takes_it_but_for_one_that_continues_and_each_receiver_is_notified_once(
+    routes: list[Route], changed: dict[str, str], notified: dict[str, str]
+) -> None:
+    assert pick_receivers(routes, ALERT | changed) == notified
 
 
 @pytest.mark.parametrize(

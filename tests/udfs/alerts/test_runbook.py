@@ -56,29 +56,24 @@ def test_every_page_tells_apart_the_causes_of_its_kind_and_no_others() -> None:
 
 
 def test_the_causes_are_those_that_the_rules_give() -> None:
-    clusters = {cluster_findings.NOT_ANSWERING, cluster_findings.NO_CLOCK, cluster_findings.EVENTS_DROPPED}
-    assert set(CAUSES["double_consumed_queue"]) == queues.DOUBLE_CONSUMPTION.keys()
-    assert set(CAUSES["slave_read"]) == {brokers.MASTER_DOWN, brokers.MASTER_BUSY}
-    assert set(CAUSES["order_at_risk"]) == {brokers.MASTER_DOWN, brokers.BROKER_DOWN, brokers.QUEUES_LOST}
-    assert set(CAUSES["broker_isolated"]) == {of_producers.FAILING_BROKER, of_producers.SLOW_BROKER}
-    assert CAUSES["broker_evicted"] == (of_producers.PERMANENT_EVICTION,)
-    assert set(CAUSES["no_available_broker"]) == {of_producers.ALL_BROKERS, of_producers.PRODUCER_HOST}
-    assert set(CAUSES["cluster_no_data"]) == {*clusters, *cluster_findings.NO_DATA, mute_brokers.PULLS_MISSING}
-    assert set(CAUSES["broker_no_data"]) == {
-        cluster_findings.NOT_ANSWERING,
-        cluster_findings.ANSWERS_SELDOM,
-        cluster_findings.CLIENTS_SILENT,
-        mute_brokers.PULLS_MISSING,
+    of = cluster_findings
+    given = {
+        "double_consumed_queue": [*queues.DOUBLE_CONSUMPTION],
+        "slave_read": [brokers.MASTER_DOWN, brokers.MASTER_BUSY],
+        "order_at_risk": [brokers.MASTER_DOWN, brokers.BROKER_DOWN, brokers.QUEUES_LOST],
+        "broker_isolated": [of_producers.FAILING_BROKER, of_producers.SLOW_BROKER],
+        "broker_evicted": [of_producers.PERMANENT_EVICTION],
+        "no_available_broker": [of_producers.ALL_BROKERS, of_producers.PRODUCER_HOST],
+        "cluster_no_data": [of.NOT_ANSWERING, of.NO_CLOCK, of.EVENTS_DROPPED, *of.NO_DATA, mute_brokers.PULLS_MISSING],
+        "broker_no_data": [of.NOT_ANSWERING, of.ANSWERS_SELDOM, of.CLIENTS_SILENT, mute_brokers.PULLS_MISSING],
+        "broker_without_master": [of.NO_MASTER],
+        "slow_collector": [of.SLOW_ROUNDS],
+        "name_server_unreachable": [of.SOME_UNREACHABLE, of.ALL_UNREACHABLE],
+        "cluster_name_conflict": [of.TWO_CLUSTERS],
+        "clock_skew": [of.CLOCK_AHEAD, of.CLOCK_OUT_OF_STEP],
+        "delivery_failed": [*own_alerts._TROUBLES],
     }
-    assert CAUSES["broker_without_master"] == (cluster_findings.NO_MASTER,)
-    assert CAUSES["slow_collector"] == (cluster_findings.SLOW_ROUNDS,)
-    assert set(CAUSES["name_server_unreachable"]) == {
-        cluster_findings.SOME_UNREACHABLE,
-        cluster_findings.ALL_UNREACHABLE,
-    }
-    assert CAUSES["cluster_name_conflict"] == (cluster_findings.TWO_CLUSTERS,)
-    assert set(CAUSES["clock_skew"]) == {cluster_findings.CLOCK_AHEAD, cluster_findings.CLOCK_OUT_OF_STEP}
-    assert set(CAUSES["delivery_failed"]) == own_alerts._TROUBLES.keys()
+    assert {kind: set(CAUSES[kind]) for kind in given} == {kind: set(causes) for kind, causes in given.items()}
     assert {data_loss.DATA_LOSS, inspector.DATA_QUALITY} <= CAUSES.keys()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tests.support.rules import default_rules, kind_rules
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
+from udfs.brokers.families import Families
 from udfs.groups.group import Outcome, tick
 from udfs.groups.queue_state import Puller
 from udfs.groups.state import GroupState
@@ -218,9 +219,8 @@ class Life:
             if row.incident.has_fired
         ]
 
-    def verdicts(self) -> dict[int, str]:
-        topic_state = self.state.topics["orders"].queues
-        return {int(name.rpartition(":")[2]): queue_state.verdict for name, queue_state in topic_state.items()}
+    def verdicts(self) -> list[str]:
+        return [queue_state.verdict for queue_state in self.state.topics["orders"].queues.values()]
 
 
 def two_clients(life: Life | None = None, **reported: object) -> Life:
@@ -230,16 +230,6 @@ def two_clients(life: Life | None = None, **reported: object) -> Life:
     life.start("h2:1", B, 4, 5, 6, 7, **reported)
     assert life.run(120) == []
     return life
-
-
-def names(*numbers: int) -> tuple[str, ...]:
-    """Queues of broker-a."""
-    return tuple(f"broker-a:{number}" for number in numbers)
-
-
-def route_of(*queues: tuple[str, int, int, int], masterless: tuple[str, ...] = (), order_topic: bool = False) -> Route:
-    """(broker, read queues, write queues, perm) of the topic's brokers."""
-    return Route("orders", tuple(QueueData(*one) for one in queues), at(0), masterless, order_topic)
 
 
 def fired_kinds(life: Life) -> set[str]:
@@ -293,21 +283,36 @@ def _named(life: Life, group: str) -> None:
     life.state.consumer_group = group
 
 
+def families(*born: tuple[str, float]) -> Families:
+    """Groups that gave data at these seconds, and one of the family cache-#-# from 0 s on."""
+    found = Families()
+    for second in range(0, 1_000, 30):
+        found.note("cache-7d9f8c6b5-bb4wl", at(second))
+    for name, second in born:
+        found.note(name, at(second))
+    return found
+
+
 def _answer(life: Life, queues: str = "") -> None:
     life.covers(answered=frozenset(life.brokers), unasked=(), reports_answers=bool(queues))
 
 
-def _unasked(life: Life, broker_name: str, clients: str, reason: str, second: str = "120") -> None:
+def _unasked(
+    life: Life, broker_name: str, clients: str, reason: str, second: str = "120", group: str = "order-service"
+) -> None:
     missing = [None] if clients == "*" else [CLIENTS.get(name, name) for name in clients.split(",")]
     broker, since_ms = None if broker_name == "*" else broker_name, at(float(second))
-    unasked = tuple(Unasked(broker, "order-service", one, reason, since_ms) for one in missing)
+    unasked = tuple(Unasked(broker, group, one, reason, since_ms) for one in missing)
     life.covers(answered=frozenset(life.brokers), unasked=unasked)
 
 
 def _route(life: Life, *words: str, no_master: str = "") -> None:
-    queues = [(name, *map(int, nums)) for name, *nums in (word.split(":") for word in words if ":" in word)]
+    queues = tuple(
+        QueueData(name, *map(int, nums)) for name, *nums in (word.split(":") for word in words if ":" in word)
+    )
     masterless = (no_master,) if no_master else ()
-    life.route = route_of(*queues, masterless=masterless, order_topic="ordered" in words)  # type: ignore[arg-type]  # three numbers
+    is_static = "static" in words
+    life.route = Route("orders", queues, at(0), masterless, "ordered" in words, has_queue_mapping=is_static)
     life.state.is_stale = True
 
 
@@ -329,6 +334,7 @@ STEPS: dict[str, Callable[..., object]] = {
     "unread": lambda life: life.flows(is_read=False),
     "rules": _set,
     "named": _named,
+    "born": lambda life, group, second: life.covers(families=families((group, float(second)))),
     "route": _route,
     "answer": _answer,
     "unasked": _unasked,

@@ -1,23 +1,33 @@
 """One group through time, a tick every five seconds: what tests/golden/groups.txt (test_lives.py) does not show."""
 
+from pathlib import Path
+
+import pytest
+
+from conf.settings import Settings
+from streaming.queries.rulebook import rulebook
+from tests.support.markdown import blocks_of
 from tests.udfs.groups.facts import (
+    RULES,
     A,
     B,
-    C,
     Heartbeat,
     Life,
     Pull,
     at,
+    fired_kinds,
     play,
     route,
     subscribes,
     two_clients,
 )
-from udfs.alerts.alert import alert_id
 from udfs.alerts.rules import FORGET_GROUP_MS
-from udfs.brokers.broker_coverage import BrokerCoverage
+from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
 from udfs.groups.group import tick
 from udfs.groups.state import GroupState
+from udfs.rocketmq.route import Route
+
+RUNBOOK = Path(__file__).parents[3] / "udfs" / "alerts" / "runbooks" / "group_offline.md"
 
 
 def test_a_healthy_group_says_its_owners_once() -> None:
@@ -29,61 +39,17 @@ def test_a_healthy_group_says_its_owners_once() -> None:
     assert life.run(1000) == []
 
 
-def test_pulls_without_members_are_not_judged_and_forgotten_when_they_end() -> None:
-    """assign(): nobody shares the queues out."""
+@pytest.mark.parametrize("routes", [{"orders": route()}, {}], ids=["routed", "without_a_route"])
+def test_pulls_without_members_are_not_judged_and_forgotten_when_they_end(routes: dict[str, Route]) -> None:
+    """assign(): no client shares the queues out."""
     state = GroupState("c", "g", at(0))
     for second in range(0, 60, 10):
         state.observe(Pull(None, "h1:1", 0, at(second)))
-        outcome = tick(state, {"orders": route()}, at(second), BrokerCoverage(), Life().rules)
-    assert {row.verdict for row in outcome.ownership} <= {"NOT_JUDGED"}
-    tick(state, {"orders": route()}, at(200), BrokerCoverage(), Life().rules)
+        outcome = tick(state, routes, at(second), BrokerCoverage(), RULES)
+        assert {row.verdict for row in outcome.ownership} <= {"NOT_JUDGED"}
+    for second in (200, 100_000):
+        tick(state, routes, at(second), BrokerCoverage(), RULES)
     assert state.is_forgotten()
-
-
-def test_pulls_of_a_topic_without_a_route_are_forgotten_too() -> None:
-    state = GroupState("c", "g", at(0))
-    state.observe(Pull(None, "h1:1", 0, at(0)))
-    for second in (5, 200, 100_000):
-        tick(state, {}, at(second), BrokerCoverage(), Life().rules)
-    assert state.is_forgotten()
-
-
-def test_the_last_row_of_a_group_that_is_forgotten_says_that_nobody_judges_its_queues() -> None:
-    """Else a group that is gone for good would stay UNOWNED in the table's newest rows."""
-    life = two_clients()
-    life.leave("h1:1")
-    life.leave("h2:1")
-    life.run(400)
-    assert set(life.verdicts().values()) == {"UNOWNED"}
-    outcome = tick(life.state, {"orders": route()}, at(400) + FORGET_GROUP_MS, BrokerCoverage(), life.rules)
-    assert [(row.planned_owner, row.observed_owners, row.verdict) for row in outcome.ownership] == [
-        (None, [], "NOT_JUDGED")
-    ] * 8
-    assert life.state.topics == {}
-
-
-def test_a_group_that_is_due_is_looked_at_no_later_than_its_next_threshold() -> None:
-    """Looking only when due says the same as looking at every tick."""
-    life = two_clients()
-    life.freeze("h1:1")
-    life.freeze("h2:1")
-    eager = life.run(700)
-    lazy = two_clients()
-    lazy.freeze("h1:1")
-    lazy.freeze("h2:1")
-    said, due_ms = [], lazy.outcomes[-1][1].due_ms
-    for second in range(125, 705, 5):
-        if due_ms is not None and due_ms <= at(second):
-            outcome = tick(lazy.state, {"orders": route()}, at(second), BrokerCoverage(), lazy.rules)
-            due_ms = outcome.due_ms
-            fired = (row for row in outcome.transitions if row.incident.has_fired)
-            said += [(second, row.incident.kind, row.state, row.incident.cause) for row in fired]
-    assert said == eager
-    assert [row[1:] for row in eager] == [
-        ("starved_queue", "FIRING", "frozen_client"),
-        ("group_offline", "FIRING", "group_offline"),
-        ("starved_queue", "FIRING", "group_offline"),
-    ]
 
 
 def test_a_member_first_heard_without_subscriptions_is_not_taken_for_one_that_subscribes_nothing() -> None:
@@ -96,46 +62,61 @@ def test_a_member_first_heard_without_subscriptions_is_not_taken_for_one_that_su
         for queue_id in (4, 5, 6, 7):
             life.state.observe(Pull(B, "h2:1", queue_id, at(second)))
     life.run(60)
-    assert "MISPLACED" not in life.verdicts().values()
+    assert "MISPLACED" not in life.verdicts()
 
 
-def test_a_topic_the_whole_group_gives_up_is_watched_no_more_and_its_incident_ends() -> None:
-    state = GroupState("c", "g", at(0))
-    rules, routes = Life().rules, {"orders": route(), "payments": route()}
-    labels = {"cluster": "c", "consumer_group": "g", "topic": "orders"}
-    said, alert = [], alert_id("starved_queue", labels)
-    for second in range(0, 300, 5):
-        if second % 30 == 0:
-            topics = ("orders", "payments") if second < 210 else ("payments",)
-            state.membership.register(Heartbeat(A, "h1:1", at(second)), subscribes(*topics))
-            state.is_stale = True
-        if second % 10 == 0 and second < 60:
-            state.observe(Pull(A, "h1:1", 0, at(second)))
-        outcome = tick(state, routes, at(second), BrokerCoverage(), rules)
-        said += [(second, row.state) for row in outcome.transitions if row.incident.alert_id == alert]
-    assert [state for _, state in said] == ["PENDING", "FIRING", "FIRING", "RESOLVED"]  # queue 0 joins later
-    assert said[-1] == (210, "RESOLVED")
-    assert "orders" not in state.topics
-
-
-def test_a_group_that_is_offline_for_a_day_is_given_up_and_forgotten() -> None:
-    life = Life()
-    play(life, "start h1:1 A 0-7; to 120; leave h1:1; to 400")
+def test_a_group_that_was_left_is_due_after_any_hold_and_given_up_after_a_day_with_a_last_row() -> None:
+    """Else a group that is gone for good would stay UNOWNED in the table's newest rows."""
+    life = two_clients()
+    play(life, "leave h1:1; leave h2:1; to 1000")
     assert {incident.kind for incident in life.state.incidents.values()} == {"group_offline", "starved_queue"}
-    due_ms = life.outcomes[-1][1].due_ms
-    assert due_ms is not None
-    assert due_ms <= at(125) + FORGET_GROUP_MS
+    assert set(life.verdicts()) == {"UNOWNED"}
+    assert life.outcomes[-1][1].due_ms == at(1_000) + 1
+    life.run(3_600)
+    assert life.outcomes[-1][1].due_ms == life.state.changed_ms + FORGET_GROUP_MS
     life.now += FORGET_GROUP_MS / 1000
-    life.run(life.now + 10)
-    assert life.state.incidents == {}
+    life.run(life.now + 5)
+    newest = {
+        row.queue: (row.planned_owner, row.observed_owners, row.verdict) for row in life.outcomes[-1][1].ownership
+    }
+    assert newest == {f"broker-a:{number}": (None, [], "NOT_JUDGED") for number in range(8)}
+    assert (life.state.topics, life.state.incidents) == ({}, {})
     assert life.state.is_forgotten()
 
 
-def test_members_that_come_and_go_do_not_hide_a_gap_of_a_strategy_that_cannot_be_recomputed() -> None:
-    life = Life()
-    said = play(life, "start h1:1 A 0-3 strategy=MACHINE_ROOM; start h2:1 B 4-6 strategy=MACHINE_ROOM; to 5")
-    for turn in range(8):
-        life.start(f"h3:{turn}", C, strategy="MACHINE_ROOM")
-        said += play(life, f"to {life.now + 35}")
-        said += play(life, f"leave h3:{turn}; to {life.now + 35}")
-    assert any(row.endswith(" starved_queue strategy_gap") for row in said)
+def test_the_conditions_of_a_topic_that_the_group_gave_up_go_with_it() -> None:
+    life = two_clients(topics=("orders", "other"))
+    life.state.conditions["order_at_risk orders"] = 1
+    for addr in ("h1:1", "h2:1"):
+        life.reported[addr] = {"topics": ("other",)}
+    life.run(200)
+    assert [name for name in life.state.conditions if name.endswith("orders")] == []
+
+
+def test_a_stalled_queue_keeps_its_cause_though_its_owner_answers_by_turns() -> None:
+    """Pulls and commits ended together: pull_stopped while its owner answers, consume_stopped while it is not asked."""
+    life = two_clients(Life(pulls={"commit_offset": 100, "max_offset": 100}))
+    life.take("h1:1")
+    while life.now < 600:
+        is_asked = life.now % 40 < 20
+        life.broker_coverage = BrokerCoverage(unasked=() if is_asked else (Unasked(None, None, A, "no_time", at(0)),))
+        for queue_id in range(4):
+            told = Pull(None, None, queue_id, at(life.now), offsets_only=True, commit_offset=100, max_offset=200)
+            life.state.observe(told)
+        life.run(life.now + 10)
+    rows = [row for _, outcome in life.outcomes for row in outcome.transitions if row.incident.kind == "stalled_queue"]
+    assert [row.incident.cause for row in rows if row.reason == "cause_changed"] == ["consume_stopped"]
+
+
+@pytest.mark.parametrize(
+    ("group", "fires"), [("batch-night", set()), ("order-service", {"group_offline", "starved_queue"})]
+)
+def test_the_override_that_the_runbook_shows_makes_a_batch_group_page_nothing(
+    group: str, fires: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shown,) = [block.text for block in blocks_of(RUNBOOK, "toml") if "group_offline = {" in block.text]
+    (tmp_path / "site.toml").write_text(shown)
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "site.toml"))
+    life = two_clients(Life(state=GroupState("prod", group, at(0)), rules=rulebook(Settings.load()).of("prod", group)))
+    play(life, f"leave h1:1; leave h2:1; to {600 if fires else 7200}")
+    assert fired_kinds(life) == fires

@@ -18,7 +18,9 @@ from tests.udfs.groups.facts import (
     two_clients,
 )
 from udfs.brokers.broker_coverage import BrokerCoverage
+from udfs.groups.queue_state import NOT_JUDGED
 from udfs.groups.state import TopicState
+from udfs.groups.verdict_reason import GONE
 
 OFF = default_rules(kinds={**RULES.kinds, "group_offline": kind_rules(is_enabled=False)})
 """Groups that are offline on purpose."""
@@ -29,7 +31,9 @@ def played(life: Life, steps: str) -> Life:
     return life
 
 
-PAIR = "start h0:1 c0@7 broker-a:0 broker-b:0; start h1:1 c1@7 broker-a:1 broker-b:1; to 120"
+PAIR = "start h0:1 c0@7 broker-a:0 broker-b:0; start h1:1 c1@7 broker-a:1 broker-b:1; "
+OTHERS = "start h2:1 c2@7 broker-a:2 broker-b:2; start h3:1 c3@7 broker-a:3 broker-b:3; "
+POD = "named cache-7d9f8c6b5-x2k9z; "
 
 LIVES: Mapping[str, Callable[[], Life]] = {
     "none": Life,
@@ -43,18 +47,29 @@ LIVES: Mapping[str, Callable[[], Life]] = {
     "unshared": lambda: Life(queues=2, flow=Flow(lag=0, is_read=True)),
     "two_brokers": partial(Life, brokers=BOTH),
     "of_two_queues": partial(Life, brokers=BOTH, queues=2),
-    "pair": lambda: played(Life(brokers=BOTH, queues=2), PAIR),
+    "pair": lambda: played(Life(brokers=BOTH, queues=2), PAIR + "to 120"),
+    "four": lambda: played(Life(brokers=BOTH, queues=4), PAIR + OTHERS + "to 120"),
+    "pod": lambda: played(Life(), POD + "start h1:1 A 0-7; to 1000"),
+    "numbered": lambda: played(Life(), "named orders_1; start h1:1 A 0-7; to 1000"),
+    "two_pods": lambda: played(Life(), POD + "start h1:1 A 0-3; start h2:1 B 4-7; to 1000"),
+    "pod_on_two": lambda: played(
+        Life(brokers=BOTH, queues=2), POD + "answer; start h1:1 A broker-a:0 broker-a:1 broker-b:0 broker-b:1; to 200"
+    ),
     "asked": lambda: two_clients(Life(broker_coverage=BrokerCoverage(answered=frozenset({"broker-a"})))),
     "of_six_queues": partial(Life, brokers=BOTH, queues=6),
     "answering": partial(Life, brokers=BOTH, queues=2, broker_coverage=BrokerCoverage(answered=frozenset(BOTH))),
 }
 
 
+def queue_names(text: str) -> tuple[str, ...]:
+    queues = () if text == "-" else queues_of(text.split())
+    return tuple(queue if isinstance(queue, str) else f"broker-a:{queue}" for queue in queues)
+
+
 def value_of(name: str, text: str) -> object:
     """The value of an incident's field, or of an entry of its evidence."""
     if name == "queues":
-        queues = () if text == "-" else queues_of(text.split())
-        return tuple(queue if isinstance(queue, str) else f"broker-a:{queue}" for queue in queues)
+        return queue_names(text)
     if "=" in text:
         return {key: [client] for key, _, client in (word.rpartition("=") for word in text.split())}
     return CLIENTS.get(text) or scalar(text, at, name)
@@ -77,6 +92,10 @@ def test_a_group(case: Case) -> None:
     assert sorted(member.client_id for member in view.values()) == listed
     words = case.checks.pop("verdicts", "").split()
     runs = [name for count, name in zip(words[::2], words[1::2], strict=False) for _ in range(int(count))]
-    verdicts = list(life.verdicts().values()) if words else []
+    verdicts = life.verdicts() if words else []
     assert verdicts == (runs or words * len(verdicts))
+    if gone := case.checks.pop("gone", ""):
+        last = {row.queue: row for _, outcome in life.outcomes for row in outcome.ownership}
+        found = {name: (row.verdict, row.planned_owner) for name, row in last.items() if row.reason == GONE}
+        assert found == dict.fromkeys(queue_names(gone), (NOT_JUDGED, None))
     case.assert_incidents(life.state.incidents, value_of, completeness=newest.completeness)

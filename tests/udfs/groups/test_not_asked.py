@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.rules import default_rules
-from tests.udfs.groups.facts import BOTH, A, B, Life, Pull, at, fired_kinds, play
+from tests.udfs.groups.facts import BOTH, A, B, Life, Pull, at, fired_kinds, play, two_clients
 from udfs.alerts.alert import Transition
 from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage, Unasked
 from udfs.brokers.cluster import evaluate_cluster
@@ -15,30 +15,20 @@ from udfs.groups.verdict_reason import NO_COLLECTOR, NOT_ASKED, REFUSED
 A_UNASKED = Unasked(None, "order-service", A, "timed_out", at(120))
 
 
-def two_clients(brokers: tuple[str, ...] = ("broker-a",)) -> Life:
-    """A takes 0-3 and B takes 4-7, for two minutes already; as a collector tells it."""
-    life = Life(brokers=brokers, queues=8 // len(brokers), broker_coverage=BrokerCoverage(answered=frozenset(brokers)))
-    names = [f"{broker}:{number}" for broker in brokers for number in range(8 // len(brokers))]
-    life.start("h1:1", A, *names[:4])
-    life.start("h2:1", B, *names[4:])
-    assert life.run(120) == []
-    return life
-
-
 @pytest.mark.parametrize(
     ("unasked", "cause"),
     [(A_UNASKED, "consume_stopped"), (Unasked("broker-a", None, None, NO_PULLS, at(120)), "pull_stopped")],
 )
 def test_commits_and_heartbeats_are_judged_though_pulls_are_not_known(unasked: Unasked, cause: str) -> None:
     """Of a member that was not asked, or at a broker that reports no pulls."""
-    life = two_clients()
+    life = two_clients(Life(broker_coverage=BrokerCoverage(answered=frozenset({"broker-a"}))))
     life.take("h1:1")
     life.broker_coverage = BrokerCoverage(answered=frozenset(life.brokers), unasked=(unasked,))
     for step in range(60):
         reported = {"commit_offset": 5, "max_offset": 10 + step, "offsets_only": True}
         life.state.observe(Pull(None, None, 0, at(life.now), **reported))  # type: ignore[arg-type]  # by name
         life.run(life.now + 10)
-    assert list(life.verdicts().values())[:2] == ["NOT_CONSUMED", "UNKNOWN"]
+    assert life.verdicts()[:2] == ["NOT_CONSUMED", "UNKNOWN"]
     assert life.state.incidents["starved_queue orders"].cause == cause
     life.freeze("h1:1")
     life.run(life.now + 110)
@@ -49,7 +39,8 @@ def test_commits_and_heartbeats_are_judged_though_pulls_are_not_known(unasked: U
     ("reason", "code"), [("refused", REFUSED), ("failed", NOT_ASKED), ("no_collector", NO_COLLECTOR)]
 )
 def test_a_group_that_is_refused_at_a_broker_is_unknown_there_and_nobody_expires(reason: str, code: str) -> None:
-    life = two_clients(BOTH)
+    life = Life(brokers=BOTH, queues=4, broker_coverage=BrokerCoverage(answered=frozenset(BOTH)))
+    play(life, "start h1:1 A 0-3; start h2:1 B broker-b:0 broker-b:1 broker-b:2 broker-b:3; to 120")
     play(life, f"cut h1:1 broker-b; cut h2:1 broker-b; take h2:1; unasked broker-b * {reason}; to 900")
     assert fired_kinds(life) == set()
     assert {member.client_id for member in life.state.membership.views["broker-b"].values()} == {A, B}

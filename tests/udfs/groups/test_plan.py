@@ -13,16 +13,22 @@ from udfs.groups.plan import (
     reference_view,
     strategies_of,
 )
+from udfs.rocketmq.membership import Member
+
+MARKS = {DUPLICATE_CLIENT_ID: "-", MEMBER_NOT_SUBSCRIBED: "?", MIXED_STRATEGY: "*", None: ""}
+
+
+def owners_of(
+    queues: int, members: list[Member], strategy: str = "AVG", seen: InferredStrategies | None = None
+) -> list[str]:
+    """Each queue's owner; `-A` is a slot lost to twin A, `?B` one of B, who does not subscribe, `*` a mixed one."""
+    shares = plan("g", route(queues), members, strategy, seen)
+    return [share.owner or f"{MARKS[share.gap]}{share.slot_of or ''}" for share in shares.values()]
 
 
 def planned(queues: int, ids: str, strategy: str = "AVG", **topics: list[str]) -> list[str]:
-    """Each queue's owner; `-A` a slot lost to twin A, `?B` a slot of B, who does not subscribe."""
     members = [member(name, f"h{i}:1", topics=topics.get(name, ["orders"])) for i, name in enumerate(ids)]
-    marks = {DUPLICATE_CLIENT_ID: "-", MEMBER_NOT_SUBSCRIBED: "?", None: ""}
-    return [
-        share.owner or f"{marks[share.gap]}{share.slot_of or ''}"
-        for share in plan("g", route(queues), members, strategy).values()
-    ]
+    return owners_of(queues, members, strategy)
 
 
 @pytest.mark.parametrize(
@@ -66,16 +72,9 @@ def test_the_reference_view_knows_most_members_among_the_brokers_of_the_route() 
 # Members that do not share out alike.
 
 
-def mixed(
-    queues: int, reported: dict[str, str | None], seen: InferredStrategies | None = None, default: str = "AVG"
-) -> list[str]:
-    """Each queue's owner, `*` for a gap between strategies, `-A` a slot lost to twin A."""
-    members = [member(name, f"{name}:1", strategy=strategy) for name, strategy in reported.items()]
-    marks = {MIXED_STRATEGY: "*", DUPLICATE_CLIENT_ID: "-", MEMBER_NOT_SUBSCRIBED: "?", None: ""}
-    return [
-        share.owner or f"{marks[share.gap]}{share.slot_of or ''}"
-        for share in plan("g", route(queues), members, default, seen).values()
-    ]
+def mixed(queues: int, reported: dict[str, str | None], seen: InferredStrategies | None = None) -> list[str]:
+    members = [member(name, strategy=strategy) for name, strategy in reported.items()]
+    return owners_of(queues, members, seen=seen)
 
 
 def test_a_member_that_reports_nothing_does_as_most_others_do() -> None:

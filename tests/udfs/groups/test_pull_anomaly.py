@@ -1,6 +1,7 @@
 """What is unusual about a queue's pulls, pull by pull: one table a kind of trouble."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,83 +19,70 @@ def after(*pulls: Pull) -> GroupState:
     return state
 
 
-def committed(second: float, offset: int, client_id: str = "A", addr: str = "") -> Pull:
-    return Pull(client_id, addr or f"{client_id}:1", 0, at(second), commit_offset=offset)
+def committed(second: float, offset: int, client_id: str = "A", addr: str = "", end: int | None = None) -> Pull:
+    return Pull(client_id, addr or f"{client_id}:1", 0, at(second), commit_offset=offset, max_offset=end)
 
 
-# Each row: why, the pulls as (second, committed offset, client, address), then (high, low) or None for no regression.
-REGRESSIONS: list[tuple[str, list[tuple[float, int, str, str]], tuple[int, int] | None]] = [
-    ("offsets that grow", [(0, 10, "A", ""), (10, 20, "A", "")], None),
-    ("one that stays", [(0, 10, "A", ""), (10, 10, "A", "")], None),
-    ("one that falls", [(0, 100, "A", ""), (10, 40, "A", "")], (100, 40)),
-    ("and comes again", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 100, "A", "")], None),
-    ("not quite", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 99, "A", "")], (100, 40)),
-    ("and falls once more", [(0, 100, "A", ""), (10, 40, "A", ""), (20, 50, "A", ""), (30, 10, "A", "")], (100, 10)),
-    ("a hand-over", [(0, 100, "A", ""), (10, 40, "B", "")], None),
-    ("another client, long after", [(0, 100, "A", ""), (60, 40, "B", "")], (100, 40)),
+def offsets(second: float, offset: int) -> Pull:
+    return Pull(None, None, 0, at(second), commit_offset=offset, max_offset=200, offsets_only=True)
+
+
+# Each row: why, the pulls as (second, committed offset, client, address, end of the queue), then the offset before and
+# the one after a regression, or None.
+REGRESSIONS: list[tuple[str, list[tuple[Any, ...]], tuple[int, int] | None]] = [
+    ("offsets that grow", [(0, 10), (10, 20)], None),
+    ("one that stays", [(0, 10), (10, 10)], None),
+    ("one that falls", [(0, 100), (10, 40)], (100, 40)),
+    ("and comes again", [(0, 100), (10, 40), (20, 100)], None),
+    ("not quite", [(0, 100), (10, 40), (20, 99)], (100, 40)),
+    ("and falls once more", [(0, 100), (10, 40), (20, 50), (30, 10)], (100, 10)),
+    ("a hand-over", [(0, 100), (10, 40, "B")], None),
+    ("another client, long after", [(0, 100), (60, 40, "B")], (100, 40)),
     ("one that pulls again alone", [(0, 100, "A", "h1:1"), (5, 40, "B", "h2:1"), (60, 100, "A", "h1:1")], None),
     ("twins by turns", [(0, 100, "A", "h1:1"), (5, 40, "A", "h2:1"), (10, 110, "A", "h1:1")], None),
     ("the same client on a new channel", [(0, 100, "A", "h1:1"), (20, 40, "A", "h1:2")], (100, 40)),
     ("a batch, by a client that was restarted", [(0, 100, "A", "h1:1"), (20, 68, "A", "h1:2")], None),
     ("a batch and one more", [(0, 101, "A", "h1:1"), (20, 68, "A", "h1:2")], (101, 68)),
-    ("a single message, by one that pulls alone", [(0, 100, "A", ""), (10, 99, "A", "")], (100, 99)),
-    ("a pull that comes late", [(10, 100, "A", ""), (0, 40, "A", "")], None),
+    ("a single message, by one that pulls alone", [(0, 100), (10, 99)], (100, 99)),
+    ("a pull that comes late", [(10, 100), (0, 40)], None),
+    ("a topic made anew ends before its old offsets", [(0, 100, "A", "", 110), (10, 0, "A", "", 5)], None),
+    ("one that is reset ends where it did", [(0, 100, "A", "", 110), (10, 0, "A", "", 110)], (100, 0)),
+    ("one reset, then made anew", [(0, 100, "A", "", 110), (10, 40, "A", "", 110), (20, 0, "A", "", 50)], None),
 ]
 
 
-@pytest.mark.parametrize("row", REGRESSIONS, ids=[row[0] for row in REGRESSIONS])
-def test_a_committed_offset_goes_back(
-    row: tuple[str, list[tuple[float, int, str, str]], tuple[int, int] | None],
-) -> None:
-    _, pulls, expected = row
-    odd = after(*(committed(*pull) for pull in pulls)).topics["orders"].queues[NAME].anomaly
-    found = (odd.high_offset, odd.low_offset) if odd and odd.regressed_ms is not None else None
-    assert found == expected
-
-
-def ended(second: float, offset: int, end: int) -> Pull:
-    return Pull("A", "A:1", 0, at(second), commit_offset=offset, max_offset=end)
-
-
-# Each row: why, the pulls, then (high, low) or None for no regression.
-OTHER_QUEUES: list[tuple[str, list[Pull], tuple[int, int] | None]] = [
-    ("a topic made anew ends before its old offsets", [ended(0, 100, 110), ended(10, 0, 5)], None),
-    ("one that is reset ends where it did", [ended(0, 100, 110), ended(10, 0, 110)], (100, 0)),
-    ("one that is reset and then made anew", [ended(0, 100, 110), ended(10, 40, 110), ended(20, 0, 50)], None),
-    ("a slave knows less", [ended(0, 100, 110), replace(ended(10, 40, 90), broker_id=1)], (100, 40)),
-]
-
-
-@pytest.mark.parametrize("row", OTHER_QUEUES, ids=[row[0] for row in OTHER_QUEUES])
-def test_a_queue_that_ends_before_its_committed_offset_is_another_one(
-    row: tuple[str, list[Pull], tuple[int, int] | None],
-) -> None:
-    _, pulls, expected = row
-    queue_state = after(*pulls).topics["orders"].queues[NAME]
+@pytest.mark.parametrize(("why", "pulls", "expected"), REGRESSIONS, ids=[row[0] for row in REGRESSIONS])
+def test_a_committed_offset_goes_back(why: str, pulls: list[tuple[Any, ...]], expected: tuple[int, int] | None) -> None:
+    queue_state = after(*(committed(*pull) for pull in pulls)).topics["orders"].queues[NAME]
     odd = queue_state.anomaly
-    assert ((odd.high_offset, odd.low_offset) if odd and odd.regressed_ms is not None else None) == expected
-    assert queue_state.commit_offset == pulls[-1].commit_offset
+    found = (odd.high_offset, odd.low_offset) if odd and odd.regressed_ms is not None else None
+    assert found == expected, why
+    assert queue_state.commit_offset == max(pulls)[1]
 
 
-def offsets(second: float, offset: int) -> Pull:
-    return replace(ended(second, offset, 200), client_id=None, client_addr=None, offsets_only=True)
+def test_a_slave_that_knows_less_makes_no_queue_another_one() -> None:
+    group = after(committed(0, 100, end=110), replace(committed(10, 40, end=90), broker_id=1))
+    odd = group.topics["orders"].queues[NAME].anomaly
+    assert odd is not None
+    assert (odd.high_offset, odd.low_offset) == (100, 40)
 
 
 # Each row: why, the events after a pull at 0 s that committed 100, then when it went back, or None.
 BY_OFFSETS: list[tuple[str, list[Pull], float | None]] = [
     ("by offsets alone, long after the newest pull", [offsets(40, 40)], 40),
     ("soon after it the next owner may have begun there", [offsets(10, 40)], None),
-    ("the next pull shows that nobody else did", [offsets(10, 40), ended(20, 45, 200)], 20),
+    ("the next pull shows that no other client did", [offsets(10, 40), committed(20, 45, end=200)], 20),
     ("so do later offsets", [offsets(10, 40), offsets(50, 60)], 50),
     ("offsets that come again", [offsets(40, 40), offsets(50, 100)], None),
 ]
 
 
-@pytest.mark.parametrize("row", BY_OFFSETS, ids=[row[0] for row in BY_OFFSETS])
-def test_a_committed_offset_goes_back_though_no_pull_tells(row: tuple[str, list[Pull], float | None]) -> None:
-    _, events, expected = row
-    odd = after(ended(0, 100, 200), *events).topics["orders"].queues[NAME].anomaly
-    assert (odd.regressed_ms if odd else None) == (None if expected is None else at(expected))
+@pytest.mark.parametrize(("why", "events", "expected"), BY_OFFSETS, ids=[row[0] for row in BY_OFFSETS])
+def test_a_committed_offset_goes_back_though_no_pull_reports_it(
+    why: str, events: list[Pull], expected: float | None
+) -> None:
+    odd = after(committed(0, 100, end=200), *events).topics["orders"].queues[NAME].anomaly
+    assert (odd.regressed_ms if odd else None) == (None if expected is None else at(expected)), why
 
 
 def test_a_refused_pull_shows_that_somebody_asks_and_consumes_nothing() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.udfs.groups.facts import RULES, A, B, Heartbeat, Life, Pull, at, subscribes, two_clients
+from tests.udfs.groups.facts import RULES, A, B, ConsumerData, Heartbeat, Life, Pull, at, subscribes, two_clients
 from udfs.groups.calm import calm_until, repeat_heartbeat, repeat_pull
 from udfs.groups.queue_state import PULL_THRESHOLD_FOR_QUEUE
 from udfs.groups.state import GroupState
@@ -23,18 +23,25 @@ def calm_group() -> GroupState:
     return life.state
 
 
-def reported_in_full(group: GroupState, event: Heartbeat | Pull, **consumer: Any) -> GroupState:
+def reported_in_full(group: GroupState, event: Heartbeat | Pull) -> GroupState:
     full = deepcopy(group)
     if isinstance(event, Pull):
         full.observe(event)
     else:
         assert full.membership.displace(event) is None
-        assert full.membership.register(event, subscribes("orders", **consumer)) is None
+        assert full.membership.register(event, ORDERS) is None
     return full
 
 
 PULLED = Pull(A, "h1:1", 0, at(125), commit_offset=100, max_offset=100)
 BEATEN = Heartbeat(A, "h1:1", at(125))
+ORDERS = subscribes("orders")
+
+
+def is_repeated(group: GroupState, event: Heartbeat | Pull, consumer: ConsumerData = ORDERS) -> bool:
+    if isinstance(event, Pull):
+        return repeat_pull(group, event, RULES)
+    return repeat_heartbeat(group, event, consumer)
 
 
 def test_a_client_that_is_reported_by_its_id_alone_is_news_when_its_channel_has_become_known() -> None:
@@ -54,48 +61,36 @@ def test_a_client_that_is_reported_by_its_id_alone_is_news_when_its_channel_has_
 def test_a_heartbeat_that_goes_on_moves_what_it_would_have_moved_if_it_were_reported_in_full() -> None:
     group = calm_group()
     full = reported_in_full(group, BEATEN)
-    assert repeat_heartbeat(group, BEATEN, subscribes("orders"))
+    assert is_repeated(group, BEATEN)
     assert group == full
     assert group.membership.views["broker-a"]["h1:1"].gap_ms == 5_000
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("event", "consumer"),
     [
-        pytest.param({"client_addr": "h2:1", "client_id": B}, id="another_client"),
-        pytest.param({"client_addr": "h1:2"}, id="another_channel"),
-        pytest.param({"client_id": B}, id="another_client_id_on_its_channel"),
-        pytest.param({"pull_status": "NO_PERMISSION"}, id="refused"),
-        pytest.param({"broker_id": 1}, id="served_by_a_slave"),
-        pytest.param({"queue_id": 8}, id="a_queue_that_nobody_knew"),
-        pytest.param({"topic": "bills"}, id="a_topic_that_nobody_knew"),
-        pytest.param({"commit_offset": 99}, id="a_commit_that_fell"),
-        pytest.param({"client_addr": None, "client_id": None}, id="of_nobody"),
+        pytest.param(replace(PULLED, client_addr="h2:1", client_id=B), ORDERS, id="another_clients_pull"),
+        pytest.param(replace(PULLED, client_addr="h1:2"), ORDERS, id="a_pull_on_another_channel"),
+        pytest.param(replace(PULLED, client_id=B), ORDERS, id="a_pull_of_another_client_id_on_its_channel"),
+        pytest.param(replace(PULLED, pull_status="NO_PERMISSION"), ORDERS, id="refused"),
+        pytest.param(replace(PULLED, broker_id=1), ORDERS, id="served_by_a_slave"),
+        pytest.param(replace(PULLED, queue_id=8), ORDERS, id="a_queue_that_is_not_known"),
+        pytest.param(replace(PULLED, topic="bills"), ORDERS, id="a_topic_that_is_not_known"),
+        pytest.param(replace(PULLED, commit_offset=99), ORDERS, id="a_commit_that_fell"),
+        pytest.param(replace(PULLED, client_addr=None, client_id=None), ORDERS, id="without_a_client"),
+        pytest.param(BEATEN, subscribes("orders", "bills"), id="another_topic"),
+        pytest.param(BEATEN, subscribes("orders", strategy="AVG_BY_CIRCLE"), id="another_strategy"),
+        pytest.param(BEATEN, subscribes("orders", consume_orderly=True), id="another_listener"),
+        pytest.param(replace(BEATEN, client_id=B), ORDERS, id="another_client_on_its_channel"),
+        pytest.param(replace(BEATEN, client_addr="h1:2"), ORDERS, id="another_channel"),
+        pytest.param(replace(BEATEN, broker_name="broker-b"), ORDERS, id="another_broker"),
+        pytest.param(replace(BEATEN, is_listed_only=True), ORDERS, id="listed_alone"),
     ],
 )
-def test_a_pull_that_is_news_moves_nothing(changes: dict[str, Any]) -> None:
+def test_an_event_that_is_news_moves_nothing(event: Heartbeat | Pull, consumer: ConsumerData) -> None:
     group = calm_group()
     before = deepcopy(group)
-    assert not repeat_pull(group, replace(PULLED, **changes), RULES)
-    assert group == before
-
-
-@pytest.mark.parametrize(
-    ("changes", "consumer"),
-    [
-        pytest.param({}, subscribes("orders", "bills"), id="another_topic"),
-        pytest.param({}, subscribes("orders", strategy="AVG_BY_CIRCLE"), id="another_strategy"),
-        pytest.param({}, subscribes("orders", consume_orderly=True), id="another_listener"),
-        pytest.param({"client_id": B}, subscribes("orders"), id="another_client_on_its_channel"),
-        pytest.param({"client_addr": "h1:2"}, subscribes("orders"), id="another_channel"),
-        pytest.param({"broker_name": "broker-b"}, subscribes("orders"), id="another_broker"),
-        pytest.param({"is_listed_only": True}, subscribes("orders"), id="listed_alone"),
-    ],
-)
-def test_a_heartbeat_that_is_news_moves_nothing(changes: dict[str, Any], consumer: Any) -> None:
-    group = calm_group()
-    before = deepcopy(group)
-    assert not repeat_heartbeat(group, replace(BEATEN, **changes), consumer)
+    assert not is_repeated(group, event, consumer)
     assert group == before
 
 
@@ -152,16 +147,12 @@ beats = st.builds(
 @examples(60)
 @given(st.lists(st.one_of(pulls, beats), max_size=12))
 def test_any_row_of_events_leaves_the_group_as_if_each_were_reported_in_full(events: list[Heartbeat | Pull]) -> None:
-    """Only repetitions are told to the one, all that were are told to the other."""
+    """One group gets the repetitions, the other gets them in full."""
     group = calm_group()
     full = deepcopy(group)
     for event in events:
         before = deepcopy(group)
-        if isinstance(event, Pull):
-            is_repeated = repeat_pull(group, event, RULES)
-        else:
-            is_repeated = repeat_heartbeat(group, event, subscribes("orders"))
-        if is_repeated:
+        if is_repeated(group, event):
             full = reported_in_full(full, event)
         else:
             assert group == before
@@ -172,4 +163,4 @@ def test_any_row_of_events_leaves_the_group_as_if_each_were_reported_in_full(eve
 def test_a_channel_that_has_left_does_not_repeat_itself() -> None:
     group = calm_group()
     group.membership.left["broker-a h1:1"] = at(126)
-    assert not repeat_heartbeat(group, BEATEN, subscribes("orders"))
+    assert not is_repeated(group, BEATEN)

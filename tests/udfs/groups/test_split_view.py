@@ -39,26 +39,6 @@ def test_a_roll_out_in_which_each_pod_is_at_one_broker_first_splits_no_view() ->
     assert "split_view" not in fired_kinds(life)
 
 
-def test_one_client_that_stays_missing_is_reported_and_named_alone() -> None:
-    life = group(4)
-    life.leave("h3:1")
-    life.cut.add(("h3:2", "broker-b"))
-    life.start("h3:2", "c3@7", "broker-a:3")
-    began = life.now
-    for number in range(3):
-        life.leave(f"h{number}:1")
-        life.cut.add((f"h{number}:2", "broker-b"))
-        life.start(f"h{number}:2", f"c{number}@7", f"broker-a:{number}", f"broker-b:{number}")
-        life.run(life.now + 30)
-        life.cut.discard((f"h{number}:2", "broker-b"))
-        life.beat(f"h{number}:2")
-    life.run(life.now + 40)
-    incident = life.state.incidents["split_view"]
-    assert incident.has_fired
-    assert incident.evidence["missing"] == {"broker-b": ["c3@7"]}
-    assert incident.started_at_ms - 1_789_000_000_000 <= (began + 5) * 1000
-
-
 def test_what_is_no_longer_missing_is_not_remembered() -> None:
     life = group(2)
     play(life, "leave h1:1; cut h1:2 broker-b; start h1:2 c1@7 broker-a:1; to 150")
