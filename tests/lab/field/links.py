@@ -88,9 +88,10 @@ class Link:
         """Pass both ways until either end is done; the other one is closed then, unless nothing passes."""
         with self._kept(to_client), contextlib.suppress(asyncio.CancelledError):  # asyncio of 3.11 would log it
             await self._passes.wait()
-            if to_client.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
-                return  # the client hung up meanwhile, whatever it had sent before
             try:
+                own = to_client.get_extra_info("socket")
+                if own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
+                    return  # the client hung up meanwhile, whatever it had sent before
                 from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
             except OSError:
                 _reset(to_client)

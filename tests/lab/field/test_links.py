@@ -96,9 +96,12 @@ def test_a_cut_resets_and_refuses_and_healing_serves_on_the_same_port(stack: Exi
     one, other = connect(stack, address), connect(stack, links.proxy_of("d"))
     assert ask(one) == ask(other) == b"hello"
     for _ in range(3):
+        links.set_condition("c", "proxy", BLACK_HOLE)
+        late = connect(stack, address)
         links.set_condition("c", "proxy", CUT)
-        with pytest.raises(ConnectionError):
-            ask(one)
+        for each in (one, late):
+            with pytest.raises(ConnectionError):
+                ask(each)
         with pytest.raises(ConnectionRefusedError):
             connect(stack, address)
         assert ask(other) == b"hello"
