@@ -90,7 +90,7 @@ lint: $(VENV)/.ready ## ruff and mypy --strict
 format: $(VENV)/.ready ## format the code with ruff
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
 
-bench: setup ## throughput, latency, CPU, memory, rivals, history and board (45 minutes)
+bench: setup ## throughput, latency, CPU, memory, rivals, history and board (50 minutes)
 	@$(BIN)/python -m tests.lab.bench $(ARGS)
 
 soak: setup ## an hour of 1,000 events/s, first tenth against last; ARGS="--minutes 10"

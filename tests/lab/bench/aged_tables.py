@@ -40,8 +40,10 @@ def append_commits(warehouse: Path, table: Table, commits: int, keeper: TableKee
     """Append as many small files; without a `keeper` they stay."""
     appender = Appender(table_path(warehouse, table.name), open_table(warehouse, table), is_synced=False)
     for number in range(commits):
-        numbers = np.arange(number * ROWS, (number + 1) * ROWS)
-        rows = rows_of(table, numbers, commits * ROWS, np.random.default_rng(number))
-        appender.append(rows, Transaction("balancewatch-aged", number))
-        if keeper and number % KEEP_COMMITS == KEEP_COMMITS - 1:
-            keeper.keep()
+        turn = number % KEEP_COMMITS
+        if turn == 0:
+            if keeper:
+                keeper.keep()
+            numbers = np.arange(number * ROWS, (number + KEEP_COMMITS) * ROWS)
+            rows = rows_of(table, numbers, commits * ROWS, np.random.default_rng(number))
+        appender.append(rows.slice(turn * ROWS, ROWS), Transaction("balancewatch-aged", number))
