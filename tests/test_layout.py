@@ -235,7 +235,9 @@ BUDGET = {
     "udfs/alerts": 1_590, "udfs/brokers": 2_150, "udfs/groups": 3_670, "udfs/producers": 1_250,
     "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_660, "conf": 1_090,
 }  # fmt: skip
-"""The most lines of Python in each room. A change that makes a room smaller lowers its figure; none raises one."""
+"""The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
+
+MOST_LINES, MOST_LINES_OF_TESTS = 45_000, 56_000
 
 MOST_FILES = 269
 """Of the product, likewise."""
@@ -246,6 +248,8 @@ def test_no_room_is_over_its_budget() -> None:
     assert_none(
         f"{room} has {lines[room]} lines, {BUDGET[room]} at most" for room in BUDGET if lines[room] > BUDGET[room]
     )
+    assert sum(len(text_of(path).splitlines()) for path in FILES) <= MOST_LINES
+    assert sum(len(text_of(path).splitlines()) for path in (ROOT / "tests").rglob("*.py")) <= MOST_LINES_OF_TESTS
     assert len(FILES) <= MOST_FILES
 
 
