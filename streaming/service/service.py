@@ -119,10 +119,7 @@ class Service:
         self, parts: contextlib.ExitStack, listeners: Sequence[BatchListener], past_ms: int, *, has_canary: bool
     ) -> None:
         settings, instruments, lasts = self._settings, self._instruments, not self._available_now
-        losses = DataLoss(settings, self._writer, self._on_alerts)
-        losses.look_at_tables(wall_ms())
-        for loss in losses.look(balance.NAME, wall_ms()):
-            log.warning("messages lost", query=balance.NAME, lost=str(loss))
+        losses = self._persist(self._report_losses)
         self._watch = SettingsReload(settings) if lasts else None
         if instruments is not None:
             instruments.begin(self.spark, notifies=self._relay is not None)
@@ -131,7 +128,7 @@ class Service:
         if settings.quality.every_batches > 0:
             inspector = Inspector(settings, self._writer, self._on_alerts, past_ms)
         else:
-            end_open(settings, self._writer, self._on_alerts)
+            self._persist(lambda: end_open(settings, self._writer, self._on_alerts))
         own: tuple[BatchListener | None, ...] = (self._relay, losses, clock, instruments, inspector)
         self._listeners = [*(part for part in own if part is not None), *listeners]
         self.running = self._persist(self._start_query)
@@ -201,6 +198,14 @@ class Service:
         except (OSError, ValueError, KeyError) as error:
             log.error("checkpoint metadata not read", error=str(error))
         recover(checkpoint, written)
+
+    def _report_losses(self) -> DataLoss:
+        """Report damaged tables and lost messages, each once however often this is called."""
+        losses = DataLoss(self._settings, self._writer, self._on_alerts)
+        losses.look_at_tables(wall_ms())
+        for loss in losses.look(balance.NAME, wall_ms()):
+            log.warning("messages lost", query=balance.NAME, lost=str(loss))
+        return losses
 
     def _start_query(self) -> RunningQuery:
         tasks = tasks_of(self._settings, self.spark, checkpoint_of(balance.NAME, self._settings))

@@ -91,8 +91,6 @@ def leave_out_unreadable(engine: duckdb.DuckDBPyConnection, files: TableFiles) -
 
 
 Params = Sequence[Any] | Mapping[str, Any]
-"""A mapping may have more names than the query uses."""
-
 Answer = TypeVar("Answer")
 
 OPENERS = 4

@@ -29,7 +29,7 @@ from conf.settings import Settings
 from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_checkpoints, make_private
 from streaming.text.times import iso, wall_ms
-from streaming.warehouse.table_store import store_of
+from streaming.warehouse.table_store import StoreUnreachableError, store_of, why_not
 
 log = structlog.get_logger()
 
@@ -73,8 +73,9 @@ def work_folders(settings: Settings) -> dict[str, Location]:
 def occupying(parts: Part | tuple[Part, ...], command: str, folders: Mapping[str, Location]) -> Iterator[None]:
     """Hold these folders, by setting, as each of `parts`, or none; other processes see `command`.
 
-    Raises OccupiedError for the first one that another process holds. They are taken in order, so one of two concurrent
-    processes gets all. All locks in buckets are read first, so those of a dead process expire together.
+    Raises OccupiedError for the first one that another process holds, StoreUnreachableError. They are taken in order,
+    so one of two concurrent processes gets all. All locks in buckets are read first, so those of a dead process expire
+    together.
     """
     keys: dict[tuple[Part, str], str] = {}
     for part in parts if isinstance(parts, tuple) else (parts,):
@@ -96,6 +97,8 @@ def occupying(parts: Part | tuple[Part, ...], command: str, folders: Mapping[str
                 act()
         except HeldError as holder:
             raise OccupiedError(f"{keys[part, place]} = {place!r}: in use by {holder}; {ADVICE[part]}") from None
+        except BaseError as error:
+            raise StoreUnreachableError(why_not(place, f"{type(error).__name__} {error}")) from None
         yield
     for (part, place), lock in locks.items():
         if lock.lost_to:
@@ -179,12 +182,10 @@ class FileLock(_Lock):
         return descriptor
 
     def _renew(self) -> None:
-        if self._path.parent.is_dir() and not (self._path.exists() and self._is_same()):
+        is_same = self._path.exists() and os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        if self._path.parent.is_dir() and not is_same:
             held, self._descriptor = self._descriptor, self._lock()
             os.close(held)
-
-    def _is_same(self) -> bool:
-        return os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
 
 
 class BucketLock(_Lock):

@@ -1,5 +1,7 @@
 """Messages into parcels, decoded once, each for its shards; and the time up to which a batch is complete."""
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -173,3 +175,16 @@ def test_a_repeated_key_of_another_type_is_quarantined_before_a_shard_reads_it_a
     (chunk,) = chunks_for([odd])
     assert [reject.reasons for reject in chunk.rejects] == [["missing_field: cluster"]]
     assert chunk.messages == []
+
+
+def test_a_worker_that_packs_loads_no_pandas_and_whoever_needs_it_has_it() -> None:
+    script = """
+import sys
+import pyarrow as pa, pyarrow.compute as pc
+import streaming.queries.pack
+pc.equal(pa.array(["a"]), "a")
+from pyspark.testing.utils import have_numpy
+assert "pandas" not in sys.modules and have_numpy
+assert pa.table({"a": [1]}).to_pandas().shape == (1, 1)
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=120, check=True)

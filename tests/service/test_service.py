@@ -245,14 +245,16 @@ def test_the_relay_ends_after_the_query_and_before_the_tables_and_spark(
     assert [*ended] == [*stops]
 
 
-@pytest.mark.parametrize("part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query"])
+@pytest.mark.parametrize(
+    "part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query", "DataLoss", "end_open"]
+)
 def test_each_part_that_fails_at_the_start_is_retried_and_the_relay_continues(
     parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     monkeypatch.setattr(module, "RETRY_LEAST_SECONDS", 0.01)
     works = parts[part].return_value
     parts[part].side_effect = [AwayError("no"), OSError(28, "No space left on device"), works]
-    with Service(Settings.load(), notifies=True, retries=True):
+    with Service(Settings.load(quality={"every_batches": 0}), notifies=True, retries=True):
         assert parts[part].call_count == 3
         assert not parts["Relay"].return_value.stop.called
 

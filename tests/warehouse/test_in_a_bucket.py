@@ -14,7 +14,7 @@ from streaming.maintenance.files import delete_unused, find_unused
 from streaming.warehouse import occupancy as module
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.occupancy import BucketLock, HeldError, occupying
-from streaming.warehouse.table_store import list_files, store_of
+from streaming.warehouse.table_store import StoreUnreachableError, list_files, store_of
 from tests.support.s3_server import environment_of, faulty_proxy
 from tests.warehouse.holding import holder, kill, refused, take
 from tests.warehouse.tables import append_beside_delta_rs, leave_orphan, make_table, numbers, read
@@ -118,6 +118,15 @@ def test_a_second_process_is_refused_until_the_first_ends(bucket: str) -> None:
     assert "; stop it first" in said
     assert words_in(bucket)["free"] is True
     take(bucket)
+
+
+def test_a_bucket_that_is_away_refuses_in_a_sentence(
+    bucket: str, s3_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty_proxy(s3_address, lambda method, path: "cut") as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        with pytest.raises(StoreUnreachableError, match=r"paths.warehouse = 's3://.*does not answer"):
+            take(bucket)
 
 
 def test_the_lock_of_a_process_killed_on_this_machine_is_free_at_once(
