@@ -14,7 +14,7 @@ def test_words_charts_and_urls_ask_no_table() -> None:
     assert_none(
         f"{name_of(BOARD / file)}:{line} imports {name}"
         for file in ("url.py", "words.py", "chart.py")
-        for line, name, _ in imports_of(BOARD / file)
+        for line, name in imports_of(BOARD / file)
         if name.startswith("streaming.store.")
     )
 

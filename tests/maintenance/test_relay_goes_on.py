@@ -94,4 +94,4 @@ def test_the_relay_goes_on_across_compaction_deletion_and_vacuum(
     write(alert_row("a", "RESOLVED", START_MS + 4))
     assert hook.wait_for(5)
     again.stop()
-    assert notified(hook) == [*((name, "firing") for name in "abcd"), ("a", "resolved")]
+    assert notified(hook) == [*(f"{name} firing" for name in "abcd"), "a resolved"]
