@@ -116,7 +116,7 @@ def test_the_relay_sends_what_is_owed_and_nothing_twice(warehouse: Path, monkeyp
         scene = Scene(warehouse, settings_of(hook.url))
         for _ in range(2):
             assert scene.deliver() == 0
-        assert notified(hook) == [(owed["alert_id"], "firing")]
+        assert notified(hook) == [f"{owed['alert_id']} firing"]
 
 
 def lost(old: Any, new: Any, place: str) -> Iterator[str]:

@@ -96,4 +96,4 @@ def test_the_relay_follows_a_bucket_without_spark_and_goes_on_from_it(bucket: st
         relay.start()
         assert hook.wait_for(3)
         relay.stop()
-        assert notified(hook) == [("a", "firing"), ("b", "firing"), ("a", "resolved")]
+        assert notified(hook) == ["a firing", "b firing", "a resolved"]
