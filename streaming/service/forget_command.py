@@ -68,7 +68,8 @@ def read_effects(warehouse: Location, decision: Decision) -> Effects:
     brokers, groups = _names(history, "broker_name", cluster), _names(history, "consumer_group", cluster)
     columns = "kind, state, started_at, summary, cluster, broker_name, consumer_group, labels"
     incidents = history.rows(
-        f"SELECT {columns} FROM alerts_now WHERE cluster = ? ORDER BY started_at, kind",  # noqa: S608  # from above
+        f"SELECT {columns} FROM alerts_now WHERE cluster = ? "  # noqa: S608  # from above
+        "AND (state <> 'RESOLVED' OR kind = 'cluster_no_data') ORDER BY started_at, kind",
         [cluster],
     )
     known, where, hint = {BROKER: brokers, GROUP: groups}.get(kind, clusters), "does not exist in", ""

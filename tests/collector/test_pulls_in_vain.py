@@ -92,7 +92,7 @@ REFUSING = replace(view(BROKER_A, SOLO), refused=frozenset([GROUP]))
 def test_a_pull_counts_unless_waiting_messages_did_not_come(
     reason: str, rounds: list[Heard], fields: dict[str, Any], found: list[str | None]
 ) -> None:
-    assert pullers(*(at(number, heard, **fields) for number, heard in enumerate(rounds))) == found, reason
+    assert pullers(*(at(number, answers, **fields) for number, answers in enumerate(rounds))) == found, reason
 
 
 def test_what_waited_waits_on_while_the_broker_does_not_tell_its_offsets() -> None:
@@ -118,7 +118,7 @@ def test_a_broker_that_does_not_tell_what_it_was_asked_for_proves_nothing_of_tag
 
 def statuses(*rounds: Heard) -> list[tuple[str | None, str | None]]:
     """The same of a client that subscribes some tags."""
-    return found_in(*(at(number, heard, tags="paid") for number, heard in enumerate(rounds)))
+    return found_in(*(at(number, answers, tags="paid") for number, answers in enumerate(rounds)))
 
 
 @pytest.mark.parametrize(("kind", "is_push"), [("CONSUME_PASSIVELY", True), ("CONSUME_ACTIVELY", False), (None, False)])

@@ -241,18 +241,29 @@ class Passage:
         self._last_ms = to_ms // MOMENT_MS * MOMENT_MS
         self._steps = fleet.take_steps(self._last_ms)
         ticks = sorted(tick_ms for tick_ms in ticks_ms if 0 < tick_ms <= to_ms)
-        self._outages = [*find_outages(ticks, [step for step, *_ in self._steps], rules.max_evaluation_gap_ms)]
+        self._outages = [*self._find_outages(ticks, rules.max_evaluation_gap_ms)]
         self._position = self._slow_at = 0
         if not fleet.judged_ms:
             first = (next_moment_ms(step.from_ms) - MOMENT_MS for step, *_ in self._steps)
             fleet.judged_ms = min(first, default=self._last_ms)
+
+    def _find_outages(self, ticks: Sequence[int], longest_ms: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans without sends between two ticks that are more than `longest_ms` apart: events may be lost."""
+        for before_ms, after_ms in pairwise(ticks):
+            if after_ms - before_ms > longest_ms:
+                known_ms = before_ms
+                sends = [(step.from_ms, step.to_ms) for step, *_ in self._steps if step.from_ms < after_ms]
+                for from_ms, to_ms in (*sends, (after_ms, after_ms)):
+                    if from_ms > known_ms + SHORT_MS:
+                        yield known_ms, from_ms
+                    known_ms = max(known_ms, to_ms)
 
     def moments(self, until_ms: int | None = None) -> Iterator[int]:
         """Bring the fleet to each moment that needs judging, up to `until_ms` or to the last."""
         until_ms = self._last_ms if until_ms is None else until_ms
         while self._fleet.judged_ms < self._last_ms and (now_ms := self._next_ms()) <= until_ms:
             before_ms, self._fleet.judged_ms = self._fleet.judged_ms, now_ms
-            if any(from_ms < now_ms <= until_ms for from_ms, until_ms in self._outages):
+            if any(from_ms < now_ms <= to_ms for from_ms, to_ms in self._outages):
                 self._fleet.pause(before_ms)
             while self._position < len(self._steps) and self._steps[self._position][0].from_ms <= now_ms:
                 self._fleet.apply(*self._steps[self._position])
@@ -272,19 +283,6 @@ class Passage:
         if self._slow_at == len(self._steps):
             return self._last_ms
         return max(following_ms, next_moment_ms(self._steps[self._slow_at][0].from_ms))
-
-
-def find_outages(ticks: Sequence[int], steps: Sequence[Step], longest_ms: int) -> Iterator[tuple[int, int]]:
-    """Yield the spans without sends between two ticks that are more than `longest_ms` apart: events may be lost."""
-    for before_ms, after_ms in pairwise(ticks):
-        if after_ms - before_ms > longest_ms:
-            known_ms = before_ms
-            for step in steps:
-                if known_ms + SHORT_MS < min(step.from_ms, after_ms):
-                    yield known_ms, min(step.from_ms, after_ms)
-                known_ms = max(known_ms, step.to_ms)
-            if known_ms + SHORT_MS < after_ms:
-                yield known_ms, after_ms
 
 
 def close_unasked(fleet: Fleet, idle_ms: int) -> Iterator[tuple[str, list[Flip], Health]]:

@@ -101,8 +101,8 @@ def test_a_stalled_queue_keeps_its_cause_though_its_owner_answers_by_turns() -> 
         is_asked = life.now % 40 < 20
         life.broker_coverage = BrokerCoverage(unasked=() if is_asked else (Unasked(None, None, A, "no_time", at(0)),))
         for queue_id in range(4):
-            told = Pull(None, None, queue_id, at(life.now), offsets_only=True, commit_offset=100, max_offset=200)
-            life.state.observe(told)
+            pull = Pull(None, None, queue_id, at(life.now), offsets_only=True, commit_offset=100, max_offset=200)
+            life.state.observe(pull)
         life.run(life.now + 10)
     rows = [row for _, outcome in life.outcomes for row in outcome.transitions if row.incident.kind == "stalled_queue"]
     assert [row.incident.cause for row in rows if row.reason == "cause_changed"] == ["consume_stopped"]

@@ -1,7 +1,7 @@
 import com.alibaba.fastjson.JSONObject;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 
-/** What every gRPC client is told: the proxy's address, without TLS. */
+/** The settings of every gRPC client: the proxy's address, without TLS. */
 class GrpcSettings {
     private GrpcSettings() {
     }
