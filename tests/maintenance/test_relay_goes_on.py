@@ -49,8 +49,8 @@ def test_the_relay_goes_on_across_compaction_deletion_and_vacuum(
             listener.on_batch(WrittenBatch("balance", batch_id, by_table))
 
     def work() -> Report:
-        old = ("FIRING", LONG_AGO_MS), ("RESOLVED", LONG_AGO_MS + 1)
-        write(*(alert_row(f"old-{wall_ms()}", state, at_ms) for state, at_ms in old))
+        alert_id = f"old-{wall_ms()}"
+        write(alert_row(alert_id, "FIRING", LONG_AGO_MS), alert_row(alert_id, "RESOLVED", LONG_AGO_MS + 1))
         report = next(iter(maintain(settings, Plan(("alerts",)), wall_ms())))
         assert not report.failed
         assert report.files_compacted
