@@ -88,7 +88,7 @@ class Leg:
 
 def main() -> None:
     options = _arguments()
-    folder = Path(".storm") / str(int(time.time()))
+    folder = Path(".storm") / f"{int(time.time())}-{options.seed}"
     folder.mkdir(parents=True)
     stop = stop_on_signals(say)
     seconds = options.minutes * 60 if options.minutes else options.hours * 3_600

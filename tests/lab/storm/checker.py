@@ -1,6 +1,6 @@
 """Compares what receivers recorded with what the events require. It imports the standard library only.
 
-    python -m tests.lab.storm.checker .storm/1763881200/leg-1       # judge a played leg again
+    python -m tests.lab.storm.checker .storm/1763881200-7/leg-1      # judge a played leg again
 
 A folder has `storm.json` (see `Storm`) and `arrivals.jsonl` (see `Arrival`). All times are epoch ms of one clock: the
 simulation runs in real time. The rules:
