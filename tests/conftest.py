@@ -49,6 +49,14 @@ MAIN = sys.modules["__main__"]
 if MAIN.__spec__ is None and not hasattr(MAIN, "__file__"):
     MAIN.__file__ = __file__
 
+TRICKY_OPTIONS = {
+    "spark.hadoop.fs.s3a.secret.key": "hunter2/+= \\:#!'\"",
+    "spark.hadoop.a b=c": "  blanks around  ",
+    "spark.hadoop.lines": "one\ntwo\ttab",
+    "spark.hadoop.far": "naïve 東京 🙂 $HOME ${java.home} `id`",
+}
+"""`spark.options` of the session, which nothing reads (`spark/test_session.py`)."""
+
 LONGEST_GROUPS = ("rocketmq", "spark", "kafka")
 """Groups of tests that take minutes and mostly wait; the other tests fill the cores beside them."""
 
@@ -111,7 +119,12 @@ def warm_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessio
     """The one JVM with Spark of this worker, as `run` starts it."""
     from streaming.spark.session import start_spark  # noqa: PLC0415  # most workers never need it
 
-    session = start_spark(Settings.load(), tmp_path_factory.mktemp("spark") / "spark.log")
+    folder = tmp_path_factory.mktemp("spark")
+    settings = Settings.load(spark={"options": TRICKY_OPTIONS})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(folder))
+        session = start_spark(settings, folder / "spark.log")
+    assert [file.name for file in folder.iterdir()] == ["spark.log"], "the file with the settings is deleted"
     yield session
     session.stop()
 

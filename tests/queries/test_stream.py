@@ -267,6 +267,7 @@ def open_files(spark: SparkSession) -> int:
     return len(list(Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd").iterdir()))
 
 
+@pytest.mark.proof
 def test_a_batch_leaves_no_file_open(empty_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path) -> None:
     """Spark 4.2.0 left a socket of the state server a task (SPARK-58932): at three batches a second a JVM that may open
     20,000 files was at its end in two hours.
@@ -334,7 +335,7 @@ def test_three_tasks_describe_what_one_reports_and_their_number_is_frozen(
     assert rows_in(three) == rows
 
 
-@pytest.mark.parametrize("partitions", [3, 16, *in_proof([2])])
+@pytest.mark.parametrize("partitions", [3, *in_proof([2, 16])])
 def test_a_shuffle_by_key_sends_each_shard_to_its_own_partition(spark: SparkSession, partitions: int) -> None:
     keys = shard_keys(spark, partitions)
     assert keys == shard_keys(spark.newSession(), partitions), "state is kept under them"

@@ -116,9 +116,10 @@ def test_run_ends_and_its_next_start_goes_on(
             run.end(send)
 
 
+@pytest.mark.proof
 @pytest.mark.real
 @pytest.mark.spark
-@pytest.mark.parametrize("after_seconds", [6.0, *in_proof([1.5])])
+@pytest.mark.parametrize("after_seconds", [6.0, 1.5])
 def test_run_ends_while_it_starts(empty_kafka: EmbeddedKafka, tmp_path: Path, after_seconds: float) -> None:
     settings = settings_for(empty_kafka, tmp_path)
     with command(tmp_path, environment_for(settings), "run") as run:

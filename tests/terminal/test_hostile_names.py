@@ -117,9 +117,7 @@ IN_ALL_FORMATS: list[list[str]] = [
     ["members"],
     ["deliveries"],
     ["owner", TOPIC, f"{BROKER}:0", "--group", "group*"],
-    ["sql", "SELECT * FROM alerts"],
-    ["sql", f'SELECT cluster AS "{EVIL}" FROM assignments'],
-    ["sql", "SELECT * FROM quarantine"],
+    ["sql", f'SELECT *, alerts.cluster AS "{EVIL}" FROM alerts, quarantine'],
     ["whatif", "--group", GROUP, "--topic", TOPIC],
     ["whatif", "--group", GROUP, "--topic", TOPIC, "--twin", CLIENT],
     ["relay", "--dry-run"],
@@ -176,12 +174,13 @@ SERVING = {"demo", "run", "kafka", "collect", "simulate", "board", "canary"}
 """They need Kafka, RocketMQ or a browser, or show figures alone; what they print goes by the same functions."""
 
 
-def calls() -> Iterator[tuple[list[str], str]]:
+def calls(where: str) -> Iterator[tuple[list[str], str]]:
+    """On a terminal tables, in a pipe what machines read; refusals in both."""
     for arguments in IN_ALL_FORMATS:
-        for format_ in ("table", "json", "csv"):
+        for format_ in ("table",) if where == "a terminal" else ("json", "csv"):
             if format_ != "csv" or not {"explain", "rules", "maintain"} & {*arguments[:2]}:
                 yield [*arguments, "--format", format_], format_
-    for arguments in (*PLAIN, *WRONG):
+    for arguments in (*(PLAIN if where == "a terminal" else ()), *WRONG):
         yield arguments, "table"
 
 
@@ -204,7 +203,7 @@ def test_no_command_prints_what_is_obeyed_or_unseen(
     if where == "a terminal":
         monkeypatch.setenv("FORCE_COLOR", "1")
     offenders, shown = [], 0
-    for arguments, format_ in calls():
+    for arguments, format_ in calls(where):
         is_of_tables = arguments[0] not in (EVIL,)
         result = CliRunner().invoke(app, [*arguments, *(["--warehouse", str(warehouse)] if is_of_tables else [])])
         for name, text in (("stdout", result.stdout), ("stderr", result.stderr)):
@@ -216,7 +215,7 @@ def test_no_command_prints_what_is_obeyed_or_unseen(
         if result.exception and not isinstance(result.exception, SystemExit):
             offenders.append(f"{arguments!r} raised {result.exception!r}")
     assert_none(offenders)
-    assert shown > 200, "the names are shown, written out"
+    assert shown > 100, "the names are shown, written out"
 
 
 def test_every_command_is_called_here() -> None:

@@ -1,6 +1,7 @@
-"""The short form of `make chaos`: a kill at each named point and one at random, and the relay's."""
+"""The short form of `make chaos`: a kill at two named points, or each, and one at random, and the relay's."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,9 @@ RANDOM_KILLS = 1
 
 @pytest.mark.spark
 @pytest.mark.real
+@pytest.mark.parametrize("points", [("after_action", "between_tables"), *in_proof([(QUERY_POINTS,)])], ids="-".join)
 def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
-    empty_kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path: Path
+    empty_kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path: Path, points: Sequence[str]
 ) -> None:
     """With part of a batch in Delta, with none of it, with all of it and not yet marked as done, and at random.
 
@@ -37,7 +39,7 @@ def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
     assert {"alerts", "assignments", "memberships", "fault_items", "quarantine"} <= {
         table for table, rows in reference.items() if rows
     }
-    at_points(place, "killed", [(point, 1) for point in QUERY_POINTS])
+    at_points(place, "killed", [(point, 1) for point in points])
     assert at_random(place, "killed", RANDOM_KILLS, random.Random(1)), "nothing was left to do"
     comparison = place.finish("killed", reference)
     assert comparison.is_equal, comparison.describe()
