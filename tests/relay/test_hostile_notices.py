@@ -34,7 +34,7 @@ BOARD = Links("https://board", "https://board/runbooks")
 SENT = {
     "dingtalk": json_bytes(chat.dingtalk_message([ODD, OVER], NOW_MS, BOARD)),
     "feishu": json_bytes(chat.feishu_message([ODD, OVER], NOW_MS, BOARD)),
-    "webhook": json_bytes(webhook.message(ODD, NOW_MS, "hook", BOARD)),
+    "webhook": json_bytes(webhook.message(ODD, "hook", BOARD)),
     "alertmanager": json_bytes(alertmanager.alerts([ODD, OVER], NOW_MS, 240_000, None, BOARD)),
     "pagerduty": pagerduty.event(ODD, "key", BOARD),
 }

@@ -3,6 +3,7 @@
 from contextlib import closing
 
 from streaming.relay.receivers.webhook import Webhook, message
+from streaming.text.times import iso
 from tests.relay.fakes import Reset
 from tests.relay.notices import NOW_MS, notice
 from tests.relay.vendors import FakeWebhook
@@ -21,6 +22,14 @@ def test_each_notice_is_a_request_with_its_key() -> None:
     assert alerts[0]["fingerprint"] == alerts[1]["fingerprint"] == firing.alert_id
 
 
+def test_times_are_the_alerts_however_far_behind_the_senders_clock_is() -> None:
+    resolved = notice(status="resolved", changed_at_ms=NOW_MS)
+    with FakeWebhook() as vendor, closing(Webhook("ops", vendor.url)) as hook:
+        assert hook.send([resolved], NOW_MS - 3_600_000).verdict == "DELIVERED"
+        (alert,) = vendor.received[0].fields["alerts"]
+    assert (alert["startsAt"], alert["endsAt"]) == (iso(resolved.started_at_ms), iso(NOW_MS))
+
+
 def test_a_repetition_carries_the_same_key() -> None:
     """Without an answer it is sent again; the receiver drops it by its key."""
     with FakeWebhook() as vendor, closing(Webhook("ops", vendor.url)) as hook:
@@ -32,7 +41,7 @@ def test_a_repetition_carries_the_same_key() -> None:
 
 
 def test_a_message_is_a_group_of_one_alert_in_alertmanagers_format() -> None:
-    firing, over = (message(notice(status=status), NOW_MS, "ops") for status in ("firing", "resolved"))
+    firing, over = (message(notice(status=status), "ops") for status in ("firing", "resolved"))
     assert firing["groupLabels"] == {"alertname": "starved_queue", "cluster": "demo"}
     assert firing["groupKey"] == '{}:{alertname="starved_queue", cluster="demo"}'
     assert firing["commonLabels"] == firing["alerts"][0]["labels"]

@@ -22,13 +22,13 @@ class Webhook(HttpReceiver):
     def send(self, notices: Sequence[Notice], now_ms: int) -> Answer:
         (notice,) = notices
         key = quote(notice.key, safe=":-", errors="replace")  # as an HTTP header can hold it
-        body = json_bytes(message(notice, now_ms, self.name, self._links))
+        body = json_bytes(message(notice, self.name, self._links))
         return self.post(body, now_ms, headers={"Idempotency-Key": key})
 
 
-def message(notice: Notice, now_ms: int, receiver: str, links: Links = NO_LINKS) -> dict[str, Any]:
-    """Return the request's body, for a group of one notice."""
-    alert = alert_of(notice, now_ms, NO_END, links)
+def message(notice: Notice, receiver: str, links: Links = NO_LINKS) -> dict[str, Any]:
+    """Return the request's body, for a group of one notice. Times are the alert's, whatever this clock says."""
+    alert = alert_of(notice, max(notice.started_at_ms, notice.changed_at_ms), NO_END, links)
     group = {name: alert["labels"][name] for name in ("alertname", "cluster") if name in alert["labels"]}
     pairs = ", ".join(f'{name}="{value}"' for name, value in group.items())
     facts = {"status": notice.status, "generatorURL": "", "fingerprint": notice.alert_id}
