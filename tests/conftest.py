@@ -57,8 +57,8 @@ TRICKY_OPTIONS = {
 }
 """`spark.options` of the session, which nothing reads (`spark/test_session.py`)."""
 
-LONGEST_GROUPS = ("rocketmq", "spark", "kafka")
-"""Groups of tests that take minutes and mostly wait; the other tests fill the cores beside them."""
+LONGEST_GROUPS = ("rocketmq", "spark", "kafka", "chromium", "s3")
+"""Groups of tests that take minutes; the other tests fill the cores beside them and after them."""
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of this name

@@ -232,6 +232,7 @@ def test_groups_that_a_user_may_not_get_are_named_refused_and_none_has_left(
     assert reading.brokers[BROKER].unread == {GROUP}
 
 
+@pytest.mark.proof
 def test_a_probe_that_may_not_send_isolates_no_broker(acl_2: Secured, tls: dict[str, Any]) -> None:
     acl_2.operator.put_topic([acl_2.broker.address], "balancewatch_probe", 1, 1)
     acl_2.grant(*LEAST)
@@ -246,8 +247,12 @@ def test_a_probe_that_may_not_send_isolates_no_broker(acl_2: Secured, tls: dict[
     ("keys", "said"),
     [
         ((WATCHER[0], "another-secret"), REFUSED_KEYS),
-        (("", ""), "the brokers require an ACL user, and none is set"),
-        *in_proof([(("somebody", WATCHER[1]), REFUSED_KEYS)]),
+        *in_proof(
+            [
+                (("", ""), "the brokers require an ACL user, and none is set"),
+                (("somebody", WATCHER[1]), REFUSED_KEYS),
+            ]
+        ),
     ],
 )
 def test_wrong_keys_of_5_are_one_sentence_without_them(
@@ -267,6 +272,7 @@ def test_wrong_tls_settings_are_explained_and_read_nothing(acl_2: Secured, tls: 
             rounds.read()
 
 
+@pytest.mark.proof
 def test_a_user_of_4_needs_no_right_and_wrong_keys_are_one_sentence() -> None:
     with secured("server-4.9.7") as one:
         with reader(one, **KEYS) as rounds:

@@ -94,6 +94,7 @@ def ticks(settings: Settings) -> Iterator[Ticks]:
         yield ticks
 
 
+@pytest.mark.proof
 def test_one_leads_the_other_waits_and_follows_a_kill_a_stop_and_a_freeze(
     settings: Settings, ticks: Ticks, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 """The `docker run` of conf/deploy/README.md without Docker: its options as a process's variables, folders and user."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -18,6 +19,7 @@ from streaming.store.store import History
 from tests.conf.test_deploy import DEPLOY, DOCKERFILE, ROOT, dockerfile_environment
 from tests.conftest import settings_for
 from tests.support.twins_log import publish, twins_log
+from tests.system.test_stopping import END_SECONDS, Command, command, to_each
 
 JARS = "/mnt"
 ((USER, HOME),) = re.findall(r"useradd --uid (\d+) .*--home-dir (\S+)", DOCKERFILE.read_text())
@@ -93,56 +95,60 @@ MAY_MOUNT = (
 )
 
 
-def run_as_docker(command: DockerRun, volume: Path, **others: str) -> "subprocess.CompletedProcess[str]":
-    """Run it, until Kafka has no more, in a mount namespace with its folders, a read-only root, and the image's user.
+@contextlib.contextmanager
+def run_as_docker(docker: DockerRun, volume: Path, folder: Path, **others: str) -> Iterator[Command]:
+    """Start it in a mount namespace with its folders, a read-only root, and the image's user.
 
     The user may read all files, because Python and the jars may be in root's home here, and write none of others.
     """
     shutil.chown(volume, int(USER), int(USER))
     users = volume.with_name("passwd")
     users.write_text(f"root:x:0:0::/root:/bin/sh\nbalancewatch:x:{USER}:{USER}::{HOME}:/usr/sbin/nologin\n")
-    folders = [command.volume, *command.tmpfs]
+    folders = [docker.volume, *docker.tmpfs]
     parents = sorted({str(Path(folder).parent) for folder in folders} - {"/"})
-    mounts = {folder: f"{DEFAULTS},{options}".rstrip(",") for folder, options in command.tmpfs.items()}
+    mounts = {folder: f"{DEFAULTS},{options}".rstrip(",") for folder, options in docker.tmpfs.items()}
     may_read = "-all,+dac_read_search"
     steps = [
         f"mount --bind {users} /etc/passwd",
         f"mount --bind {Settings.load().paths.jars.expanduser()} {JARS}",
         *(f"mount -t tmpfs tmpfs {parent}" for parent in parents),
         f"mkdir -p {' '.join(folders)}",
-        f"mount --bind {volume} {command.volume}",
+        f"mount --bind {volume} {docker.volume}",
         *(f"mount -t tmpfs -o {options} tmpfs {folder}" for folder, options in mounts.items()),
         *(f"mount -o remount,bind,ro {folder}" for folder in (*parents, JARS, "/")),
-        f"cd {command.volume}",
+        f"cd {docker.volume}",
         f"exec setpriv --reuid {USER} --regid {USER} --clear-groups --inh-caps {may_read} --ambient-caps {may_read} "
         f'--bounding-set {may_read} "$@"',
     ]
-    program = [sys.executable, "-m", "streaming.cli", *command.command, "--available-now"]
-    return subprocess.run(
-        ["unshare", "-m", "sh", "-ec", "\n".join(steps), "sh", *program],
-        env=environment_of(command, BALANCEWATCH_PATHS__JARS=JARS, **SHORT_JVM, **others),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    variables = environment_of(docker, BALANCEWATCH_PATHS__JARS=JARS, **SHORT_JVM, **others)
+    only = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
+    through = [*only, "unshare", "-m", "sh", "-ec", "\n".join(steps), "sh"]
+    with command(folder, {}, *docker.command, through=through) as started:
+        yield started
 
 
 @pytest.mark.spark
 @pytest.mark.real
 @pytest.mark.skipif(not MAY_MOUNT, reason="needs unshare, setpriv, and the right to mount")
-def test_run_works_with_the_options_of_the_command_and_not_with_dockers_defaults(
+def test_run_works_and_ends_with_the_options_of_the_command_and_not_with_dockers_defaults(
     empty_kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
+    """SIGTERM comes amid its batches, and to every process, as systemd sends it."""
     publish(settings_for(empty_kafka, tmp_path), twins_log()[:500])
-    command, volume = docker_run(), tmp_path / "volume"
+    docker, volume = docker_run(), tmp_path / "volume"
     volume.mkdir()
-    servers = {"BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": empty_kafka.bootstrap_servers}
-    refused = run_as_docker(replace(command, tmpfs=command.tmpfs | {"/tmp": ""}), volume, **servers)  # noqa: S108  # the page's
-    assert refused.returncode == 2, refused.stderr
-    assert "the temporary folder /tmp is mounted noexec" in refused.stderr
-    ended = run_as_docker(command, volume, **servers)
-    assert ended.returncode == 0, ended.stderr
+    others = {
+        "BALANCEWATCH_KAFKA__BOOTSTRAP_SERVERS": empty_kafka.bootstrap_servers,
+        "BALANCEWATCH_QUERIES__MAX_OFFSETS_PER_TRIGGER": "100",
+    }
+    noexec = replace(docker, tmpfs=docker.tmpfs | {"/tmp": ""})  # noqa: S108  # the page's
+    with run_as_docker(noexec, volume, tmp_path, **others) as refused:
+        assert refused.process is not None
+        assert refused.process.wait(END_SECONDS) == 2, refused.printed()
+        assert "the temporary folder /tmp is mounted noexec" in refused.printed()
+        refused.log.unlink()
+    with run_as_docker(docker, volume, tmp_path, **others) as run:
+        run.wait_until(lambda: any((volume / "warehouse" / "memberships").glob("*.parquet")))
+        run.end(to_each)
     assert History(volume / "warehouse").rows("SELECT count(*) AS rows FROM memberships")[0]["rows"]
-    assert (volume / "checkpoints" / "balance" / "commits" / "0").exists()
     assert len({path.stat().st_uid for path in volume.rglob("*")} | {volume.stat().st_uid}) == 1

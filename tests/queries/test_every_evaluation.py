@@ -23,11 +23,9 @@ def said(messages: Messages, batches: int = 1, engine: type[Shard] = Shard) -> d
 
 
 TIMED = (
-    "churn", "client_crash", "collector_renamed", "dead_broker", "frozen_client", "group_offline", "hung_listener",
-    "member_not_subscribed", "order_lock_lost", "pull_stopped", "reconnect", "slow_broker", "split_view", "twins",
-    "write_only_perm",
+    "churn", "dead_broker", "frozen_client", "group_offline", "order_lock_lost", "pull_stopped", "split_view", "twins",
 )  # fmt: skip
-"""One scenario for each threshold of time, and for each way to become calm; `make proof` plays all."""
+"""One scenario for each way to become calm; `make proof` plays all."""
 
 
 @plays(TIMED)

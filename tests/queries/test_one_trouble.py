@@ -95,7 +95,7 @@ def test_sends_that_fail_after_the_broker_is_heard_again_page() -> None:
     assert paged[0] > resolved
 
 
-@pytest.mark.parametrize(("rules", "fails_until"), [(None, 1_000), (LATE, 0), *in_proof([(None, 0), (LATE, 1_000)])])
+@pytest.mark.parametrize(("rules", "fails_until"), [(LATE, 0), *in_proof([(None, 0), (None, 1_000), (LATE, 1_000)])])
 def test_however_the_log_is_cut_the_same_is_reported(rules: Rules | None, fails_until: int) -> None:
     messages = log_of(420, 1_200, fails_until=fails_until)
     whole = comparable(replay([messages], rules=rules))

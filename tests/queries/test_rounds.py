@@ -57,7 +57,7 @@ def alerts_at_rounds_of(seconds: int, scenario: str, *without: str) -> Rows:
 PAGES = ("starved_queue", "duplicate_client_id", "split_view", "broker_no_data")
 
 
-@pytest.mark.parametrize("seconds", [60, 180, *in_proof([10, 30, 75])])
+@pytest.mark.parametrize("seconds", [180, *in_proof([10, 30, 60, 75])])
 @pytest.mark.parametrize("scenario", ["twins", "frozen_client", "pull_stopped", "consume_disabled", "dead_broker"])
 def test_rounds_of_any_length_give_the_same_pages_two_rounds_later_at_most(scenario: str, seconds: int) -> None:
     """Of what only rounds tell: no producer says that its sends fail."""
@@ -98,7 +98,7 @@ def missing_one_of(count: int, scenario: str) -> Events:
     return events
 
 
-@pytest.mark.parametrize("count", [2, 4, *in_proof([3, 6, 10])])
+@pytest.mark.parametrize("count", [2, *in_proof([3, 4, 6, 10])])
 @pytest.mark.parametrize("scenario", ["pull_stopped", "consume_disabled"])
 def test_a_broker_that_misses_rounds_hides_none_of_its_starved_queues(scenario: str, count: int) -> None:
     rows, expected = alerts_of(missing_one_of(count, scenario)), alerts_at_rounds_of(10, scenario)
@@ -260,7 +260,7 @@ def reported(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
     return {(row["kind"], row["cause"]) for row in rows if row["fired_at"] and not row["inhibited_by"]}
 
 
-DAILY_OFF, OTHERS_OFF = (-95, 150), (-3600, -150, -45, -20, -1, 1, 45, 3600)
+DAILY_OFF, OTHERS_OFF = (150,), (-3600, -150, -95, -45, -20, -1, 1, 45, 3600)
 
 
 @pytest.mark.parametrize("off_s", [*DAILY_OFF, *in_proof(OTHERS_OFF)])
@@ -276,7 +276,7 @@ def test_a_clock_that_is_off_pages_nobody_and_is_reported_itself(who: str, off_s
         assert f"{abs(off_s)} s {'ahead' if off_s > 0 else 'behind'}" in skews[0]["summary"]
 
 
-DAILY = [("pull_stopped", -95), ("pull_stopped", 150), ("consume_disabled", 45)]
+DAILY = [("pull_stopped", -95), ("consume_disabled", 45)]
 OTHERS = sorted({*product(["pull_stopped", "consume_disabled"], DAILY_OFF + OTHERS_OFF)} - {*DAILY})
 
 
@@ -288,7 +288,7 @@ def test_starved_queues_are_reported_whichever_clock_is_off(scenario: str, who: 
     assert ("starved_queue", scenario) in reported(alerts_when_off(scenario, who, off_s))
 
 
-@pytest.mark.parametrize("off_s", [-3600, -95, 150, *in_proof([-150, 95])])
+@pytest.mark.parametrize("off_s", [-95, *in_proof([-3600, -150, 95, 150])])
 def test_a_broker_that_is_off_is_known_in_a_log_that_is_written_at_once_too(off_s: int) -> None:
     """All messages have one Kafka time: only their order shows the skew."""
     log = [

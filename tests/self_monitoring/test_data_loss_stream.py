@@ -94,6 +94,7 @@ def test_it_goes_on_with_what_is_left_and_describe_it_once(
     assert len({row["incident_id"] for row in losses}) == 1
 
 
+@pytest.mark.proof
 def test_retention_that_overtakes_a_running_query_ends_it_with_the_same_sentence(
     empty_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, thirds: tuple[Log, Log, Log]
 ) -> None:

@@ -67,6 +67,7 @@ def spark(warehouse: Path, warm_spark: SparkSession) -> SparkSession:
     session = open_session(warehouse)
     assert session is warm_spark
     session.conf.set("spark.sql.shuffle.partitions", "2")  # of a hundred rows
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")  # nothing runs long enough to repay a compiler
     return session
 
 
@@ -224,6 +225,7 @@ def run(example: str, names: dict[str, Any]) -> list[str]:
     return [line.strip() for line in printed.getvalue().splitlines() if line.strip()]
 
 
+@pytest.mark.proof
 def test_the_pages_examples_run_in_their_order_and_print_what_it_says(
     warehouse: Path, spark: SparkSession, tmp_path: Path
 ) -> None:

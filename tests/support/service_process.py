@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.support.freezing import end
@@ -19,10 +19,13 @@ class ServiceEndedError(RuntimeError):
 
 
 class ServiceProcess(SessionProcess):
-    """`balancewatch ARGUMENTS`; its output is appended to `log`. Threads may stop and start it."""
+    """`balancewatch ARGUMENTS`; its output is appended to `log`. Threads may stop and start it.
 
-    def __init__(self, log: Path, environment: Mapping[str, str], *arguments: str) -> None:
-        super().__init__([sys.executable, "-m", "streaming.cli", *arguments], environment, log)
+    `through` is a command that becomes the one after it.
+    """
+
+    def __init__(self, log: Path, environment: Mapping[str, str], *arguments: str, through: Sequence[str] = ()) -> None:
+        super().__init__([*through, sys.executable, "-m", "streaming.cli", *arguments], environment, log)
         self._name = arguments[0]
         self._lock = threading.Lock()
         self._is_wanted = False

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -61,8 +61,8 @@ def descendants(pid: int) -> list[int]:
 class Command(ServiceProcess):
     """A `balancewatch` in a process group of its own; what it prints is in a file."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], *arguments: str) -> None:
-        super().__init__(folder / "printed.log", environment, *arguments)
+    def __init__(self, folder: Path, environment: dict[str, str], *arguments: str, through: Sequence[str] = ()) -> None:
+        super().__init__(folder / "printed.log", environment, *arguments, through=through)
         self.start()
 
     def printed(self) -> str:
@@ -83,8 +83,10 @@ class Command(ServiceProcess):
 
 
 @contextlib.contextmanager
-def command(folder: Path, environment: dict[str, str], *arguments: str) -> Iterator[Command]:
-    started = Command(folder, environment, *arguments)
+def command(
+    folder: Path, environment: dict[str, str], *arguments: str, through: Sequence[str] = ()
+) -> Iterator[Command]:
+    started = Command(folder, environment, *arguments, through=through)
     try:
         yield started
     finally:
@@ -98,13 +100,17 @@ each_way = pytest.mark.parametrize("send", [to_each, *in_proof([to_the_group])])
 """What reaches every process reaches the group, too; the group alone is told in `make proof`."""
 
 
+@pytest.mark.proof
 @pytest.mark.real
 @pytest.mark.spark
-@pytest.mark.parametrize(("send", "starts"), [(to_each, 1), *in_proof([(to_the_group, 2)])])
+@pytest.mark.parametrize(("send", "starts"), [(to_each, 1), (to_the_group, 2)])
 def test_run_ends_and_its_next_start_goes_on(
     empty_kafka: EmbeddedKafka, log: Log, tmp_path: Path, send: Signal, starts: int
 ) -> None:
-    """It writes to Kafka, too: canaries, and clock events. `queries/test_stream.py` holds that its state is kept."""
+    """It writes to Kafka, too: canaries, and clock events. `queries/test_stream.py` holds that its state is kept.
+
+    `conf/test_docker_run.py` sends it SIGTERM in `make test`.
+    """
     settings = settings_for(empty_kafka, tmp_path)
     publish(settings, log)
     environment = environment_for(settings, QUERIES__MAX_OFFSETS_PER_TRIGGER="150")
@@ -170,9 +176,10 @@ def test_a_command_ends(tmp_path: Path, send: Signal, arguments: list[str], is_u
         assert arguments[0] != "run" or time.monotonic() - began < 25
 
 
+@pytest.mark.proof
 @pytest.mark.real
 @pytest.mark.spark
-@each_way
+@pytest.mark.parametrize("send", [to_each, to_the_group])
 def test_collect_ends_with_its_jvm_at_work(kafka: EmbeddedKafka, tmp_path: Path, send: Signal) -> None:
     flags = [*COLLECT, "--bootstrap-servers", kafka.bootstrap_servers]
     with command(tmp_path, dict(os.environ), *flags) as collect:

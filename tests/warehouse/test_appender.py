@@ -104,7 +104,7 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ours(path: str, monkeypatch:
 def test_commits_of_three_writers_beside_compactions_and_delta_rs_lose_and_repeat_nothing(path: str) -> None:
     """Two of the writers share an appender."""
     shared = Appender(path)
-    assert append_beside_delta_rs(path, [shared, shared, Appender(path)], 400) > 0
+    assert append_beside_delta_rs(path, [shared, shared, Appender(path)], 150) > 0
     assert commits(path) == list(range(len(commits(path))))
 
 

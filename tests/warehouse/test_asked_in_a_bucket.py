@@ -26,17 +26,12 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("s3")]
 
 AT = "2025-06-15T15:07:10Z"
 QUESTIONS = (
-    ["alerts"],
-    ["alerts", "--current"],
     ["alerts", "--since", "2025-06-15", "--until", AT],
-    ["faults"],
     ["assignments", "--at", AT],
     ["owner", "orders", "broker-a:0", "--at", AT],
     ["members", "--current"],
-    ["deliveries"],
     ["explain", "one-1"],
     ["sql", "SELECT count(*) AS n, max(changed_at) AS newest FROM alerts"],
-    ["sql", "FROM assignments_now ORDER BY ALL"],
     ["quality"],
     ["quarantine"],
     ["silence", "list"],

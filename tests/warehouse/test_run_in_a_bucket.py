@@ -38,7 +38,7 @@ def in_bucket(settings: Settings, bucket: str, **sections: dict[str, Any]) -> Se
 def test_a_log_gives_the_incidents_of_the_rules_and_a_second_run_adds_nothing(
     loaded_kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path, bucket: str, reported: Story
 ) -> None:
-    often = {"queries": {"max_offsets_per_trigger": 400}, "oncall": {"poll_seconds": 0.1}}  # before all of it is over
+    often = {"queries": {"max_offsets_per_trigger": 1_200}, "oncall": {"poll_seconds": 0.1}}  # before all of it is over
     settings = in_bucket(settings_for(loaded_kafka, tmp_path), bucket, **often)
     for _ in range(2):
         with Service(settings, available_now=True, spark=spark, notifies=True) as service:

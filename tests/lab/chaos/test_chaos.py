@@ -1,4 +1,4 @@
-"""The short form of `make chaos`: a kill at two named points, or each, and one at random, and the relay's."""
+"""The short form of `make chaos`: a kill at two named points, or each and one at random, and the relay's."""
 
 import random
 from collections.abc import Sequence
@@ -40,7 +40,8 @@ def test_a_service_killed_anywhere_leaves_the_history_of_one_that_was_not(
         table for table, rows in reference.items() if rows
     }
     at_points(place, "killed", [(point, 1) for point in points])
-    assert at_random(place, "killed", RANDOM_KILLS, random.Random(1)), "nothing was left to do"
+    if points == QUERY_POINTS:
+        assert at_random(place, "killed", RANDOM_KILLS, random.Random(1)), "nothing was left to do"
     comparison = place.finish("killed", reference)
     assert comparison.is_equal, comparison.describe()
 
