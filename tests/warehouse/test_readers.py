@@ -40,6 +40,7 @@ def test_delta_rs_and_duckdb_find_each_row_by_number_and_by_time(path: str) -> N
 def test_spark_reads_filters_streams_and_writes_between_our_appends(
     path: str, spark: SparkSession, tmp_path: Path
 ) -> None:
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")  # of a few rows
     ours, expected = Appender(path), sorted(value for values in FILES for value in values)
     table = spark.read.format("delta").load(path)
     assert sorted(row.number for row in table.collect()) == expected
