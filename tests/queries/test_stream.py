@@ -29,7 +29,7 @@ from streaming.queries.running import Rest
 from streaming.queries.state import ShardIndex
 from streaming.service.service import Service
 from streaming.store.store import History
-from tests.conftest import settings_for
+from tests.conftest import delete_topics, settings_for
 from tests.metrics.scraping import Scraper
 from tests.support.idle import wait_until_idle
 from tests.support.rocketmq_server import wait_for
@@ -162,6 +162,7 @@ def played_live(
     # A busy machine is no failure.
     patient = {"port": 0, "unready_after_seconds": 3_600, "unhealthy_after_seconds": 3_600}
     watchful = {"every_batches": 1, "pause_seconds": 1, "alert_validations": 1_000}
+    delete_topics(kafka, EVENTS)  # a sample is of the newest messages, whoever sent them
     settings = settings_for(kafka, root, queries={"starting_offsets": "latest"}, metrics=patient, quality=watchful)
     with closing(Instruments(settings, "balance")) as instruments:
         instruments.tables._cache_seconds = 0  # at 40 times the speed, states last less than the cache
