@@ -63,7 +63,7 @@ lock: ## rewrite requirements.lock from pyproject.toml: every package for Python
 pins: $(VENV)/.ready ## rewrite conf/jars.sha256 after a change of conf/ivy.xml
 	@$(BIN)/python -m streaming.spark.jars --pin
 
-test: jars ## all tests, on a real Kafka, RocketMQ and Alertmanager (26 minutes on two slow cores)
+test: jars ## all tests, on a real Kafka, RocketMQ and Alertmanager (20 minutes on two slow cores)
 	@$(PYTEST) -n 3 $(ARGS)
 
 test-fast: $(VENV)/.ready ## the rules and contracts, without a JVM (half a minute)
@@ -76,7 +76,7 @@ watch: $(VENV)/.ready ## test-fast after each change of a file; ARGS="tests/udfs
 hooks: $(VENV)/.ready ## install git hooks: lint before a commit, test-fast before a push
 	@$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-proof: jars ## slow tests: clients of three releases, a Spark cluster, more seeds (16 minutes)
+proof: jars ## slow tests: clients of three releases, a Spark cluster, more seeds (30 minutes)
 	@$(PYTEST) -n 2 -m proof $(ARGS)
 
 oracle: jars ## a million cases against the classes of three RocketMQ releases (4 minutes); ORACLE_SEED=7

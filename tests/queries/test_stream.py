@@ -316,6 +316,7 @@ def rows_in(settings: Settings) -> dict[str, list[str]]:
     return {name: sorted(map(repr, table.drop_columns("batch_id").to_pylist())) for name, table in tables.items()}
 
 
+@pytest.mark.proof
 def test_three_tasks_describe_what_one_reports_and_their_number_is_frozen(
     drained: Settings, loaded_kafka: EmbeddedKafka, warm_spark: SparkSession, tmp_path: Path, reported: Story
 ) -> None:

@@ -18,7 +18,7 @@ from streaming.service.service import Service
 from tests.conftest import settings_for
 from tests.support.twins_log import SECONDS
 
-pytestmark = [pytest.mark.spark, pytest.mark.real]
+pytestmark = [pytest.mark.spark, pytest.mark.real, pytest.mark.proof]
 
 LIFE_SECONDS = 300.0
 

@@ -32,7 +32,7 @@ def names(path: str) -> set[str]:
 
 
 def test_appends_of_two_and_of_delta_rs_beside_compactions_lose_and_repeat_nothing(path: str) -> None:
-    append_beside_delta_rs(path, [Appender(path), Appender(path)], 40)
+    append_beside_delta_rs(path, [Appender(path), Appender(path)], 15)
 
 
 def first_puts(times: int, end: str, fault: str, met: list[str]) -> Callable[[str, str], str | None]:
