@@ -147,8 +147,9 @@ def test_run_works_and_ends_with_the_options_of_the_command_and_not_with_dockers
         assert refused.process.wait(END_SECONDS) == 2, refused.printed()
         assert "the temporary folder /tmp is mounted noexec" in refused.printed()
         refused.log.unlink()
+    commit = volume / "checkpoints" / "balance" / "commits" / "0"
     with run_as_docker(docker, volume, tmp_path, **others) as run:
-        run.wait_until(lambda: any((volume / "warehouse" / "memberships").glob("*.parquet")))
+        run.wait_until(lambda: commit.exists() and any((volume / "warehouse" / "memberships").glob("*.parquet")))
         run.end(to_each)
     assert History(volume / "warehouse").rows("SELECT count(*) AS rows FROM memberships")[0]["rows"]
     assert len({path.stat().st_uid for path in volume.rglob("*")} | {volume.stat().st_uid}) == 1

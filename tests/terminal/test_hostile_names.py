@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from streaming.warehouse.writer import append_rows
 from tests.history.warehouse_stage import START_MS, alert, assignment, delivery, fault, member
 from tests.support.offenders import assert_none
 from tests.support.row_writer import RowWriter
+from tests.support.tiers import in_proof
 
 pytestmark = pytest.mark.real
 
@@ -117,7 +118,7 @@ IN_ALL_FORMATS: list[list[str]] = [
     ["members"],
     ["deliveries"],
     ["owner", TOPIC, f"{BROKER}:0", "--group", "group*"],
-    ["sql", f'SELECT *, alerts.cluster AS "{EVIL}" FROM alerts, quarantine'],
+    ["sql", f'SELECT *, alerts.cluster AS "{EVIL}" FROM alerts, quarantine, assignments'],
     ["whatif", "--group", GROUP, "--topic", TOPIC],
     ["whatif", "--group", GROUP, "--topic", TOPIC, "--twin", CLIENT],
     ["relay", "--dry-run"],
@@ -174,13 +175,12 @@ SERVING = {"demo", "run", "kafka", "collect", "simulate", "board", "canary"}
 """They need Kafka, RocketMQ or a browser, or show figures alone; what they print goes by the same functions."""
 
 
-def calls(where: str) -> Iterator[tuple[list[str], str]]:
-    """On a terminal tables, in a pipe what machines read; refusals in both."""
+def calls(formats: Sequence[str]) -> Iterator[tuple[list[str], str]]:
     for arguments in IN_ALL_FORMATS:
-        for format_ in ("table",) if where == "a terminal" else ("json", "csv"):
+        for format_ in formats:
             if format_ != "csv" or not {"explain", "rules", "maintain"} & {*arguments[:2]}:
                 yield [*arguments, "--format", format_], format_
-    for arguments in (*(PLAIN if where == "a terminal" else ()), *WRONG):
+    for arguments in (*(PLAIN if "table" in formats else ()), *WRONG):
         yield arguments, "table"
 
 
@@ -194,16 +194,26 @@ def unseen(text: str, format_: str) -> str:
     )
 
 
-@pytest.mark.parametrize("where", ["a terminal", "a pipe"])
+TABLES, MACHINES = ("table",), ("json", "csv")
+
+
+@pytest.mark.parametrize(
+    ("where", "formats"),
+    [
+        ("a terminal", TABLES),
+        ("a pipe", MACHINES),
+        *in_proof([("a terminal", MACHINES), ("a pipe", TABLES)]),
+    ],
+)
 def test_no_command_prints_what_is_obeyed_or_unseen(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, where: str, formats: Sequence[str]
 ) -> None:
     """On a terminal with colours, and logs for people; in a pipe, and logs as JSON."""
     monkeypatch.setenv("BALANCEWATCH_LOG__FORMAT", "console" if where == "a terminal" else "auto")
     if where == "a terminal":
         monkeypatch.setenv("FORCE_COLOR", "1")
     offenders, shown = [], 0
-    for arguments, format_ in calls(where):
+    for arguments, format_ in calls(formats):
         is_of_tables = arguments[0] not in (EVIL,)
         result = CliRunner().invoke(app, [*arguments, *(["--warehouse", str(warehouse)] if is_of_tables else [])])
         for name, text in (("stdout", result.stdout), ("stderr", result.stderr)):

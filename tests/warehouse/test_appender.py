@@ -19,6 +19,7 @@ from streaming.warehouse import appender as module
 from streaming.warehouse import table_store
 from streaming.warehouse.appender import LONGEST, Appender, AppendRefusedError, TableGoneError, statistics_of
 from streaming.warehouse.table_store import create_file
+from tests.support.tiers import in_proof
 from tests.warehouse.tables import SCHEMA, append_beside_delta_rs, leave_orphan, make_table, numbers, read
 
 
@@ -101,10 +102,11 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ours(path: str, monkeypatch:
     assert read(path) == [1, 2, 3]
 
 
-def test_commits_of_three_writers_beside_compactions_and_delta_rs_lose_and_repeat_nothing(path: str) -> None:
+@pytest.mark.parametrize("each", [150, *in_proof([400])])
+def test_commits_of_three_writers_beside_compactions_and_delta_rs_lose_and_repeat_nothing(path: str, each: int) -> None:
     """Two of the writers share an appender."""
     shared = Appender(path)
-    assert append_beside_delta_rs(path, [shared, shared, Appender(path)], 150) > 0
+    assert append_beside_delta_rs(path, [shared, shared, Appender(path)], each) > 0
     assert commits(path) == list(range(len(commits(path))))
 
 

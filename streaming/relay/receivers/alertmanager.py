@@ -106,14 +106,14 @@ def alerts(
     return [alert_of(notice, now_ms, iso(now_ms + lease_ms), links) for notice in alerts]
 
 
-def alert_of(notice: Notice, now_ms: int, ends_at: str, links: Links) -> dict[str, Any]:
-    """Return one alert. `ends_at` is the end of a firing one.
+def alert_of(notice: Notice, latest_ms: int, ends_at: str, links: Links) -> dict[str, Any]:
+    """Return one alert. `ends_at` is the end of a firing one; times after `latest_ms` are cut to it.
 
     The labels are kind, severity and the identity labels that are not empty. What may change during an incident is an
     annotation, because it must not identify the alert.
     """
     # Event time may be ahead of this clock; Alertmanager refuses or ignores an end before the start or in the future.
-    starts_ms = min(notice.started_at_ms, now_ms)
+    starts_ms = min(notice.started_at_ms, latest_ms)
     more = len(notice.queues) - QUEUES_SHOWN
     queues = ", ".join(notice.queues[:QUEUES_SHOWN]) + (f" and {more} more" if more > 0 else "")
     labels = {**notice.labels, "alertname": notice.kind, "severity": notice.severity}
@@ -131,7 +131,7 @@ def alert_of(notice: Notice, now_ms: int, ends_at: str, links: Links) -> dict[st
         "labels": {name: visible_name(value) for name, value in labels.items() if value},
         "annotations": {name: value for name, value in annotations.items() if value},
         "startsAt": iso(starts_ms),
-        "endsAt": ends_at if notice.status == "firing" else iso(max(starts_ms, min(notice.changed_at_ms, now_ms))),
+        "endsAt": ends_at if notice.status == "firing" else iso(max(starts_ms, min(notice.changed_at_ms, latest_ms))),
     }
     link = links.incident(notice)
     return alert | ({"generatorURL": link} if link else {})
