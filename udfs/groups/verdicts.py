@@ -343,7 +343,10 @@ def is_too_new(queue_state: QueueState, watched_since_ms: int, now_ms: int, rule
 
 
 def find_doublings(queue_state: QueueState, pullers: Sequence[Puller]) -> list[tuple[Puller, Puller]]:
-    """Channels that overlap for longer than a hand-over takes, by turns: a hand-over there and back is no overlap."""
+    """Channels that overlap for longer than a hand-over takes, by turns: a hand-over there and back is no overlap.
+
+    One that has not pulled for as long, while the other did, has handed over.
+    """
     if queue_state.anomaly is None or queue_state.anomaly.turns < DOUBLED_TURNS:
         return []
     return [
@@ -351,6 +354,7 @@ def find_doublings(queue_state: QueueState, pullers: Sequence[Puller]) -> list[t
         for one, other in combinations(pullers, 2)
         if one.last_pull_ms - other.first_pull_ms > HAND_OVER_MS
         and other.last_pull_ms - one.first_pull_ms > HAND_OVER_MS
+        and abs(one.last_pull_ms - other.last_pull_ms) <= HAND_OVER_MS
     ]
 
 

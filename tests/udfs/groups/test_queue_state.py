@@ -42,6 +42,8 @@ VERDICTS: list[tuple[Any, ...]] = [
     (17, "a twin's later slot, pulled just now", TWIN_SLOT, [], 60, 100, [], True, "UNKNOWN"),
     (18, "nobody's, and the group did pull once", PlannedShare(None), [], None, 100, [], True, "UNOWNED"),
     (19, "nobody's, and nothing was ever seen of the group", PlannedShare(None), [], None, 100, [], False, "UNKNOWN"),
+    (21, "side by side, one 30 s ago", A, [(A, 0, 100), (B, 30, 70)], 100, 100, [], True, "DOUBLE_CONSUMED"),
+    (22, "one has handed over", A, [(A, 0, 100), (B, 30, 69.9)], 100, 100, [], True, "OK"),
     (20, "topic_state for less than 45 s", A, [], None, 44, [], True, "UNKNOWN"),
 ]  # fmt: skip
 
