@@ -46,6 +46,7 @@ endif
 
 setup: $(VENV)/.ready ## install the packages and jars of all commands, which then need no network
 	@$(BIN)/python -m streaming.spark.jars spark kafka rocketmq
+	@$(BIN)/python -m tests.support.class_archives
 
 demo: $(VENV)/.ready ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
 	@$(BIN)/python -m streaming.spark.jars spark kafka

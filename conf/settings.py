@@ -7,15 +7,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    PrivateAttr,
-    SecretStr,
-    ValidationError,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr, SecretStr, ValidationError
 
 from conf.board import Board
 from conf.location import Location

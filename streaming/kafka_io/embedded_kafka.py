@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from streaming.spark.jars import LOG4J, class_path, java
+from streaming.spark.jars import LOG4J, archive_options, class_path, java
 from streaming.system.known_error import BalancewatchError
 from streaming.system.private_folder import make_private
 
@@ -16,7 +16,7 @@ CLUSTER_ID = "YmFsYW5jZXdhdGNoLWthZg"
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
-_JVM_OPTIONS = ("-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+JVM_OPTIONS = ("-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """C1 alone starts in half the time; no drain waits for the broker."""
 
 
@@ -48,7 +48,7 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"port {self.port} is in use; choose another with --port")
         make_private(self.data_dir)
         logs = f"-Dlog4j2.configurationFile={LOG4J}", "-Dbalancewatch.level=warn"
-        command = [java(), "-cp", class_path("kafka", jars), *_JVM_OPTIONS, *logs]
+        command = [java(), "-cp", class_path("kafka", jars), *JVM_OPTIONS, *archive_options("kafka"), *logs]
         properties = self._write_properties()
         self._format(command, properties)
         with self.log.open("ab") as log:

@@ -13,13 +13,7 @@ from deltalake import CommitProperties, DeltaTable
 from conf.location import is_store
 from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.delta_log import LOG
-from streaming.warehouse.table_store import (
-    Found,
-    list_folder,
-    read_file,
-    store_of,
-    sync_table,
-)
+from streaming.warehouse.table_store import Found, list_folder, read_file, store_of, sync_table
 from streaming.warehouse.tables import catch_up, whole
 
 CHECKPOINT_AFTER = 20

@@ -20,18 +20,7 @@ from schemas.decode import DECODERS, decode
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, SEND_LATENCIES
 from schemas.send_columns import Integers, Sends, integers_of, read_sends
 from streaming.queries.events import BROKER, CLUSTER, FORGET, SLACK_MS, at_most, source_of, words_of
-from streaming.queries.parcel import (
-    PULLING_MS,
-    Ahead,
-    Chunk,
-    Key,
-    Message,
-    Pack,
-    Parcel,
-    Reject,
-    Span,
-    shard_of,
-)
+from streaming.queries.parcel import PULLING_MS, Ahead, Chunk, Key, Message, Pack, Parcel, Reject, Span, shard_of
 from streaming.system.light_imports import without
 from udfs.brokers import skew
 from udfs.brokers.families import family_of

@@ -12,12 +12,7 @@ from streaming.simulator.broker import Channel, Cluster, Node
 from streaming.simulator.name_server import TopicRoute
 from streaming.simulator.world import Event, Process, World
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.offset_store import (
-    NO_OFFSET,
-    LocalFileOffsetStore,
-    RemoteBrokerOffsetStore,
-    compute_pull_from_where,
-)
+from udfs.rocketmq.offset_store import NO_OFFSET, LocalFileOffsetStore, RemoteBrokerOffsetStore, compute_pull_from_where
 from udfs.rocketmq.process_queue import OffsetError
 from udfs.rocketmq.version import parse_client_version
 

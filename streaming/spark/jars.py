@@ -136,13 +136,24 @@ def java() -> str:
     return found
 
 
+def archive_of(name: str) -> Path:
+    """Return the file with the classes of "spark" or "kafka" for this JDK and environment (`make setup` makes it)."""
+    jdk = Path(shutil.which("java") or sys.executable).resolve()  # without one on the PATH, Spark takes JAVA_HOME's
+    return Path(sys.prefix) / "class_archives" / f"{name}-{jdk.stat().st_mtime_ns:x}.jsa"
+
+
+def archive_options(name: str) -> list[str]:
+    """Return the JVM's options to map that archive (AppCDS). A JVM with other jars or settings ignores it."""
+    return [f"-XX:SharedArchiveFile={path}"] if (path := archive_of(name)).is_file() else []
+
+
 def class_path(name: str, root: Path) -> str:
     """Return the `-cp` of one set."""
     return f"{resolve_jars(name, root)}/*"
 
 
 def spark_jars(root: Path) -> list[Path]:
-    """Return the jars that pyspark lacks, for `spark.jars`."""
+    """Return the jars that pyspark lacks."""
     present = {_artifact(path) for path in PYSPARK_JARS.glob("*.jar")}
     return sorted(p for p in resolve_jars("spark", root).glob("*.jar") if _artifact(p) not in present)
 

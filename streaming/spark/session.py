@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from conf.settings import Settings, SettingsError
 from streaming.logs.jvm_lines import JvmLines
 from streaming.logs.logs import keep_stderr
-from streaming.spark.jars import LOG4J, spark_jars
+from streaming.spark.jars import LOG4J, archive_options, spark_jars
 from streaming.system.private_folder import make_private
 from streaming.system.stopping import keep_from_sigterm
 
@@ -79,15 +79,17 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     _choose_python(settings.spark.master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc otherwise gives each of the JVM's threads its own heap
-    jars = ",".join(str(path) for path in spark_jars(settings.paths.jars))
+    jars = [str(path) for path in spark_jars(settings.paths.jars)]
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve.
     options = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
-    options += f' "-Djava.io.tmpdir={folder}"'
+    options += "".join(f' "{option}"' for option in (f"-Djava.io.tmpdir={folder}", *archive_options("spark")))
+    # One process needs no copy of each jar, and an archive holds only classes of the class path.
+    is_one = settings.spark.master.partition("[")[0] == "local"
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
-        "spark.jars": jars,
+        **({"spark.driver.extraClassPath": ":".join(jars)} if is_one else {"spark.jars": ",".join(jars)}),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",

@@ -5,13 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.board.page import View
-from streaming.board.pages.brokers import (
-    LANE_PX,
-    PAGE,
-    Broker,
-    brokers_chart,
-    read_brokers,
-)
+from streaming.board.pages.brokers import LANE_PX, PAGE, Broker, brokers_chart, read_brokers
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, text_of
 from tests.board.tables import (

@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.board.pages.history import (
-    MOST_CHANGES,
-    MOST_LANES,
-    PAGE,
-    Times,
-    bands_chart,
-    read_times,
-)
+from streaming.board.pages.history import MOST_CHANGES, MOST_LANES, PAGE, Times, bands_chart, read_times
 from streaming.store.store import History
 from tests.board.components import by_id, links_of, rows_of, text_of, walk
 from tests.board.tables import MINUTE, NOW_MS, alert, assignment, member, shown, view_of, write

@@ -10,18 +10,7 @@ from streaming.collector.reading import Reading
 from streaming.collector.rocketmq_answers import OffsetWrapper
 from streaming.collector.round_events import compute_round
 from streaming.collector.round_memory import Memory
-from tests.collector.rounds import (
-    BROKER_A,
-    GROUP,
-    NOW,
-    SOLO,
-    TOPIC,
-    events_of,
-    process_queue,
-    reading,
-    running,
-    view,
-)
+from tests.collector.rounds import BROKER_A, GROUP, NOW, SOLO, TOPIC, events_of, process_queue, reading, running, view
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
 STEP = 10_000

@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.relay.notice import NO_LINKS, Notice
-from streaming.relay.receivers.chat import (
-    PLAIN,
-    Style,
-    digest,
-    dingtalk_message,
-    feishu_message,
-    headline,
-)
+from streaming.relay.receivers.chat import PLAIN, Style, digest, dingtalk_message, feishu_message, headline
 from streaming.relay.receivers.posting import json_bytes
 from tests.relay.notices import NOW_MS, notice, notices
 

@@ -6,17 +6,7 @@ import pytest
 
 from streaming.relay.outbox import Send
 from streaming.relay.receivers.posting import Answer, Traits
-from tests.relay.stage import (
-    BUSY,
-    DELIVERED,
-    DOWN,
-    REFUSED,
-    START_MS,
-    Row,
-    Scripted,
-    Stage,
-    alert_row,
-)
+from tests.relay.stage import BUSY, DELIVERED, DOWN, REFUSED, START_MS, Row, Scripted, Stage, alert_row
 
 
 def times_of(receiver: Scripted) -> list[float]:

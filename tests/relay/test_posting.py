@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.kafka_io.embedded_kafka import free_port
-from streaming.relay.receivers.posting import (
-    READ_BYTES,
-    AddressError,
-    HttpReceiver,
-    json_bytes,
-    retry_after_seconds,
-)
+from streaming.relay.receivers.posting import READ_BYTES, AddressError, HttpReceiver, json_bytes, retry_after_seconds
 from tests.relay.fakes import Behaviour, Drip, FakeServer, Half, Hang, Reply, Reset
 from tests.relay.notices import NOW_MS
 

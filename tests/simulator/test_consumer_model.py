@@ -8,18 +8,7 @@ import pytest
 
 from schemas.events import HEARTBEATS, PULLS
 from streaming.simulator.scenario import load_scenario
-from tests.simulator.modelled import (
-    MINUTE,
-    START,
-    Events,
-    healthy,
-    heartbeats_of,
-    mq_of,
-    of,
-    pulled,
-    run,
-    seconds,
-)
+from tests.simulator.modelled import MINUTE, START, Events, healthy, heartbeats_of, mq_of, of, pulled, run, seconds
 from udfs.rocketmq.model import MessageQueue
 
 pytestmark = pytest.mark.replay

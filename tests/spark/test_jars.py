@@ -1,7 +1,10 @@
 """Jars are used only when they are those that conf/jars.sha256 names."""
 
 import hashlib
+import subprocess
+import sys
 import time
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import pytest
 
 from streaming.spark import jars
-from streaming.spark.jars import IVY_XML, SETS, JarsError, resolve_jars
+from streaming.spark.jars import IVY_XML, SETS, JarsError, archive_of, archive_options, java, resolve_jars
 
 GOOD = {"a-1.jar": b"of a", "b-2.jar": b"of b"}
 
@@ -111,3 +114,26 @@ def test_every_set_is_pinned() -> None:
     assert all(
         len(digest) == 64 and file.endswith(".jar") for of_set in pins.values() for file, digest in of_set.items()
     )
+
+
+def test_an_archive_of_other_classes_is_ignored_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert archive_options("spark") == []
+    archive = archive_of("spark")
+    archive.parent.mkdir()
+    first, last = [tmp_path / "first.jar", tmp_path / "last.jar"]
+    for jar in (first, last):
+        with zipfile.ZipFile(jar, "w") as file:
+            file.writestr("notes.txt", jar.name)
+    run_java("-cp", str(first), f"-XX:ArchiveClassesAtExit={archive}")
+    assert run_java("-Xshare:on", "-cp", str(first), *archive_options("spark")) == ""
+    assert run_java("-cp", str(last), *archive_options("spark")) == ""
+    archive.unlink()
+    archive.write_bytes(b"of another JDK")
+    assert run_java("-cp", str(first), *archive_options("spark")) == ""
+
+
+def run_java(*options: str) -> str:
+    """Start a JVM with these options and return what it says, without its version."""
+    done = subprocess.run([java(), *options, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout

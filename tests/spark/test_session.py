@@ -11,6 +11,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming.spark.jars import archive_of
 from streaming.spark.session import WORKER_PYTHON, _choose_python
 from tests.conftest import TRICKY_OPTIONS
 
@@ -72,6 +73,13 @@ def test_no_setting_is_on_the_command_line_and_all_arrive(warm_spark: SparkSessi
     assert "spark.hadoop" not in shown
     conf = warm_spark.sparkContext.getConf()
     assert {key: conf.get(key) for key in TRICKY_OPTIONS} == TRICKY_OPTIONS
+
+
+@pytest.mark.spark
+def test_the_jvm_maps_its_archive_of_classes_if_one_is_recorded(warm_spark: SparkSession) -> None:
+    archive = archive_of("spark")
+    jvm = warm_spark._jvm.java.lang.ProcessHandle.current().pid()
+    assert (str(archive.resolve()) in Path(f"/proc/{jvm}/maps").read_text()) == archive.is_file()
 
 
 NOEXEC = 'mount -t tmpfs -o noexec,nosuid,nodev tmpfs /tmp && exec "$@"'

@@ -32,13 +32,7 @@ from dataclasses import dataclass, field, replace
 
 from udfs.alerts.kinds import OF_QUEUES
 from udfs.alerts.rules import PULL_MAX_IDLE_MS, Rules
-from udfs.groups.plan import (
-    DUPLICATE_CLIENT_ID,
-    MEMBER_NOT_SUBSCRIBED,
-    SPLIT_VIEW,
-    STRATEGY_GAP,
-    WRITE_ONLY_QUEUE,
-)
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, SPLIT_VIEW, STRATEGY_GAP, WRITE_ONLY_QUEUE
 from udfs.groups.queue_state import CONSUME_STOPPED_MS, NOT_CONSUMED, UNOWNED, QueueState, last_served_ms
 
 CONSUME_DISABLED, ORDER_LOCK = "consume_disabled", "order_lock"

@@ -8,14 +8,7 @@ from collections.abc import Mapping
 
 from udfs.alerts.rules import FORGET_GROUP_MS, Rules
 from udfs.brokers.broker_coverage import BrokerCoverage
-from udfs.groups.plan import (
-    NOBODYS,
-    WRITE_ONLY_QUEUE,
-    PlannedShare,
-    plan,
-    queue_name,
-    reference_view,
-)
+from udfs.groups.plan import NOBODYS, WRITE_ONLY_QUEUE, PlannedShare, plan, queue_name, reference_view
 from udfs.groups.queue_state import NOT_JUDGED, OwnershipRow, QueueState, observed_pullers
 from udfs.groups.state import GroupState, TopicState
 from udfs.groups.verdict_reason import ASSIGNED, BROKER, GONE

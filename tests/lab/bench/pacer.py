@@ -22,17 +22,7 @@ from multiprocessing.process import BaseProcess
 from conf.settings import Kafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.text.times import wall_ms
-from tests.lab.bench.events import (
-    BROKERS,
-    CLUSTER,
-    QUEUES_PER_BROKER,
-    Fleet,
-    Message,
-    Sender,
-    clock,
-    heartbeat,
-    send,
-)
+from tests.lab.bench.events import BROKERS, CLUSTER, QUEUES_PER_BROKER, Fleet, Message, Sender, clock, heartbeat, send
 
 GROUPS = 16
 TWIN_GROUPS = 8

@@ -11,11 +11,7 @@ from streaming.simulator.consumer import recalculate_pull_from_which_node
 from streaming.simulator.consumer_manager import lock_all
 from tests.lab.oracle import MARKS, RELEASES, ask_json, cases
 from udfs.rocketmq.model import MessageQueue
-from udfs.rocketmq.offset_store import (
-    LocalFileOffsetStore,
-    RemoteBrokerOffsetStore,
-    compute_pull_from_where,
-)
+from udfs.rocketmq.offset_store import LocalFileOffsetStore, RemoteBrokerOffsetStore, compute_pull_from_where
 from udfs.rocketmq.process_queue import OffsetError, ProcessQueue, needs_lock, update_process_queue_table
 from udfs.rocketmq.rebalance import do_rebalance, is_balanced, rebalance_by_topic
 from udfs.rocketmq.version import ClientVersion, parse_client_version

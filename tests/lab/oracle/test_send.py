@@ -8,15 +8,7 @@ import pytest
 
 from tests.lab.oracle import MARKS, RELEASES, ask_json, cases
 from udfs.rocketmq.fault import FaultItem, only_extends, update_fault_item
-from udfs.rocketmq.send import (
-    MQ_BROKER_EXCEPTION,
-    TIMES_TOTAL,
-    Outcome,
-    SendOptions,
-    end_try,
-    start_send,
-    start_try,
-)
+from udfs.rocketmq.send import MQ_BROKER_EXCEPTION, TIMES_TOTAL, Outcome, SendOptions, end_try, start_send, start_try
 
 pytestmark = [*MARKS, pytest.mark.parametrize("release", RELEASES)]
 

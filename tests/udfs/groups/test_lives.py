@@ -5,18 +5,7 @@ from functools import partial
 
 from tests.support.golden import Case, each_case, scalar
 from tests.support.rules import default_rules, kind_rules
-from tests.udfs.groups.facts import (
-    BOTH,
-    CLIENTS,
-    RULES,
-    Flow,
-    Life,
-    at,
-    fired_kinds,
-    play,
-    queues_of,
-    two_clients,
-)
+from tests.udfs.groups.facts import BOTH, CLIENTS, RULES, Flow, Life, at, fired_kinds, play, queues_of, two_clients
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.groups.queue_state import NOT_JUDGED
 from udfs.groups.state import TopicState

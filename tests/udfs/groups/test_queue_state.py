@@ -6,14 +6,7 @@ import pytest
 
 from tests.udfs.groups.facts import RULES, at, puller
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, PlannedShare
-from udfs.groups.queue_state import (
-    DOUBLED_TURNS,
-    HAND_OVER_MS,
-    PullAnomaly,
-    Puller,
-    QueueState,
-    observed_owners,
-)
+from udfs.groups.queue_state import DOUBLED_TURNS, HAND_OVER_MS, PullAnomaly, Puller, QueueState, observed_owners
 from udfs.groups.verdicts import verdict_of
 
 # The verdicts. Each row: number, reason, the plan's owner (or the gap), who pulled as (client, first, last second),

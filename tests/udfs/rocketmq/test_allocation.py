@@ -6,13 +6,7 @@ tests/lab/oracle/test_allocation.py asks RocketMQ for the same, and for what it 
 import pytest
 
 from tests.udfs.rocketmq.allocation_lines import LINES, ROOMS, Line, odd_ones
-from udfs.rocketmq.allocation import (
-    POSITIONAL,
-    STRATEGIES,
-    UnknownStrategyError,
-    allocate,
-    allocate_all,
-)
+from udfs.rocketmq.allocation import POSITIONAL, STRATEGIES, UnknownStrategyError, allocate, allocate_all
 from udfs.rocketmq.model import MessageQueue
 
 MQ_ALL = [MessageQueue("orders", "sh@a", queue_id) for queue_id in range(4)]

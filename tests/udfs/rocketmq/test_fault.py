@@ -6,12 +6,7 @@ tests/lab/oracle/test_fault.py plays updates, order and choice of items against 
 import pytest
 
 from tests.support.offenders import assert_none
-from udfs.rocketmq.fault import (
-    RULES,
-    compute_not_available_duration,
-    is_available,
-    update_fault_item,
-)
+from udfs.rocketmq.fault import RULES, compute_not_available_duration, is_available, update_fault_item
 from udfs.rocketmq.version import NEWEST, ClientVersion, parse_client_version
 
 OLD: ClientVersion = (5, 1, 3)

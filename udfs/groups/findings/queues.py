@@ -20,14 +20,7 @@ from udfs.groups.diagnosis import (
     diagnose,
     gravity,
 )
-from udfs.groups.plan import (
-    DUPLICATE_CLIENT_ID,
-    MIXED_STRATEGY,
-    SPLIT_VIEW,
-    STALE_ROUTE,
-    are_mixed,
-    names_of_brokers,
-)
+from udfs.groups.plan import DUPLICATE_CLIENT_ID, MIXED_STRATEGY, SPLIT_VIEW, STALE_ROUTE, are_mixed, names_of_brokers
 from udfs.groups.queue_state import (
     DOUBLE_CONSUMED,
     NOT_CONSUMED,
