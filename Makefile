@@ -44,7 +44,7 @@ endif
 	@touch $@
 endif
 
-setup: $(VENV)/.ready ## install the packages and jars of all commands, which then need no network
+setup: $(VENV)/.ready ## install the packages and jars of all commands, and record the classes of their JVMs
 	@$(BIN)/python -m streaming.spark.jars spark kafka rocketmq
 	@$(BIN)/python -m tests.support.class_archives
 
@@ -77,7 +77,7 @@ watch: $(VENV)/.ready ## test-fast after each change of a file; ARGS="tests/udfs
 hooks: $(VENV)/.ready ## install git hooks: lint before a commit, test-fast before a push
 	@$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-proof: jars ## slow tests: clients of three releases, a Spark cluster, more seeds (30 minutes)
+proof: jars ## slow tests: clients of three releases, a Spark cluster, more seeds (40 minutes)
 	@$(PYTEST) -n 2 -m proof $(ARGS)
 
 oracle: jars ## a million cases against the classes of three RocketMQ releases (4 minutes); ORACLE_SEED=7
