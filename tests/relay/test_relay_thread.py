@@ -222,6 +222,7 @@ def leased(tmp_path: Path, url: str) -> Settings:
 def refuse_tables(monkeypatch: pytest.MonkeyPatch, *names: str, hangs: bool = False) -> threading.Event:
     """Every access to the tables fails, or hangs, until the event is set, as those of a bucket that is away."""
     is_back = threading.Event()
+    is_back.set()
     for name in names:
         before = getattr(tables, name)
 
@@ -233,6 +234,7 @@ def refuse_tables(monkeypatch: pytest.MonkeyPatch, *names: str, hangs: bool = Fa
             return before(*given, **keys)
 
         monkeypatch.setattr(tables, name, refuse)
+    is_back.clear()  # of all at once: a relay that could reopen one of them would report it again
     return is_back
 
 

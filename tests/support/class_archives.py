@@ -38,7 +38,7 @@ def record(folder: Path) -> None:
             kafka={"bootstrap_servers": kafka.bootstrap_servers, "options": {}},
             paths={"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints", "jars": jars},
             quality={"every_batches": 0},
-            spark={},
+            spark={"master": "local[2]", "options": {}},
         )
         create_topics(settings.kafka)
         simulation = Simulation(load_scenario("demo"), 1, wall_ms() - SECONDS * 1000)
