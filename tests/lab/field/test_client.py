@@ -72,7 +72,8 @@ def test_each_kind_writes_what_it_holds_pulls_consumes_and_commits(
             )
             wait_until("and consumed", client, topic, lambda _, queues: all(one["consumed"] for one in queues))
             wait_until("and committed", client, topic, lambda _, queues: all(one["committed"] > 0 for one in queues))
-            wait_until("the route is known", client, topic, lambda line, _: line["routes"].get(topic) == route)
+            if (client.name, release) != ("pull_assign", "4.9.8"):  # which asks for no route of what it is assigned
+                wait_until("the route is known", client, topic, lambda line, _: line["routes"].get(topic) == route)
             line = last_line(client)
             assert line["client_id"] == client.client_id
             written_ms = line["t"] + 1_000  # its time is taken first, the queues are read afterwards
