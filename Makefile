@@ -8,10 +8,12 @@ BIN := $(VENV)/bin
 # processes on two cores: one mostly waits for RocketMQ.
 PYTEST = $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
-# pip installs the versions and SHA-256 of requirements.lock. LOCKED=no installs the same versions without hashes, for an
+# pip installs the versions and SHA-256 of the lock files. LOCKED=no installs the same versions without hashes, for an
 # index that builds its packages itself.
 LOCKED := yes
-PIP = $(BIN)/pip install --disable-pip-version-check --progress-bar on
+lock_yes = --require-hashes -r $(1)
+lock_no = -r <(grep -oE '^[^ \#]+==[^ ]+( ;[^\]*)?' $(1))
+PIP = $(BIN)/pip install --disable-pip-version-check --progress-bar on --no-deps --no-build-isolation
 SHOWN := awk '/^(Collecting|Installing|Successfully)/ { print substr($$0, 1, 100); fflush() }'
 unexport PYTHONDONTWRITEBYTECODE # otherwise each test process rewrites every assertion again
 
@@ -22,25 +24,26 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 ifndef IS_LOCKED # two `make` at once install one after the other
-$(VENV)/.ready: pyproject.toml requirements.lock
+$(VENV)/.run: pyproject.toml requirements.lock
 	@mkdir -p $(VENV)
 	@flock $(VENV) $(MAKE) --no-print-directory IS_LOCKED=yes $@
+
+$(VENV)/.ready: $(VENV)/.run tests/requirements.lock
+	@flock $(VENV) $(MAKE) --no-print-directory IS_LOCKED=yes $@
 else
-$(VENV)/.ready: pyproject.toml requirements.lock
+$(VENV)/.run: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; set another with make PYTHON=..."; exit 1; }
 	@command -v java >/dev/null || { echo "error: no java on the PATH; install a JDK 17"; exit 1; }
 	@echo "installing Python packages into $(VENV) (once, 1 to 3 minutes)"
 	@$(PYTHON) -m venv $(VENV)
-ifeq ($(LOCKED),no)
-	@grep -oE '^[^ #]+==[^ ]+( ;[^\]*)?' requirements.lock > $(VENV)/names.lock
-	@$(PIP) --no-deps -r $(VENV)/names.lock | $(SHOWN)
-	@$(PIP) --no-deps -e . | $(SHOWN)
-else
-	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock
-	@$(PIP) --require-hashes -r $(VENV)/build.lock | $(SHOWN)
-	@$(PIP) --require-hashes --no-deps --no-build-isolation -r requirements.lock | $(SHOWN)
-	@$(PIP) --no-deps --no-build-isolation -e . | $(SHOWN)
-endif
+	@$(PIP) $(call lock_$(LOCKED),conf/deploy/build.lock) | $(SHOWN)
+	@$(PIP) $(call lock_$(LOCKED),requirements.lock) | $(SHOWN)
+	@$(PIP) -e . | $(SHOWN)
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.run tests/requirements.lock
+	@echo "installing what the tests need"
+	@$(PIP) $(call lock_$(LOCKED),tests/requirements.lock) | $(SHOWN)
 	@touch $@
 endif
 
@@ -48,18 +51,20 @@ setup: $(VENV)/.ready ## install the packages and jars of all commands, and reco
 	@$(BIN)/python -m streaming.spark.jars spark kafka rocketmq
 	@$(BIN)/python -m tests.support.class_archives
 
-demo: $(VENV)/.ready ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
+demo: $(VENV)/.run ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
 	@$(BIN)/python -m streaming.spark.jars spark kafka
 	@$(BIN)/balancewatch demo $(ARGS)
 
 jars: setup
 	@$(BIN)/python -m streaming.spark.jars client-4.7.1 client-4.9.8 grpc-client proxy server-4.9.7
 
-lock: ## rewrite requirements.lock from pyproject.toml: every package for Python 3.11+, with SHA-256
-	@$(PYTHON) -m venv .lock && .lock/bin/pip install --disable-pip-version-check -q --require-hashes -r conf/deploy/uv.txt
-	@echo 'pyspark==4.2.1' > .lock/overrides # delta-spark 4.4.0 allows 4.2.0 at most, and works with 4.2.1
-	@.lock/bin/uv pip compile -q --override .lock/overrides --universal --generate-hashes --python-version 3.11 --extra dev --no-header --no-annotate \
-	    $(ARGS) -o requirements.lock pyproject.toml; rm -rf .lock
+# delta-spark 4.4.0 allows pyspark 4.2.0 at most, and works with 4.2.1.
+LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
+    --override <(echo pyspark==4.2.1) $(ARGS)
+lock: $(VENV)/.ready ## rewrite the lock files from pyproject.toml: every package for Python 3.11+, with SHA-256
+	@$(LOCK) --extra dev -o tests/requirements.lock pyproject.toml
+	@$(LOCK) --constraint tests/requirements.lock -o requirements.lock pyproject.toml
+	@$(LOCK) --group build -o conf/deploy/build.lock
 
 pins: $(VENV)/.ready ## rewrite conf/jars.sha256 after a change of conf/ivy.xml
 	@$(BIN)/python -m streaming.spark.jars --pin

@@ -313,28 +313,16 @@ def test_the_image_is_made_of_what_is_there() -> None:
     assert len(re.findall(r"(?m)^FROM ", text)) == 2
 
 
-def test_systemd_and_docker_install_the_runtime_lock_with_the_pinned_build_tool() -> None:
-    """Not requirements.lock, which has the packages of the tests, and no build tool that the index chooses."""
-    for recipe in ((DEPLOY / "README.md").read_text(), DOCKERFILE.read_text()):
-        installs = re.findall(r"bin/pip install .*", recipe)
-        assert "runtime_lock.sh > runtime.lock" in recipe
-        assert [line for line in installs if "requirements.lock" in line] == []
-        assert "--no-build-isolation --require-hashes -r runtime.lock" in recipe
-        assert "--require-hashes -r build.lock" in recipe
-        build = next(line for line in recipe.splitlines() if "> build.lock" in line)
-        script = build[build.index("sed") : build.index("> build.lock")]
-        lock = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        assert re.fullmatch(r"setuptools==\S+ \\\n(    --hash=sha256:[0-9a-f]{64}[^\n]*\n)+", lock), lock
-
-
-def test_uv_is_installed_by_its_hashes() -> None:
-    """It runs as root while the image is built, and chooses what is installed."""
-    for recipe in (DEPLOY / "README.md", DOCKERFILE, ROOT / "Makefile"):
-        installs = [line for line in recipe.read_text().splitlines() if re.search(r"pip install.*\buv\b", line)]
-        assert len(installs) == 1, recipe
-        assert "--require-hashes -r conf/deploy/uv.txt" in installs[0], recipe
-    lock = (DEPLOY / "uv.txt").read_text()
-    assert re.fullmatch(r"(#.*\n)+uv==[\d.]+( \\\n    --hash=sha256:[0-9a-f]{64})+\n", lock)
+@pytest.mark.parametrize("recipe", [DEPLOY / "README.md", DOCKERFILE], ids=lambda path: path.name)
+def test_a_server_gets_no_package_of_the_tests_and_no_build_tool_that_the_index_chooses(recipe: Path) -> None:
+    installs = re.findall(r"bin/pip install (.*)", recipe.read_text())
+    assert [re.findall(r"-r (\S+)", line) for line in installs] == [
+        ["conf/deploy/build.lock"],
+        ["requirements.lock"],
+        [],
+    ]
+    assert_none(line for line in installs[:2] if "--require-hashes" not in line)
+    assert_none(line for line in installs[1:] if "--no-deps --no-build-isolation" not in line)
 
 
 def test_setup_downloads_the_jars_of_every_command() -> None:
