@@ -19,6 +19,11 @@ LEASE_MS = 240_000
 TOKEN = "t0ken"  # noqa: S105 # of no server
 
 
+def reports(vendor: FakeServer) -> list[list[dict[str, Any]]]:
+    """The requests with alerts: the first of all, which asks for the clock, has none."""
+    return [request.fields for request in vendor.received if request.fields]
+
+
 def only(given: list[dict[str, Any]]) -> dict[str, Any]:
     (alert,) = given
     return alert
@@ -81,7 +86,7 @@ def test_a_changed_severity_ends_the_alert_under_the_old_one() -> None:
     with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
         for severity in ("warning", "critical", "critical"):
             assert replica.send([notice(severity=severity)], NOW_MS).verdict == "DELIVERED"
-        sent = [[(alert["labels"]["severity"], alert["endsAt"]) for alert in one.fields] for one in vendor.received]
+        sent = [[(alert["labels"]["severity"], alert["endsAt"]) for alert in given] for given in reports(vendor)]
     lease_end = iso(NOW_MS + 240_000)
     assert sent == [
         [("warning", lease_end)],
@@ -95,7 +100,7 @@ def test_the_old_severity_is_ended_again_until_that_has_arrived() -> None:
         replica.send([notice(severity="warning")], NOW_MS)
         vendor.script(Reply(500), Reset())
         answers = [replica.send([notice(severity="critical")], NOW_MS) for _ in range(3)]
-        sizes = [len(one.fields) for one in vendor.received]
+        sizes = [len(given) for given in reports(vendor)]
     assert [answer.verdict for answer in answers] == ["RETRY", "RETRY", "DELIVERED"]
     assert sizes == [1, 2, 2, 2]
 
@@ -104,7 +109,7 @@ def test_a_lease_is_longer_where_more_is_open_than_one_call_takes() -> None:
     with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
         for first in range(0, 1_000, 100):
             replica.send([notice(number) for number in range(first, first + 100)], NOW_MS)
-        ends = [one.fields[0]["endsAt"] for one in vendor.received]
+        ends = [given[0]["endsAt"] for given in reports(vendor)]
     assert ends[0] == iso(NOW_MS + 240_000)
     assert ends[-1] == iso(NOW_MS + 600_000)
 
@@ -119,8 +124,28 @@ def test_a_lease_ends_by_alertmanagers_own_clock(hours: int) -> None:
         replica.send([notice()], NOW_MS)
         replica.send([notice()], NOW_MS)
         replica.send([notice()], theirs_ms)
-        ends = [datetime.fromisoformat(only(one.fields)["endsAt"]).timestamp() * 1000 for one in vendor.received]
-    assert [round(end - theirs_ms - LEASE_MS, -5) for end in ends] == [hours * 3_600_000, 0, 0, 0]
+        ends = [datetime.fromisoformat(only(given)["endsAt"]).timestamp() * 1000 for given in reports(vendor)]
+    assert [round(end - theirs_ms - LEASE_MS, -5) for end in ends] == [0, 0, 0]
+
+
+def test_no_alert_is_reported_before_alertmanagers_clock_is_known() -> None:
+    """A storm set the relay's clock back an hour; the slow answer came too late, and all alerts were resolved."""
+    date = format_datetime(datetime.fromtimestamp(NOW_MS / 1000, UTC), usegmt=True)
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        vendor.script(Reset(), Reply(503), Reply(200, headers={"Date": date}), Reset())
+        answers = [replica.send([notice()], NOW_MS - 3_600_000) for _ in range(3)]
+        ends = [only(given)["endsAt"] for given in reports(vendor)]
+    assert [answer.verdict for answer in answers] == ["RETRY"] * 3
+    assert len(ends) == 1
+    assert ends[0] > iso(NOW_MS)
+
+
+def test_a_receiver_that_refuses_an_empty_list_gets_the_alerts() -> None:
+    with FakeServer() as vendor, closing(Alertmanager("am", vendor.root, lease_seconds=240)) as replica:
+        vendor.script(Reply(400))
+        answers = [replica.send([notice()], NOW_MS) for _ in range(2)]
+        assert len(vendor.received) == 3
+    assert [answer.verdict for answer in answers] == ["DELIVERED"] * 2
 
 
 @pytest.mark.parametrize("url", ["{root}", "{root}/", "{root}/prefix"])
@@ -129,6 +154,6 @@ def test_the_path_is_added_to_the_root(url: str) -> None:
         root = url.format(root=vendor.root)
         with closing(Alertmanager("am", root, lease_seconds=240, token=TOKEN)) as replica:
             replica.send([notice()], NOW_MS)
-        (request,) = vendor.received
+        _, request = vendor.received
     assert request.path.removeprefix("/prefix") == "/api/v2/alerts"
     assert request.headers["authorization"] == f"Bearer {TOKEN}"

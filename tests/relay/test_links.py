@@ -43,7 +43,7 @@ def sent(vendor_type: str, monkeypatch: pytest.MonkeyPatch, **oncall: str) -> st
         (receiver,) = make_receivers(settings.oncall, settings.runbooks_url).values()
         with closing(receiver):
             assert receiver.send([NOTICE], NOW_MS).verdict == "DELIVERED"
-        return vendor.received[0].body.decode()
+        return vendor.received[-1].body.decode()
 
 
 def test_an_id_of_any_characters_stays_one_value_of_the_query() -> None:

@@ -40,6 +40,9 @@ PAIRS: dict[str, tuple[type[FakeServer], Callable[[str, float], Receiver]]] = {
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     fake, make = PAIRS[request.param]
     with fake() as vendor, closing(make(vendor.url, PATIENT)) as receiver:
+        if request.param == "alertmanager":  # its first request asks for the clock
+            receiver.send([], NOW_MS)
+            vendor.received.clear()
         yield receiver, vendor
 
 
