@@ -229,6 +229,10 @@ class Fleet:
         return not (self.shut_out or self.episodes or self.incidents)
 
 
+KNOWN_MS = 20_000
+"""How long what producers do is known after a tick or a send: of a longer gap only this part counts for a recovery."""
+
+
 class Passage:
     """A fleet on its way through one batch: its steps in the order of time, applied moment by moment as ticks allow.
 
@@ -241,21 +245,21 @@ class Passage:
         self._last_ms = to_ms // MOMENT_MS * MOMENT_MS
         self._steps = fleet.take_steps(self._last_ms)
         ticks = sorted(tick_ms for tick_ms in ticks_ms if 0 < tick_ms <= to_ms)
-        self._outages = [*self._find_outages(ticks, rules.max_evaluation_gap_ms)]
+        self._outages = [*self._find_outages(ticks)]
         self._position = self._slow_at = 0
         if not fleet.judged_ms:
             first = (next_moment_ms(step.from_ms) - MOMENT_MS for step, *_ in self._steps)
             fleet.judged_ms = min(first, default=self._last_ms)
 
-    def _find_outages(self, ticks: Sequence[int], longest_ms: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans without sends between two ticks that are more than `longest_ms` apart: events may be lost."""
+    def _find_outages(self, ticks: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Yield the spans that are further than KNOWN_MS from the tick or send before them: events may be lost."""
         for before_ms, after_ms in pairwise(ticks):
-            if after_ms - before_ms > longest_ms:
+            if after_ms - before_ms > KNOWN_MS:
                 known_ms = before_ms
                 sends = [(step.from_ms, step.to_ms) for step, *_ in self._steps if step.from_ms < after_ms]
                 for from_ms, to_ms in (*sends, (after_ms, after_ms)):
-                    if from_ms > known_ms + SHORT_MS:
-                        yield known_ms, from_ms
+                    if from_ms > known_ms + KNOWN_MS:
+                        yield known_ms + KNOWN_MS, from_ms
                     known_ms = max(known_ms, to_ms)
 
     def moments(self, until_ms: int | None = None) -> Iterator[int]:

@@ -85,6 +85,18 @@ def test_time_in_which_neither_sends_nor_clock_events_arrived_ends_no_isolation(
     ]
 
 
+@pytest.mark.parametrize("seconds", [50, 59, 62])
+def test_an_outage_after_a_pause_of_the_slow_sends_ends_no_isolation(seconds: int) -> None:
+    """None of the two is as long as broker_isolated_clear_ms; a storm lost a minute of data so, and a page ended."""
+    outage = range(100 * SECOND, (100 + seconds) * SECOND)
+    slow = ("p0-p2/5.3.3 0-81/3 2000", f"p0-p2/5.3.3 {100 + seconds}-{seconds + 200}/3 2000")
+    steps = (*slow, f"p0-p2@broker-a/5.3.3 0-{seconds + 300}/3")
+    sends = [send for step in steps for send in sends_of(*step.split())]
+    rows = [row for row in reported(judge(sends, (seconds + 300) * SECOND, outage=outage)) if row[1] != FIRING]
+    assert [row[:2] for row in rows if row[0] == "broker_isolated"] == [("broker_isolated", RESOLVED)]
+    assert rows[0][2] > seconds + 250
+
+
 VERSIONS = {"p0": "4.9.8", "p1": "5.1.4", "p2": "5.5.0"}
 sends_of_any_kind = st.lists(
     st.builds(
