@@ -293,6 +293,7 @@ class CheckpointSync:
         """Write all files of offsets, commits and state, and their names, to the disk."""
         root = self._checkpoint
         folders = [root, root / "sources" / "0", root / "offsets", root / "commits"]
+        folders += (root / "state" / "0").glob("_*/*")  # the operator's descriptions and the schema of its state
         for partition in _partitions(root):
             folders += [partition, partition / "SSTs"]
         present: set[str] = set()
@@ -319,13 +320,17 @@ def recover(checkpoint: Path, written: int) -> list[Path]:
         return []
     known = batch_ids(checkpoint)
     has_id, has_beginning = _read(checkpoint / "metadata") is not None, _has_start(checkpoint, 0)
-    if not (has_id and has_beginning) and written < 0 and not any(_later(checkpoint / "commits", 0)):
+    descriptions = [*_later(checkpoint / "state" / "0" / "_metadata" / "v2", 0)]
+    undescribed = [path for path in descriptions if _read(path) is None]  # Spark writes one at each start
+    is_described = not descriptions or len(undescribed) < len(descriptions)
+    is_whole = has_id and has_beginning and is_described
+    if not is_whole and written < 0 and not any(_later(checkpoint / "commits", 0)):
         damaged = checkpoint.with_name(f"{checkpoint.name}.damaged-{uuid.uuid4().hex[:8]}")
         log.error("checkpoint damaged before its first batch ended, a new one begins", moved_to=str(damaged))
         return [checkpoint.rename(damaged)]
     if has_id and not known:
         return []
-    newest = known[-1] if has_id else -2
+    newest = known[-1] if has_id and is_described else -2
     snapshots = [path for partition in _partitions(checkpoint) for path in _damaged_snapshots(partition)]
     for batch_id in range(newest + 1, max(written, newest - FURTHEST, 0) - 1, -1):
         if not _has_start(checkpoint, batch_id):
@@ -335,7 +340,7 @@ def recover(checkpoint: Path, written: int) -> list[Path]:
         if batch_id == written and not is_planned:
             break
         later = [*_later(checkpoint / "offsets", batch_id + is_planned), *_later(checkpoint / "commits", batch_id)]
-        removed = [*snapshots, *later]
+        removed = [*snapshots, *undescribed, *later]
         for path in removed:
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
             path.unlink()

@@ -24,7 +24,7 @@ ROOM_BYTES = 16 << 20
 
 def reason(name: str, error: BaseException, settings: Settings) -> str:
     """Return why the query `name` ended. `error` comes from Spark, py4j or deltalake, with traces in its text."""
-    text = str(error)
+    text = str(error).replace("\0", "")  # Spark quotes a file that a power cut filled with them
     if _FULL.search(text):
         return f"the query {name} failed: {full_disk(settings)}"
     if _LOST.search(text):

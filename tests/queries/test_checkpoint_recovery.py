@@ -14,6 +14,7 @@ from tests.support.power_cuts import empty, fill_with_nul, lose, truncate
 
 LZ4 = b"LZ4Block" + b"#" * 30 + b"LZ4Block" + bytes(13)
 SST = "000001-x.sst"
+DESCRIPTIONS = "state/0/_metadata/v2"
 
 
 def write(path: Path, content: bytes) -> None:
@@ -34,6 +35,8 @@ def checkpoint(tmp_path: Path) -> Path:
         write(root / f"offsets/{batch}", b'v1\n{"conf":{}}\n{"rocketmq.pulls":{"0":%d}}' % (10 * batch))
         write(root / f"commits/{batch}", b"v2\n" + json.dumps({"stateUniqueIds": {"0": [[f"id{batch}"]]}}).encode())
         write(root / f"state/0/0/{batch + 1}_id{batch}.changelog", LZ4)
+    for start in (0, 4):
+        write(root / DESCRIPTIONS / f"{start}", b'v2\n{"operatorInfo":{}}')
     write(root / f"state/0/0/SSTs/{SST}", b"sst!")
     with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
         listed = json.dumps({"sstFiles": [{"dfsSstFileName": SST, "sizeBytes": 4}]})
@@ -115,6 +118,22 @@ def test_a_damaged_snapshot_goes_if_the_changes_before_it_are_there(checkpoint: 
     assert recover(checkpoint, 5) == []
 
 
+@pytest.mark.parametrize("cut", CUTS[:3])
+def test_a_damaged_description_of_the_operator_goes_if_an_older_one_is_there(
+    checkpoint: Path, cut: Callable[[Path], None]
+) -> None:
+    """Spark writes one at each start; a storm's power cut left zeros, and `run` failed until the end."""
+    cut(checkpoint / DESCRIPTIONS / "4")
+    assert names(recover(checkpoint, 5)) == {"v2/4"}
+    assert recover(checkpoint, 5) == []
+    cut(checkpoint / DESCRIPTIONS / "0")
+    with pytest.raises(CheckpointError):
+        recover(checkpoint, 5)
+    shutil.rmtree(checkpoint / "commits")
+    (moved,) = recover(checkpoint, -1)
+    assert moved.name.startswith("balance.damaged-")
+
+
 @pytest.mark.parametrize(
     "damaged", ["offsets/5", "commits/4", "state/0/0/5_id4.changelog", "offsets/4", "state/0/0/4_id3.changelog"]
 )
@@ -143,7 +162,7 @@ def test_each_file_is_synced_once_with_its_folder(checkpoint: Path, monkeypatch:
     sync = CheckpointSync(checkpoint)
     sync.sync()
     assert {"metadata", "offsets/5", "offsets/.5.crc", "commits/5", "state/0/0/6_id5.changelog", "offsets"} < {*synced}
-    assert f"state/0/0/SSTs/{SST}" in synced
+    assert {f"state/0/0/SSTs/{SST}", f"{DESCRIPTIONS}/4", DESCRIPTIONS} < {*synced}
     synced.clear()
     sync.sync()
     assert synced == []
