@@ -14,7 +14,7 @@ from streaming.terminal.command import fail
 from streaming.terminal.printing import Layout, age, plain, print_lines, print_rows, styled_state
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import note
-from streaming.text.times import iso, to_time, wall_ms
+from streaming.text.times import to_time, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 
 Row = dict[str, Any]
@@ -101,7 +101,7 @@ def brokers(
         "state": lambda row: styled_state(row["state"]),
         "firing": lambda row: f"{row['firing']:,}",
         "avoided by": lambda row: f"{row['avoiding']} of {row['producers']}" if row["producers"] else "",
-        "until": lambda row: iso(row["avoided_until"], "seconds") if row["avoided_until"] else "",
+        "until": lambda row: row["avoided_until"] or "",
         "alert": lambda row: row["kind"] or "",
     }
     _list(options, read_brokers, layout)

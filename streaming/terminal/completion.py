@@ -14,7 +14,6 @@ import typer
 from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.store.current import NAMED_BY, read_names
-from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
@@ -41,7 +40,7 @@ def complete_names(option: str) -> Callable[[typer.Context, str], list[str]]:
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         def read() -> Iterator[str]:
-            names = read_names(_open(context, *LIVE_TABLES), option) - {CANARY_CLUSTER}
+            names = read_names(_open(context, *NAMED_BY[option]), option) - {CANARY_CLUSTER}
             yield from sorted(name for name in names if name.startswith(incomplete) and _WORD.fullmatch(name))
 
         return _in_time(read)

@@ -91,7 +91,8 @@ class VisibleConsole(Console):
 
         Where lines exceed the width, cells are cut, except in columns with `no_wrap`.
         """
-        lines = [[Text(GAP).join(cell.split("\n")) for cell in column] for column in columns]
+        first = 0 if table.show_header else 1
+        lines = [[Text(GAP).join(cell.split("\n")) for cell in column[first:]] for column in columns]
         wishes = [max(cell_len(cell.plain) for cell in column) for column in lines]
         needs = [
             wish if column.no_wrap else min(wish, SHORT) for wish, column in zip(wishes, table.columns, strict=True)
@@ -99,9 +100,7 @@ class VisibleConsole(Console):
         breaks = len(wishes) - 1
         gap = GAP if sum(wishes) + len(GAP) * breaks <= width else " "
         widths = _share(needs, wishes, width - len(gap) * breaks)
-        for number, row in enumerate(zip(*lines, strict=True)):
-            if number == 0 and not table.show_header:
-                continue
+        for number, row in enumerate(zip(*lines, strict=True), first):
             for cell, column, chosen in zip(row, table.columns, widths, strict=True):
                 cell.truncate(chosen, overflow="ellipsis")
                 cell.align("right" if column.justify == "right" else "left", chosen)
