@@ -1,36 +1,14 @@
 """`balancewatch alerts`: open incidents, one line each; transitions of the past; with --follow, new transitions."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from schemas.tables import ACKNOWLEDGEMENTS, ALERTS, SILENCES
-from streaming.history.query_options import (
-    At,
-    Broker,
-    Cluster,
-    Current,
-    FormatName,
-    Group,
-    Limit,
-    QueryOptions,
-    Since,
-    Topic,
-    Until,
-    parse_options,
-)
-from streaming.history.questions import BROKER_OF_ALERT, PLACE, name_option
-from streaming.history.table_question import (
-    Named,
-    Question,
-    choose_names,
-    equals,
-    is_for_subcommand,
-    open_history,
-    read_notes,
-    run_query,
-    where_named,
-)
+from streaming.history.query_options import QueryOptions
+from streaming.history.questions import BROKER_OF_ALERT, PLACE, closed_name
+from streaming.history.table_question import Question, command_of, open_history, read_notes, run_query, where_named
 from streaming.store.alerts import present_alert
 from streaming.store.current import read_incidents, read_silences
 from streaming.store.freshness import LIVE_TABLES
@@ -48,7 +26,6 @@ from streaming.terminal.printing import (
     show_alerts,
     styled_state,
 )
-from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import note, say
 from streaming.text.times import time_text, to_ms, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
@@ -60,63 +37,13 @@ KINDS = (*KIND_FACTS, *SELF_FACTS)
 OPEN_STATES = ("PENDING", "FIRING", "RECOVERING", "UNKNOWN")
 ALERT_STATES = (*OPEN_STATES[:3], "RESOLVED", "UNKNOWN")
 
-_STATES = f"Only these states, with commas: {', '.join(ALERT_STATES)}."
-_SEVERITIES = f"Only these severities, with commas: {', '.join(SEVERITIES)}."
-State = Annotated[str | None, name_option(_STATES, "STATE", ALERT_STATES)]
-Severity = Annotated[str | None, name_option(_SEVERITIES, "SEVERITY", SEVERITIES)]
-Kind = Annotated[
-    str | None, name_option("Only these kinds: starved_queue,duplicate_client_id or 'broker_*'.", "KIND", KINDS)
-]
-
 TRANSITIONS = Question(
     table=ALERTS,
-    help="",
-    names={
-        "state": Named(State, equals("state"), ALERT_STATES),
-        "severity": Named(Severity, equals("severity"), SEVERITIES),
-        "kind": Named(Kind, equals("kind"), KINDS),
-        **PLACE,
-        "broker": BROKER_OF_ALERT,
-    },
-    show=lambda rows: show_alerts([present_alert(row) for row in rows]),
-    present=present_alert,
-    nothing="No alert matches.",
-)
-CONDITIONS = {name: named.condition for name, named in TRANSITIONS.names.items()}
+    help="""List open incidents, the worst first; their transitions with --history, --since or --until.
 
-POLL_SECONDS = 2.0
-
-SHORT_ID = 8
-"""Least characters of an incident id in a list."""
-
-
-def alerts(
-    context: typer.Context,
-    *,
-    history: Annotated[bool, typer.Option("--history", help="All transitions, oldest first.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Print new transitions as they arrive, until Ctrl-C.")
-    ] = False,
-    current: Current = False,
-    since: Since = None,
-    until: Until = None,
-    at: At = None,
-    state: State = None,
-    severity: Severity = None,
-    kind: Kind = None,
-    cluster: Cluster = None,
-    group: Group = None,
-    topic: Topic = None,
-    broker: Broker = None,
-    format_: FormatName = "table",
-    limit: Limit = None,
-    warehouse: Warehouse = None,
-) -> None:
-    """List open incidents, the worst first; their transitions with --history, --since or --until.
-
-    An incident id can be shortened, as the list does. --state RESOLVED lists resolved incidents. --current and --at
-    show the newest row of each incident with its summary and fix. --broker also matches the brokers of an alert's
-    queues.
+    `handled` is who acknowledged or silenced an incident, or the incident that inhibits it. An id can be shortened, as
+    the list does. --limit keeps the worst. --state RESOLVED lists resolved incidents. --current and --at show the
+    newest row of each incident with its summary and fix. --broker also matches the brokers of an alert's queues.
 
     Example: balancewatch alerts
 
@@ -129,28 +56,41 @@ def alerts(
     Example: balancewatch alerts --at 03:12 --broker broker-a
 
     Example: balancewatch alerts rules starved_queue --cluster prod --group billing
-    """
-    if is_for_subcommand(context):
-        return
-    if history and (current or at is not None):
+    """,
+    names={
+        "state": closed_name("state", f"Only these states, with commas: {', '.join(ALERT_STATES)}.", ALERT_STATES),
+        "severity": closed_name("severity", f"Only these severities: {', '.join(SEVERITIES)}.", SEVERITIES),
+        "kind": closed_name("kind", "Only these kinds: starved_queue,duplicate_client_id or 'broker_*'.", KINDS),
+        **PLACE,
+        "broker": BROKER_OF_ALERT,
+    },
+    show=lambda rows: show_alerts([present_alert(row) for row in rows]),
+    present=present_alert,
+    nothing="No alert matches.",
+    has_commands=True,
+)
+CONDITIONS = {name: named.condition for name, named in TRANSITIONS.names.items()}
+
+POLL_SECONDS = 2.0
+
+SHORT_ID = 8
+"""Least characters of an incident id in a list."""
+
+
+def answer(question: Question, options: QueryOptions, *, history: bool, follow: bool) -> None:
+    """Print open incidents, transitions, or new transitions."""
+    is_of_now = options.since_ms is None and options.until_ms is None and options.at_ms is None
+    if history and (options.is_current or options.at_ms is not None):
         fail("--history excludes --current and --at", code=2)
-    if follow and (history or current or until is not None or at is not None or format_ in ("csv", "parquet")):
-        fail("--follow excludes --history, --current, --until, --at and -o csv and parquet", code=2)
-    given = {"state": state, "severity": severity, "kind": kind}
-    given |= {"cluster": cluster, "group": group, "topic": topic, "broker": broker}
-    names = choose_names(TRANSITIONS.names, given)
-    is_of_past = history or current or since is not None or until is not None or at is not None
-    if not (is_of_past or follow):
-        names["state"] = names["state"] or OPEN_STATES
-    options = parse_options(
-        since=since, until=until, at=at, current=current, format_=format_, limit=limit, warehouse=warehouse, **names
-    )
     if follow:
+        is_other = history or options.is_current or options.until_ms is not None or options.at_ms is not None
+        if is_other or options.format in ("csv", "parquet"):
+            fail("--follow excludes --history, --current, --until, --at and -o csv and parquet", code=2)
         _follow(options)
-    elif is_of_past:
-        run_query(TRANSITIONS, options)
+    elif history or options.is_current or not is_of_now:
+        run_query(question, options)
     else:
-        _list_open(options)
+        _list_open(replace(options, names={"state": OPEN_STATES, **options.names}))
 
 
 def _list_open(options: QueryOptions) -> None:
@@ -167,7 +107,9 @@ def _list_open(options: QueryOptions) -> None:
             layout = {**layout, **WIDE_LAYOUT}
             print_lines(rows, layout, is_wide=True)
         else:
-            print_rows(rows, options.format, "No open incident matches.", lambda rows: print_lines(rows, layout))
+            names = [*ALERTS.names, "acknowledged_by", "silence_id", "silenced_by"]
+            nothing = "No open incident matches."
+            print_rows(rows, options.format, nothing, lambda rows: print_lines(rows, layout), names)
         notes = read_notes(history, options, is_empty=not found)
     except WarehouseError as error:
         fail(str(error))
@@ -191,7 +133,7 @@ def incident_layout(rows: Records, now_ms: int) -> Layout:
         "group": lambda row: row["consumer_group"] or row["broker_name"] or "",
         "since": lambda row: age(row["started_at"], now_ms),
         "id": lambda row: row["incident_id"][:length],
-        "handled by": _handled,
+        "handled": _handled,
     }
 
 
@@ -239,3 +181,11 @@ def _print_transitions(history: History, sql: str, params: dict[str, Any], optio
         place = " ".join(filter(None, (row["cluster"], row["consumer_group"] or row["broker_name"])))
         head = f"{time_text(to_ms(row['changed_at']))}  {row['state']:10}  {row['severity']:8}  {row['kind']}"
         say(f"{head}  {place}  {row['incident_id'][:SHORT_ID]}  {row['summary']}", flush=True)
+
+
+alerts = command_of(
+    TRANSITIONS,
+    answer,
+    history=Annotated[bool, typer.Option("--history", help="All transitions, oldest first.")],
+    follow=Annotated[bool, typer.Option("--follow", help="Print new transitions as they arrive, until Ctrl-C.")],
+)

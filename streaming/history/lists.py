@@ -11,10 +11,10 @@ from streaming.store.current import read_brokers, read_clusters, read_groups
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from streaming.terminal.command import fail
-from streaming.terminal.printing import Layout, age, plain, print_lines, print_rows, styled_state
+from streaming.terminal.printing import layout_of, plain, print_lines, print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import note
-from streaming.text.times import to_time, wall_ms
+from streaming.text.times import to_time
 from streaming.warehouse.warehouse_error import WarehouseError
 
 Row = dict[str, Any]
@@ -30,19 +30,10 @@ def clusters(cluster: Cluster = None, format_: FormatName = "table", warehouse: 
 
     Example: balancewatch clusters --cluster 'prod-*' -o json
     """
-    now_ms = wall_ms()
     options = parse_options(format_=format_, warehouse=warehouse, cluster=cluster)
-    layout: Layout = {
-        "cluster": lambda row: row["cluster"],
-        "state": lambda row: styled_state(row["state"]),
-        "firing": lambda row: f"{row['firing']:,}",
-        "brokers": lambda row: f"{row['brokers']:,}",
-        "groups": lambda row: f"{row['groups']:,}",
-        "queues": lambda row: f"{row['queues']:,}",
-        "newest change": lambda row: age(row["newest_change_at"], now_ms),
-        "without data": lambda row: " ".join(row["without_data"]),
-    }
-    _list(options, read_cluster_states, layout)
+    columns = {name: name for name in ("cluster", "state", "firing", "brokers", "groups", "queues")}
+    columns |= {"newest change": "newest_change_at", "without data": "without_data"}
+    _list(options, read_cluster_states, columns)
 
 
 def read_cluster_states(history: History) -> list[Row]:
@@ -70,17 +61,9 @@ def groups(
     Example: balancewatch groups --group 'billing*' -o wide
     """
     options = parse_options(format_=format_, warehouse=warehouse, cluster=cluster, group=group)
-    layout: Layout = {
-        "cluster": lambda row: row["cluster"],
-        "group": lambda row: row["consumer_group"],
-        "state": lambda row: styled_state(row["worst"]),
-        "firing": lambda row: f"{row['firing']:,}",
-        "members": lambda row: f"{row['members']:,}",
-        "queues": lambda row: f"{row['queues']:,}",
-        "wrong": lambda row: f"{row['wrong']:,}",
-        "alert": lambda row: row["kind"] or "",
-    }
-    _list(options, read_groups, layout)
+    columns = {"cluster": "cluster", "group": "consumer_group", "state": "worst", "firing": "firing"}
+    columns |= {"members": "members", "queues": "queues", "wrong": "wrong", "kind": "kind"}
+    _list(options, read_groups, columns)
 
 
 def brokers(
@@ -88,32 +71,25 @@ def brokers(
 ) -> None:
     """List the brokers in their newest state, the worst first.
 
-    AVOIDED: producers avoid the broker; `avoided by` counts them, of all that know it. NO_DATA: it sends no data.
+    AVOIDED: `avoided by` counts the producers that avoid the broker, of those that know it. NO_DATA: it sends no data.
 
     Example: balancewatch brokers
 
     Example: balancewatch brokers --broker 'broker-a*' -o json
     """
     options = parse_options(format_=format_, warehouse=warehouse, cluster=cluster, broker=broker)
-    layout: Layout = {
-        "cluster": lambda row: row["cluster"],
-        "broker": lambda row: row["broker_name"],
-        "state": lambda row: styled_state(row["state"]),
-        "firing": lambda row: f"{row['firing']:,}",
-        "avoided by": lambda row: f"{row['avoiding']} of {row['producers']}" if row["producers"] else "",
-        "until": lambda row: row["avoided_until"] or "",
-        "alert": lambda row: row["kind"] or "",
-    }
-    _list(options, read_brokers, layout)
+    columns = {"cluster": "cluster", "broker": "broker_name", "state": "state", "firing": "firing"}
+    columns |= {"avoided by": "avoiding", "producers": "producers", "until": "avoided_until", "kind": "kind"}
+    _list(options, read_brokers, columns)
 
 
-def _list(options: QueryOptions, read: Callable[[History], Sequence[Row]], layout: Layout) -> None:
-    """Print the rows that match, and notes. Leaves with 1 where the tables cannot be read."""
+def _list(options: QueryOptions, read: Callable[[History], Sequence[Row]], columns: Mapping[str, str]) -> None:
+    """Print the rows that match, with these columns by heading, and notes. Leaves with 1 for unreadable tables."""
     try:
         history = open_history(options, ALERTS, *LIVE_TABLES)
         rows = [row for row in read(history) if _is_asked(row, options.names)]
         shown = rows if options.format == "parquet" else [*map(plain, rows)]
-        print_rows(shown, options.format, "Nothing matches.", lambda rows: print_lines(rows, layout))
+        print_rows(shown, options.format, "Nothing matches.", lambda rows: print_lines(rows, layout_of(columns)))
         notes = read_notes(history, options, is_empty=not rows)
     except WarehouseError as error:
         fail(str(error))

@@ -21,8 +21,14 @@ def _option(text: str) -> Any:
     return Annotated[str | None, name_option(text)]
 
 
+def closed_name(column: str, text: str, values: tuple[str, ...], metavar: str = "", **defaults: Any) -> Named:
+    """Return an option for values of a closed list, which a column or an SQL expression has."""
+    option = name_option(text, metavar or column.upper(), values)
+    return Named(Annotated[str | None, option], equals(column), values, **defaults)
+
+
 def _state(text: str, sql: str, values: tuple[str, ...], **defaults: Any) -> Named:
-    return Named(Annotated[str | None, name_option(text, "STATE", values)], equals(sql), values, **defaults)
+    return closed_name(sql, text, values, "STATE", **defaults)
 
 
 def _table(layout: Layout) -> Callable[[Records], None]:

@@ -127,22 +127,35 @@ def is_glob(text: str) -> bool:
     return any(sign in text for sign in "*?[")
 
 
-def command_of(question: Question) -> Callable[..., None]:
-    """Return the function that Typer makes the command of."""
+def command_of(question: Question, run: Callable[..., None] | None = None, **flags: Any) -> Callable[..., None]:
+    """Return the function that Typer makes the command of: `run`, or run_query, of the question and its options.
+
+    `flags` are the types of more options, which are False by default and passed to `run`.
+    """
 
     def command(*, context: Any = None, current: bool, at: str | None, **given: Any) -> None:
-        if context is not None and is_for_subcommand(context):
+        if context is not None and context.invoked_subcommand is not None:
+            _refuse_options(context)
             return
-        names = choose_names(question.names, given, is_current=current, is_at=at is not None)
-        run_query(question, parse_options(current=current, at=at, **{**given, **names}))
+        asked = {name: given.pop(name) for name in flags}
+        for name, named in question.names.items():
+            text = given[name]
+            if text is None:
+                given[name] = (named.of_current if current else named.of_at if at is not None else ()) or None
+            elif named.values:
+                given[name] = choose(f"--{name}", text.upper() if name == "state" else text, named.values)
+            elif named.is_prefix and not is_glob(text):
+                given[name] = f"{text}*"
+        (run or run_query)(question, parse_options(current=current, at=at, **given), **asked)
 
     options = {
         **({"context": typer.Context} if question.has_commands else {}),
+        **flags,
         **{"current": Current, "since": Since, "until": Until, "at": At},
         **{name: named.option for name, named in question.names.items()},
         **{"format_": FormatName, "limit": Limit, "warehouse": Warehouse},
     }
-    defaults = {"current": False, "format_": "table"}
+    defaults = {"current": False, "format_": "table", **dict.fromkeys(flags, False)}
     command.__doc__ = question.help
     command.__annotations__ = options
     parameters = [
@@ -153,30 +166,13 @@ def command_of(question: Question) -> Callable[..., None]:
     return command
 
 
-def is_for_subcommand(context: typer.Context) -> bool:
-    """Return whether a subcommand follows. Leaves with 2 where an option before it would be ignored."""
-    below = context.invoked_subcommand
-    for parameter in context.command.params if below is not None else ():
+def _refuse_options(context: typer.Context) -> None:
+    """Leave with 2 where an option was given before the subcommand, which would ignore it."""
+    for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if source is not None and source.name == "COMMANDLINE":
+            below = context.invoked_subcommand
             fail(f"{parameter.opts[0]} before {below} has no effect; give it after {below}, or leave it out", code=2)
-    return below is not None
-
-
-def choose_names(
-    names: Mapping[str, Named], given: Mapping[str, Any], *, is_current: bool = False, is_at: bool = False
-) -> dict[str, Any]:
-    """Return the options of `names`: chosen values of closed lists, defaults, and globs. Leaves with 2 for others."""
-    found: dict[str, Any] = {}
-    for name, named in names.items():
-        text = given[name]
-        if text is None:
-            found[name] = (named.of_current if is_current else named.of_at if is_at else ()) or None
-        elif named.values:
-            found[name] = choose(f"--{name}", text.upper() if name == "state" else text, named.values)
-        else:
-            found[name] = f"{text}*" if named.is_prefix and not is_glob(text) else text
-    return found
 
 
 def run_query(question: Question, options: QueryOptions) -> None:

@@ -73,17 +73,24 @@ def print_answer(
     return _print_json(presented) if format_ == "json" else write_csv(found.schema.names, map(_cells, presented))
 
 
-def print_rows(rows: Records, format_: str, nothing: str = "", show: Callable[[Records], None] | None = None) -> int:
+def print_rows(
+    rows: Records,
+    format_: str,
+    nothing: str = "",
+    show: Callable[[Records], None] | None = None,
+    names: Sequence[str] = (),
+) -> int:
     """Print rows with the same columns in one of format_option.FORMATS and return their number.
 
-    `show` prints the table; by default it has all columns. `nothing` is the sentence without a row.
+    `show` prints the table; by default it has all columns. `nothing` is the sentence without a row, `names` the head of
+    CSV without one.
     """
     if format_ == "json":
         return _print_json(rows)
     if format_ == "parquet":
         return _print_parquet(pa.Table.from_pylist([dict(row) for row in rows]).to_reader())
     if format_ == "csv":
-        return write_csv(list(rows[0]) if rows else [], map(_cells, rows))
+        return write_csv(list(rows[0]) if rows else names, map(_cells, rows))
     if not rows:
         say(nothing)
     elif format_ == "wide":
@@ -138,6 +145,15 @@ def time_columns(column: str, name: str | None = None) -> dict[str, Callable[[Ro
         f"{heading}, UTC": lambda row: time_text(to_ms(row[column])).removesuffix(" UTC") if row[column] else "",
         f"{heading}{LOCAL}": lambda row: "".join(_local(row[column])) if row[column] else "",
     }
+
+
+def layout_of(columns: Mapping[str, str]) -> Layout:
+    """Return the layout of columns by heading; states are styled."""
+    return {heading: _state_of(name) if heading == "state" else _cell_of(name) for heading, name in columns.items()}
+
+
+def _state_of(name: str) -> Callable[[Row], Text]:
+    return lambda row: styled_state(row[name])
 
 
 def age(time: datetime | str, now_ms: int) -> str:

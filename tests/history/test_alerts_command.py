@@ -56,7 +56,7 @@ def test_open_incidents_are_lines_worst_first_with_who_handles_them(warehouse: P
     result = run(warehouse, "alerts")
     lines = [line.split() for line in result.stdout.splitlines()]
     assert [line[:5] + line[6:] for line in lines] == [
-        ["severity", "state", "kind", "cluster", "group", "id", "handled", "by"],
+        ["severity", "state", "kind", "cluster", "group", "id", "handled"],
         ["critical", "FIRING", "starved_queue", "prod-1", "billing", "cccc1111", "ada", "acknowledged"],
         ["warning", "FIRING", "broker_isolated", "c", "broker-b", "aaaa1111"],
         ["critical", "FIRING", "starved_queue", "c", "billing", "bbbb1111", "cccc1111", "inhibits"],
@@ -98,6 +98,8 @@ def test_machines_get_every_column_and_who_handles_an_incident(warehouse: Path) 
     assert (row["evidence"], row["fired_at"]) == ({"client_addr": "10.0.0.1:5"}, None)
     rows = list(csv.DictReader(io.StringIO(run(warehouse, "alerts", "-o", "csv").stdout)))
     assert rows[0]["acknowledged_by"] == "ada"
+    empty = run(warehouse, "alerts", "--group", "none", "-o", "csv").stdout
+    assert {"incident_id", "silenced_by"} <= set(empty.strip().split(","))
     wide = run(warehouse, "alerts", "-o", "wide").stdout.splitlines()
     assert "cccc1111-2" in wide[1]
     assert wide[1].endswith("Nobody consumes 2 queues.")

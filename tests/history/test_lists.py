@@ -57,8 +57,11 @@ def test_groups(warehouse: Path) -> None:
 
 def test_brokers(warehouse: Path) -> None:
     found = lines(warehouse, "brokers")
-    assert found[0][:7] == ["c", "broker-b", "AVOIDED", "1", "2", "of", "3"]
-    assert found[1:] == [["c", "broker-a", "OK", "1", "broker_isolated"], ["prod", "broker-c", "NO_DATA", "0"]]
+    assert found[0][:6] == ["c", "broker-b", "AVOIDED", "1", "2", "3"]
+    assert found[1:] == [
+        ["c", "broker-a", "OK", "1", "0", "0", "broker_isolated"],
+        ["prod", "broker-c", "NO_DATA", "0", "0", "0"],
+    ]
     assert [row["kind"] for row in rows_of(warehouse, "brokers", "--broker", "broker-[ab]")] == ["broker_isolated"] * 2
 
 

@@ -3,13 +3,19 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from streaming.terminal import completion
 from tests.history.warehouse_stage import alert, assignment, write
 
-START = "import sys; sys.argv[0] = 'balancewatch'; from streaming.cli import main; main()"
+START = (
+    "import sys; sys.argv[0] = 'balancewatch'; import streaming.terminal.completion as completion; "
+    "completion.SECONDS = 60; from streaming.cli import main; main()"
+)
+"""A busy machine is no failure."""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +85,14 @@ def test_an_error_completes_nothing(tmp_path: Path) -> None:
     (tmp_path / "alerts").write_text("no table")
     assert asked("bash", "balancewatch groups --group ", tmp_path).strip() == ""
     assert asked("bash", "balancewatch ack ", "s3://no bucket/x").strip() == ""
+
+
+def test_tables_that_do_not_answer_in_time_complete_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "SECONDS", 0.1)
+    hangs = threading.Event()
+    monkeypatch.setattr(completion, "_open", lambda *_: hangs.wait(60))
+    assert completion.complete_subject(("starved_queue",))(None, "") == ["starved_queue"]  # type: ignore[arg-type]  # unused
+    hangs.set()
 
 
 def test_a_real_bash_completes(warehouse: Path, tmp_path: Path) -> None:
