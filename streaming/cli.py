@@ -113,8 +113,7 @@ COMPLETION = "_BALANCEWATCH_COMPLETE"
 LOGS = "streaming.logs.logs"
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 failed, or no such incident, queue, group or table; 2 wrong usage. `status`: 0 all is well; "
-    "1 a problem; 2 wrong usage, or the tables cannot be read."
+    "Exit codes: 0 done; 1 failed, or no such incident, queue, group or table; 2 wrong usage; `status -h` has its own."
 )
 
 HELP_WIDTH = 120

@@ -17,24 +17,23 @@ from streaming.warehouse.writer import append_rows
 from tests.history.warehouse_stage import alert, rows_of, run, write
 from tests.support.row_writer import RowWriter
 
-NOW_MS = wall_ms()
-
 
 def incident(incident_id: str, state: str, ago_ms: int = 60_000, **columns: Any) -> dict[str, Any]:
-    times = {"started_at": NOW_MS - ago_ms, "changed_at": NOW_MS - ago_ms}
+    times = dict.fromkeys(("started_at", "changed_at"), wall_ms() - ago_ms)
     return alert(incident_id, state, 0, incident_id=incident_id, **times) | columns
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    span = {"starts_at": NOW_MS - 60_000, "ends_at": NOW_MS + 3_600_000, "changed_at": NOW_MS - 60_000}
+    now_ms = wall_ms()
+    span = {"starts_at": now_ms - 60_000, "ends_at": now_ms + 3_600_000, "changed_at": now_ms - 60_000}
     silence = {
         "silence_id": "3f9a01bc",
         "matchers": '{"consumer_group": ["audit*"]}',
         "created_by": "bob",
         "comment": "x",
     }
-    ack = {"incident_id": "cccc1111-2", "acknowledged_by": "ada", "note": "restarting", "acknowledged_at": NOW_MS}
+    ack = {"incident_id": "cccc1111-2", "acknowledged_by": "ada", "note": "restarting", "acknowledged_at": now_ms}
     of_broker = {"kind": "broker_isolated", "consumer_group": None, "topic": None, "broker_name": "broker-b"}
     return write(
         tmp_path_factory.mktemp("warehouse"),
@@ -52,7 +51,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_open_incidents_are_lines_worst_first_with_who_handles_them(warehouse: Path) -> None:
+def test_open_incidents_are_lines_worst_first_with_who_handles_them(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     result = run(warehouse, "alerts")
     lines = [line.split() for line in result.stdout.splitlines()]
     assert [line[:5] + line[6:] for line in lines] == [

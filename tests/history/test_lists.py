@@ -8,13 +8,13 @@ from streaming.text.times import wall_ms
 from tests.history.test_alerts_command import incident
 from tests.history.warehouse_stage import assignment, member, rows_of, run, write
 
-NOW_MS = wall_ms()
 HEALTH = {"cluster": "c", "broker_name": "broker-b", "unavailable_producers": 2, "producers": 3}
 
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    now = {"changed_at": NOW_MS - 5_000}
+    now_ms = wall_ms()
+    now = {"changed_at": now_ms - 5_000}
     of_broker = {"consumer_group": None, "topic": None, "broker_name": "broker-a,broker-b"}
     silent = {"kind": "broker_no_data", "consumer_group": None, "topic": None, "broker_name": "broker-c"}
     return write(
@@ -32,7 +32,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 assignment(0, "OK", 0, consumer_group="audit", cluster="prod", broker_name="broker-c", **now),
             ],
             "memberships": [member("A@1", "JOINED", 0)],
-            "broker_health": [HEALTH | {"unavailable_until": NOW_MS + 30_000} | now],
+            "broker_health": [HEALTH | {"unavailable_until": now_ms + 30_000} | now],
         },
     )
 
