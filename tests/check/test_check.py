@@ -160,7 +160,7 @@ def test_the_alerts_are_listed_as_ever_beside_what_they_would_do(tmp_path: Path)
         result = call("alerts", *arguments, "--format", "json")
         assert result.exit_code == 0, result.output
         assert [row["incident_id"] for row in json.loads(result.stdout)] == ["twins-1"]
-    assert "No alert matches." in call("alerts", "--group", "none").output
+    assert "No open incident matches." in call("alerts", "--group", "none").output
 
 
 def test_an_imagined_alert_is_judged_by_its_groups_rules(tmp_path: Path, rules: list[str]) -> None:
