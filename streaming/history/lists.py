@@ -24,7 +24,7 @@ COLUMNS = {"cluster": "cluster", "group": "consumer_group", "broker": "broker_na
 def clusters(cluster: Cluster = None, format_: FormatName = "table", warehouse: Warehouse = None) -> None:
     """List the clusters in their newest state.
 
-    NO_DATA: no broker of the cluster sends data, or some do not. The data are as new as the newest change.
+    NO_DATA: at least one broker of the cluster sends no data.
 
     Example: balancewatch clusters
 

@@ -42,7 +42,7 @@ def status(format_: Annotated[str, format_option("table", "json")] = "table", wa
 
     Example: balancewatch status
 
-    Example: balancewatch status -o json | jq -r .problems[]
+    Example: balancewatch status -o json | jq -r '.problems[]'
     """
     settings = load(logs_to_stderr=False, paths={"warehouse": warehouse})
     try:
