@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 import typer
@@ -28,9 +29,12 @@ class Place(NamedTuple):
 
 GROUPS = {
     "inspect": {
+        "status": Place(
+            "history.status_command", "Print what fires, whether the data are fresh, and whether deliveries work."
+        ),
         "alerts": Place(
-            "history.questions",
-            "List alert transitions, or the newest row of each incident.",
+            "history.alerts_command",
+            "List open incidents, or transitions of the past; follow new ones.",
             {
                 "rules": Place(
                     "check.check_command",
@@ -46,6 +50,9 @@ GROUPS = {
             "history.owner_command",
             "Print the planned owner and the actual consumers of a queue, now or at a given time.",
         ),
+        "clusters": Place("history.lists", "List the clusters in their newest state."),
+        "groups": Place("history.lists", "List the consumer groups in their newest state, the worst first."),
+        "brokers": Place("history.lists", "List the brokers in their newest state, the worst first."),
         "assignments": Place(
             "history.questions", "List queue assignments: planned owner, actual consumers and verdict."
         ),
@@ -100,15 +107,20 @@ GROUPS = {
 
 COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
 
+COMPLETION = "_BALANCEWATCH_COMPLETE"
+"""The variable by which a shell asks for completions."""
+
 LOGS = "streaming.logs.logs"
 
-EXIT_CODES = "Exit codes: 0 done; 1 failed, or no such incident, queue, group or table; 2 wrong usage."
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 failed, or no such incident, queue, group or table; 2 wrong usage; `status -h` has its own."
+)
 
 HELP_WIDTH = 120
 """Characters; help uses the terminal's width up to this."""
 
-SERVING = {"demo", "run", "kafka", "collect", "simulate", "relay", "board"}
-"""Commands that end with 0 on SIGINT and SIGTERM, also during imports (stop_on_signals is called later)."""
+SERVING = {"demo", "run", "kafka", "collect", "simulate", "relay", "board", "--follow"}
+"""Commands and options that end with 0 on SIGINT and SIGTERM, also during imports (stop_on_signals is called later)."""
 
 
 class LazyCommands(Mapping[str, Any]):
@@ -153,6 +165,13 @@ class Commands(VisibleCommands):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return commands and options; no command is imported for it."""
+        places, self.commands = self.commands.places, {}
+        options = super().shell_complete(ctx, incomplete)
+        named = [name for name in places if name.startswith(incomplete)]
+        return [SimpleNamespace(value=name, help=places[name].summary, type="plain") for name in named] + options
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         places = self.commands.places
         groups = GROUPS if places is COMMANDS else {"commands": places}
@@ -165,9 +184,8 @@ app = typer.Typer(
     cls=Commands,
     help="Report which RocketMQ queues no client consumes, since when, why, and how to fix it.",
     epilog=EXIT_CODES,
-    context_settings={"max_content_width": HELP_WIDTH},
+    context_settings={"max_content_width": HELP_WIDTH, "help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -175,7 +193,9 @@ app.callback()(log_flags)
 
 
 def main() -> NoReturn:
-    """Run the command and end the process."""
+    """Run the command and end the process. Completion prints no error, which would disturb the line that is typed."""
+    if COMPLETION in os.environ:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if SERVING & {*sys.argv[1:]}:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: leave(0))

@@ -27,6 +27,7 @@ from streaming.store.store import History
 from streaming.text.times import ago, clock, iso, span
 from streaming.text.visible_text import visible
 from udfs.alerts.prose import join_words, name_queues, some
+from udfs.groups.queue_state import WRONG
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
 
@@ -130,6 +131,6 @@ _ENVIRONMENT.globals |= {
     "link": href,
     "STATES": words.STATE_SHAPES,
     "VERDICTS": words.VERDICTS,
-    "WRONG": words.WRONG,
+    "WRONG": WRONG,
     "REASONS": VERDICT_REASONS,
 }

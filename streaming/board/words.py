@@ -6,12 +6,18 @@ A verdict becomes certain only after a silence has lasted long enough, so it is 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NOT_JUDGED, OK, UNKNOWN, UNOWNED
+from udfs.groups.queue_state import (
+    DOUBLE_CONSUMED,
+    MISPLACED,
+    NOT_CONSUMED,
+    NOT_JUDGED,
+    OK,
+    UNKNOWN,
+    UNOWNED,
+    WORST_FIRST,
+)
 
 STATE_SHAPES = {"FIRING": "▲", "PENDING": "◷", "RECOVERING": "▽", "RESOLVED": "✓", "UNKNOWN": "?"}
-
-WRONG = (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
-"""The verdicts that are problems."""
 
 CERTAIN_SINCE = "when the data first proved the verdict; its alert may begin earlier, with the first sign"
 
@@ -45,7 +51,6 @@ VERDICTS: Mapping[str, Verdict] = {
 }
 """Verdicts by name, worst first."""
 
-WORST_FIRST = tuple(VERDICTS)
 RANK: Mapping[str, int] = {name: rank for rank, name in enumerate(WORST_FIRST)}
 
 

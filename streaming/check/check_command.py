@@ -18,7 +18,6 @@ from rich.text import Text
 
 from conf.settings import Settings, SettingsError
 from schemas.tables import ALERTS
-from streaming.history.query_options import check_format
 from streaming.queries.rulebook import rulebook
 from streaming.relay.mutes import Mute, make_mutes
 from streaming.relay.receivers import make_receivers, make_routes, names_of
@@ -26,6 +25,8 @@ from streaming.relay.tables import RelayTables
 from streaming.store.alerts import UnknownIncidentError, find_incident, read_current_alerts
 from streaming.store.store import History
 from streaming.terminal.command import fail, load
+from streaming.terminal.completion import CLUSTERS, GROUPS, complete_choices, complete_subject
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import Layout, print_table
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
@@ -67,7 +68,7 @@ def floor_warnings(rulebook: Rulebook) -> Iterator[str]:
 
 
 RulesFile = Annotated[Path | None, typer.Option("--rules", help="Rules file [rules.file]", metavar="FILE")]
-FormatName = Annotated[str, typer.Option("--format", help="table or json.", metavar="FORMAT")]
+FormatName = Annotated[str, format_option("table", "json")]
 
 
 def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse: Warehouse = None) -> None:
@@ -80,10 +81,9 @@ def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse
 
     Example: balancewatch check --rules stricter.toml --format json
     """
-    form = check_format(format_, ("table", "json"))
     settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
     answer = _in_force(settings)
-    if form == "json":
+    if format_ == "json":
         write_json(answer, default=str)
     else:
         _print_settings(answer)
@@ -212,14 +212,25 @@ def rules(
     subject: Annotated[
         str,
         typer.Argument(
-            help="A kind of alert, such as starved_queue; or an incident_id or its prefix.", metavar="KIND|INCIDENT"
+            help="A kind of alert, such as starved_queue; or an incident_id or its prefix.",
+            metavar="KIND|INCIDENT",
+            autocompletion=complete_subject((*KIND_FACTS, *SELF_FACTS)),
         ),
     ],
-    cluster: Annotated[str | None, typer.Option(help="Cluster of the alert.", metavar="NAME")] = None,
-    group: Annotated[str | None, typer.Option(help="Consumer group of the alert.", metavar="NAME")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Cluster of the alert.", metavar="NAME", autocompletion=CLUSTERS)
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Consumer group of the alert.", metavar="NAME", autocompletion=GROUPS)
+    ] = None,
     topic: Annotated[str | None, typer.Option(help="Topic of the alert.", metavar="NAME")] = None,
     severity: Annotated[
-        str | None, typer.Option(help="critical, error, warning or info. Default: the rule's.", metavar="SEVERITY")
+        str | None,
+        typer.Option(
+            help="critical, error, warning or info. Default: the rule's.",
+            metavar="SEVERITY",
+            autocompletion=complete_choices(SEVERITIES),
+        ),
     ] = None,
     rules_file: RulesFile = None,
     format_: FormatName = "table",
@@ -236,7 +247,6 @@ def rules(
 
     Example: balancewatch alerts rules 3f1c2a9b --format json
     """
-    form = check_format(format_, ("table", "json"))
     if severity not in (None, *SEVERITIES):
         fail(f"--severity {severity!r}: choose {', '.join(SEVERITIES)}", code=2)
     settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
@@ -252,7 +262,7 @@ def rules(
         if row["kind"] not in KIND_FACTS and row["kind"] not in SELF_FACTS:
             _refuse_kind(row["kind"])
         answer = explain_alert({name: row[name] for name in LABELS}, world, row)
-    if form == "json":
+    if format_ == "json":
         write_json(answer, default=str)
         return
     table = Table(show_header=False, show_lines=True)

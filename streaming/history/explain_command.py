@@ -19,10 +19,12 @@ from streaming.history.incident_story import (
     read_story,
     turning_points,
 )
-from streaming.history.query_options import FORMAT, parse_options
+from streaming.history.query_options import parse_options
 from streaming.history.table_question import open_history
 from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.terminal.command import fail
+from streaming.terminal.completion import complete_incident
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import STATE_STYLES
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
@@ -81,7 +83,7 @@ def _print_part(console: Console, lines: Sequence[Line], left_out: int, always: 
     shown = ends(len(lines), SHOWN, always)
     days = {to_time(lines[number].at_ms).date() for number in shown}
     missing = len(lines) - len(shown) + left_out
-    gap = f"  ... {missing} more{', at least' if left_out else ''}; --format json has up to {MOST_SHOWN}"
+    gap = f"  ... {missing} more{', at least' if left_out else ''}; -o json has up to {MOST_SHOWN}"
     before = -1
     for number in shown:
         if number > before + 1:
@@ -167,9 +169,13 @@ def _effects(story: IncidentStory) -> str:
 def explain(
     incident: Annotated[
         str | None,
-        typer.Argument(help="An incident_id or its prefix. Default: the incident that fired last.", metavar="INCIDENT"),
+        typer.Argument(
+            help="An incident_id or its prefix. Default: the incident that fired last.",
+            metavar="INCIDENT",
+            autocompletion=complete_incident,
+        ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="table (text) or json.", metavar=FORMAT)] = "table",
+    format_: Annotated[str, format_option("table", "json", text="table (text) or json.")] = "table",
     warehouse: Warehouse = None,
 ) -> None:
     """Print the history of an incident: steps, members, queues, causes, effects and notifications.
@@ -182,7 +188,7 @@ def explain(
 
     Example: balancewatch explain c87a8d8867cd0128-1795258351124 --format json | jq '.queue_changes[] | .queue'
     """
-    options = parse_options(format_=format_, formats=("table", "json"), warehouse=warehouse)
+    options = parse_options(format_=format_, warehouse=warehouse)
     beside = [table for table in TABLES.values() if table not in (ALERTS, QUARANTINE, QUALITY)]
     try:
         history = open_history(options, ALERTS, *beside)

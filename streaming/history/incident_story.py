@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
 from streaming.store.alerts import UnknownIncidentError
+from streaming.store.current import read_silences
 from streaming.store.store import History
 from streaming.text.times import SECOND, to_ms, to_time
-from udfs.alerts.pattern import LABELS, describe_matchers, is_match, read_matchers
+from udfs.alerts.pattern import LABELS, describe_matchers, is_match
 from udfs.alerts.prose import join_words, name_queues
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.rocketmq.model import is_queue_name
@@ -401,19 +402,18 @@ def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Row]) -> str
 def _silences(history: History, story: IncidentStory) -> list[Row]:
     """Return the silences that matched the incident and were active during it."""
     labels = {name: getattr(story, name) for name in LABELS}
-    found = []
-    for row in history.rows("SELECT * FROM silences_now ORDER BY starts_at, silence_id"):
-        try:
-            matchers = read_matchers(row["matchers"])
-        except ValueError:
-            continue  # an unreadable silence silences nothing; `silence list` shows it
-        starts_ms, ends_ms = to_ms(row["starts_at"]), to_ms(row["ends_at"])
-        is_then = ends_ms > story.started_ms and starts_ms <= (story.ended_ms or starts_ms)
-        if is_then and is_match(matchers, labels):
-            names = {name: row[name] for name in ("silence_id", "created_by", "comment")}
-            match = describe_matchers(matchers)
-            found.append({**names, "match": match, "starts_ms": starts_ms, "ends_ms": ends_ms})
-    return found
+    return [
+        {
+            **{name: getattr(silence, name) for name in ("silence_id", "created_by", "comment")},
+            "match": describe_matchers(silence.matchers),
+            "starts_ms": silence.starts_at_ms,
+            "ends_ms": silence.ends_at_ms,
+        }
+        for silence in read_silences(history)
+        if silence.ends_at_ms > story.started_ms
+        and silence.starts_at_ms <= (story.ended_ms or silence.starts_at_ms)
+        and is_match(silence.matchers, labels)
+    ]
 
 
 class Line(NamedTuple):

@@ -8,11 +8,13 @@ import pyarrow as pa
 import typer
 
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
-from streaming.history.query_options import FORMAT, GLOB, At, Cluster, QueryOptions, parse_options
+from streaming.history.query_options import GLOB, At, Cluster, QueryOptions, parse_options
 from streaming.history.table_question import equals, open_history, where_named
 from streaming.store.freshness import LIVE_TABLES, Freshness, describe_stale, read_freshness
 from streaming.store.store import History
 from streaming.terminal.command import fail
+from streaming.terminal.completion import GROUPS, TOPICS
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import Records, print_answer
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
@@ -89,15 +91,18 @@ class Queue:
 
 
 def owner(
-    topic: Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")],
+    topic: Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC", autocompletion=TOPICS)],
     queue: Annotated[str, typer.Argument(help="The queue, such as broker-a:7.", metavar="BROKER:QUEUE")],
     at: At = None,
     group: Annotated[
-        str | None, typer.Option(help="Only this group, or a glob. Default: all groups of the topic.", metavar=GLOB)
+        str | None,
+        typer.Option(
+            help="Only this group, or a glob. Default: all groups of the topic.", metavar=GLOB, autocompletion=GROUPS
+        ),
     ] = None,
     cluster: Cluster = None,
     format_: Annotated[
-        str, typer.Option("--format", help="table (a line for each group), json, csv or parquet.", metavar=FORMAT)
+        str, format_option("table", "json", "csv", "parquet", text="table (a line a group), json, csv or parquet.")
     ] = "table",
     warehouse: Warehouse = None,
 ) -> None:

@@ -4,19 +4,18 @@ A command declares the options that it supports and passes them to `parse_option
 data (see table_question).
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from conf.location import Location
+from streaming.relay.mutes import Mute, make_mutes
 from streaming.terminal.command import fail, load
+from streaming.terminal.completion import BROKERS, CLUSTERS, GROUPS, TOPICS
+from streaming.terminal.format_option import FORMATS, Format, format_option
 from streaming.text.times import both_times, parse_moment, wall_ms
-
-Format = Literal["table", "json", "csv", "parquet"]
-FORMATS: tuple[Format, ...] = ("table", "json", "csv", "parquet")
 
 TABLE_ROWS = 200
 """Rows of a table for people without --limit: the newest."""
@@ -27,21 +26,27 @@ MOST_ROWS = 1_000_000
 MOST_CHARACTERS = 255
 """Limit of a name or glob."""
 
-TIME, GLOB, FORMAT = "TIME", "GLOB", "FORMAT"
+TIME, GLOB = "TIME", "GLOB"
 """What help shows in place of a type."""
 
 _MOMENT = "2h (ago), 03:12, 'yesterday 03:12' or ISO 8601; local time unless it names a zone."
+
+
+def _name(which: str, completion: Any) -> Any:
+    return typer.Option(help=f"Only {which}.", metavar=GLOB, autocompletion=completion)
+
 
 Since = Annotated[str | None, typer.Option(help=f"Rows from this time: {_MOMENT}", metavar=TIME)]
 Until = Annotated[str | None, typer.Option(help="Rows until this time.", metavar=TIME)]
 At = Annotated[str | None, typer.Option(help="State at this time: the newest row of each key then.", metavar=TIME)]
 Current = Annotated[bool, typer.Option("--current", help="State now: the newest row of each key.")]
-Cluster = Annotated[str | None, typer.Option(help="Only this cluster, or a glob such as 'prod-*'.", metavar=GLOB)]
-Group = Annotated[str | None, typer.Option(help="Only this consumer group, or a glob.", metavar=GLOB)]
-Topic = Annotated[str | None, typer.Option(help="Only this topic, or a glob.", metavar=GLOB)]
-Broker = Annotated[str | None, typer.Option(help="Only this broker, or a glob.", metavar=GLOB)]
+Cluster = Annotated[str | None, _name("this cluster, or a glob such as 'prod-*'", CLUSTERS)]
+Group = Annotated[str | None, _name("this consumer group, or a glob", GROUPS)]
+Topic = Annotated[str | None, _name("this topic, or a glob", TOPICS)]
+Broker = Annotated[str | None, _name("this broker, or a glob", BROKERS)]
 FormatName = Annotated[
-    str, typer.Option("--format", help="table, json, csv or parquet (to a file or a pipe).", metavar=FORMAT)
+    str,
+    format_option(*FORMATS, text="table, wide (all columns, a line a row), json, csv or parquet."),
 ]
 
 
@@ -73,6 +78,7 @@ class QueryOptions:
     format: Format = "table"
     stale_ms: int = 660_000
     runbooks_url: str = ""
+    mutes: Sequence[Mute] = ()
 
 
 def parse_options(
@@ -82,7 +88,6 @@ def parse_options(
     at: str | None = None,
     current: bool = False,
     format_: str = "table",
-    formats: Sequence[Format] = FORMATS,
     limit: int | None = None,
     warehouse: Location | None = None,
     **names: str | tuple[str, ...] | None,
@@ -91,7 +96,6 @@ def parse_options(
 
     Leaves with 2 and a sentence that names the option where one is invalid.
     """
-    form = check_format(format_, formats)
     given = {name: glob for name, glob in names.items() if glob is not None}
     for name, glob in given.items():
         if not 0 < len(glob) <= MOST_CHARACTERS:
@@ -113,10 +117,11 @@ def parse_options(
         at_ms=at_ms,
         is_current=current,
         names=given,
-        limit=(limit or None) if limit is not None else (TABLE_ROWS if form == "table" else None),
-        format=form,
+        limit=(limit or None) if limit is not None else (TABLE_ROWS if format_ in ("table", "wide") else None),
+        format=cast(Format, format_),
         stale_ms=round(settings.board.stale_seconds * 1000),
         runbooks_url=settings.runbooks_url,
+        mutes=make_mutes(settings.mutes),
     )
 
 
@@ -126,16 +131,3 @@ def moment(flag: str, text: str | None, now_ms: int) -> int | None:
         return None if text is None else parse_moment(text, now_ms)
     except ValueError as error:
         fail(f"{flag} {error}", code=2)
-
-
-def check_format(format_: str, formats: Sequence[Format] = FORMATS) -> Format:
-    """Return the format. Leaves with 2 for an unknown one, and for parquet on a terminal."""
-    if format_ not in formats:
-        fail(f"--format {format_!r}: choose {', '.join(formats[:-1])} or {formats[-1]}", code=2)
-    if format_ == "parquet" and is_terminal():
-        fail("--format parquet writes bytes: redirect them to a file (> rows.parquet) or a pipe", code=2)
-    return cast(Format, format_)
-
-
-def is_terminal() -> bool:
-    return sys.stdout.isatty()

@@ -1,6 +1,6 @@
-"""Commands that print the rows of one table, as data: alerts, faults, assignments, members, deliveries."""
+"""Commands that print the rows of one table, as data: faults, assignments, members, deliveries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -8,18 +8,27 @@ import typer
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, FAULT_ITEMS, MEMBERSHIPS
 from streaming.history.query_options import GLOB, Broker, Cluster, Group, Topic
 from streaming.history.table_question import Named, Question, any_of, command_of, equals
-from streaming.store.alerts import present_alert
-from streaming.terminal.printing import Layout, Records, print_table, show_alerts, styled_state, time_columns
-from udfs.alerts.kinds import KIND_FACTS
-from udfs.alerts.self_kinds import SELF_FACTS
+from streaming.terminal.completion import complete_choices
+from streaming.terminal.printing import Layout, Records, print_table, styled_state, time_columns
 
 
-def _option(text: str, metavar: str = GLOB) -> Any:
-    return Annotated[str | None, typer.Option(help=text, metavar=metavar)]
+def name_option(text: str, metavar: str = GLOB, values: Sequence[str] = ()) -> Any:
+    """Return an option for a name or glob, or for values of a closed list."""
+    return typer.Option(help=text, metavar=metavar, autocompletion=complete_choices(values) if values else None)
 
 
-def _state(text: str, sql: str, values: tuple[str, ...], **defaults: tuple[str, ...]) -> Named:
-    return Named(_option(text, "STATE"), equals(sql), values, **defaults)
+def _option(text: str) -> Any:
+    return Annotated[str | None, name_option(text)]
+
+
+def closed_name(column: str, text: str, values: tuple[str, ...], metavar: str = "", **defaults: Any) -> Named:
+    """Return an option for values of a closed list, which a column or an SQL expression has."""
+    option = name_option(text, metavar or column.upper(), values)
+    return Named(Annotated[str | None, option], equals(column), values, **defaults)
+
+
+def _state(text: str, sql: str, values: tuple[str, ...], **defaults: Any) -> Named:
+    return closed_name(sql, text, values, "STATE", **defaults)
 
 
 def _table(layout: Layout) -> Callable[[Records], None]:
@@ -29,47 +38,14 @@ def _table(layout: Layout) -> Callable[[Records], None]:
 CLUSTER = Named(Cluster, equals("cluster"))
 PLACE = {"cluster": CLUSTER, "group": Named(Group, equals("consumer_group")), "topic": Named(Topic, equals("topic"))}
 BROKER = Named(Broker, equals("broker_name"))
-
-KINDS = (*KIND_FACTS, *SELF_FACTS)
-
-ALERT_STATES = ("PENDING", "FIRING", "RECOVERING", "RESOLVED", "UNKNOWN")
-BROKERS_OF_ALERT = (
-    "list_concat(string_split(coalesce(broker_name, ''), ','), "
-    "list_transform(coalesce(queues, []), lambda queue: regexp_replace(queue, ':[0-9]+$', '')))"
+BROKER_OF_ALERT = Named(
+    Broker,
+    any_of(
+        "list_concat(string_split(coalesce(broker_name, ''), ','), "
+        "list_transform(coalesce(queues, []), lambda queue: regexp_replace(queue, ':[0-9]+$', '')))"
+    ),
 )
-
-alerts = command_of(
-    Question(
-        table=ALERTS,
-        help="""List alert transitions, or the newest row of each incident.
-
-        Rows are oldest first. --current and --at show the newest row of each incident; --state then filters these.
-        --broker also matches the brokers of an alert's queues.
-
-        Example: balancewatch alerts --current --state FIRING
-
-        Example: balancewatch alerts --since 2h --group 'billing*' --format json
-
-        Example: balancewatch alerts --at 03:12 --broker broker-a
-
-        Example: balancewatch alerts rules starved_queue --cluster prod --group billing
-        """,
-        names={
-            "state": _state(f"Only these states, with commas: {', '.join(ALERT_STATES)}.", "state", ALERT_STATES),
-            "kind": Named(
-                _option("Only these kinds: starved_queue,duplicate_client_id or 'broker_*'.", "KIND"),
-                equals("kind"),
-                KINDS,
-            ),
-            **PLACE,
-            "broker": Named(Broker, any_of(BROKERS_OF_ALERT)),
-        },
-        show=lambda rows: show_alerts([present_alert(row) for row in rows]),
-        present=present_alert,
-        nothing="No alert matches.",
-        has_commands=True,
-    )
-)
+"""Of the alert or of its queues."""
 
 faults = command_of(
     Question(
@@ -207,11 +183,13 @@ deliveries = command_of(
 
         Example: balancewatch deliveries --since 1d --state REFUSED,RETRYING
 
-        Example: balancewatch deliveries --incident 'c87a8d8867cd0128-*' --format json
+        Example: balancewatch deliveries --incident c87a8d88 --format json
         """,
         names={
             "state": _state(f"Only these outcomes, with commas: {', '.join(OUTCOMES)}.", "outcome", OUTCOMES),
-            "incident": Named(_option("Only this incident, or a glob."), equals("incident_id")),
+            "incident": Named(
+                _option("Only this incident: an id, its prefix, or a glob."), equals("incident_id"), is_prefix=True
+            ),
             "receiver": Named(_option("Only this receiver, or a glob."), equals("receiver")),
             **PLACE,
             "broker": Named(Broker, any_of("string_split(coalesce(broker_name, ''), ',')")),

@@ -12,8 +12,8 @@ from shutil import get_terminal_size
 from typing import IO, Any, cast
 
 from conf.location import is_store
-from streaming.history.query_options import is_terminal
 from streaming.store.limits import TOO_MUCH
+from streaming.terminal.format_option import is_terminal
 from streaming.text.output import bytes_out
 from streaming.warehouse.warehouse_error import WarehouseError
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import typer
 
-from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, Table
+from schemas.tables import Table
 from streaming.history.query_options import At, Current, FormatName, Limit, QueryOptions, Since, Until, parse_options
+from streaming.store.current import NAMED_BY, read_names
 from streaming.store.freshness import LIVE_TABLES, describe_stale, read_freshness
 from streaming.store.store import History
 from streaming.store.table_files import conditions_of
@@ -46,7 +47,7 @@ class Named:
     """An option that takes a name or a glob; with `values`, several of that closed list.
 
     `option` is its type as Typer reads it, with its help. `of_current` and `of_at` are the values without the option,
-    with --current and with --at; empty means all.
+    with --current and with --at; empty means all. `is_prefix`: a name also stands for those that it begins.
     """
 
     option: Any
@@ -54,6 +55,7 @@ class Named:
     values: tuple[str, ...] = ()
     of_current: tuple[str, ...] = ()
     of_at: tuple[str, ...] = ()
+    is_prefix: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class Question:
     names     the options for names, in the order of the help; without --cluster the canary's rows are left out
     show      prints rows for people; `nothing` is the sentence without a row
     present   converts a row for JSON and CSV; None keeps the columns
-    wrap      SQL around the rows, `{rows}`, which may read the newest rows of a table of `beside` by its name in braces
     has_commands  the command has subcommands (streaming.cli)
+    wrap      SQL around the rows, `{rows}`, which may read the newest rows of a table of `beside` by its name in braces
     """
 
     table: Table
@@ -125,28 +127,35 @@ def is_glob(text: str) -> bool:
     return any(sign in text for sign in "*?[")
 
 
-def command_of(question: Question) -> Callable[..., None]:
-    """Return the function that Typer makes the command of."""
+def command_of(question: Question, run: Callable[..., None] | None = None, **flags: Any) -> Callable[..., None]:
+    """Return the function that Typer makes the command of: `run`, or run_query, of the question and its options.
+
+    `flags` are the types of more options, which are False by default and passed to `run`.
+    """
 
     def command(*, context: Any = None, current: bool, at: str | None, **given: Any) -> None:
         if context is not None and context.invoked_subcommand is not None:
             _refuse_options(context)
             return
+        asked = {name: given.pop(name) for name in flags}
         for name, named in question.names.items():
-            if given[name] is None:
+            text = given[name]
+            if text is None:
                 given[name] = (named.of_current if current else named.of_at if at is not None else ()) or None
             elif named.values:
-                text = given[name].upper() if name == "state" else given[name]
-                given[name] = choose(f"--{name}", text, named.values)
-        run_query(question, parse_options(current=current, at=at, **given))
+                given[name] = choose(f"--{name}", text.upper() if name == "state" else text, named.values)
+            elif named.is_prefix and not is_glob(text):
+                given[name] = f"{text}*"
+        (run or run_query)(question, parse_options(current=current, at=at, **given), **asked)
 
     options = {
         **({"context": typer.Context} if question.has_commands else {}),
+        **flags,
         **{"current": Current, "since": Since, "until": Until, "at": At},
         **{name: named.option for name, named in question.names.items()},
         **{"format_": FormatName, "limit": Limit, "warehouse": Warehouse},
     }
-    defaults = {"current": False, "format_": "table"}
+    defaults = {"current": False, "format_": "table", **dict.fromkeys(flags, False)}
     command.__doc__ = question.help
     command.__annotations__ = options
     parameters = [
@@ -177,23 +186,17 @@ def run_query(question: Question, options: QueryOptions) -> None:
         history = open_history(options, table, *beside, *(LIVE_TABLES if is_of_moment else ()))
         found = select(history, question, options)
         rows = print_answer(found.rows, options.format, question.show, question.nothing, question.present)
-        unknown = list(_unknown_names(options)) if not rows and "cluster" in question.names else []
-        stale = ""
-        if is_of_moment:
-            at_ms = wall_ms() if options.at_ms is None else options.at_ms
-            stale = describe_stale(read_freshness(history, at_ms, options.stale_ms))
+        notes = read_notes(history, options, is_empty=not rows and "cluster" in question.names, is_now=is_of_moment)
     except WarehouseError as error:
         fail(str(error))
-    for line in unknown:
-        note(line)
-    if options.format == "table":
+    if options.format in ("table", "wide"):
         if options.at_ms is not None:
             note(f"as of {both_times(options.at_ms)}")
         if options.since_ms is not None or options.until_ms is not None:
             since = f"from {both_times(options.since_ms)} " if options.since_ms is not None else ""
             note(f"{since}until {'now' if options.until_ms is None else both_times(options.until_ms)}")
-    if stale:
-        note(stale)
+    for line in notes:
+        note(line)
     if found.is_cut:
         note(f"only the newest {count(options.limit or 0, 'row')}; --limit 0 prints all")
     for name, files in history.file_counts.items():
@@ -201,28 +204,21 @@ def run_query(question: Question, options: QueryOptions) -> None:
             note(f"table {name} has {files:,} files, which slows queries; `balancewatch maintain` compacts them")
 
 
-NAMED_BY = {
-    "cluster": dict.fromkeys(LIVE_TABLES, "cluster"),
-    "group": {ALERTS: "consumer_group", ASSIGNMENTS: "consumer_group", MEMBERSHIPS: "consumer_group"},
-    "topic": {ALERTS: "topic", ASSIGNMENTS: "topic", MEMBERSHIPS: "unnest(topics)"},
-    "broker": {
-        ALERTS: "unnest(string_split(broker_name, ','))",
-        **{table: "broker_name" for table in LIVE_TABLES if table is not ALERTS},
-    },
-}
-"""Option to the tables, and their columns, that know its names."""
+def read_notes(history: History, options: QueryOptions, *, is_empty: bool, is_now: bool = True) -> list[str]:
+    """Return sentences about an answer: unknown names if it is empty; stale data if it is the state of a moment."""
+    notes = list(_unknown_names(options)) if is_empty else []
+    if is_now:
+        at_ms = wall_ms() if options.at_ms is None else options.at_ms
+        notes.append(describe_stale(read_freshness(history, at_ms, options.stale_ms)))
+    return [line for line in notes if line]
 
 
 def _unknown_names(options: QueryOptions) -> Iterator[str]:
     """Yield a sentence for each name, not a glob, that no table of the query has."""
     names = {name: value for name, value in options.names.items() if name in NAMED_BY and isinstance(value, str)}
-    if not names:
-        return
-    history = History(options.warehouse, list(LIVE_TABLES))
+    history = History(options.warehouse, list(LIVE_TABLES)) if names else None
     for name, value in names.items():
-        union = " UNION ".join(f"SELECT {column} AS name FROM {table.name}" for table, column in NAMED_BY[name].items())
-        known = {row["name"] for row in history.rows(f"SELECT DISTINCT name FROM ({union}) WHERE name <> ''")}
-        if not is_glob(value) and value not in known:
+        if history is not None and not is_glob(value) and value not in (known := read_names(history, name)):
             yield f"no such {name}: {value!r}{suggest(value, known)}"
 
 

@@ -12,6 +12,7 @@ from schemas.tables import TABLES
 from streaming.maintenance.upkeep import Plan, Report
 from streaming.maintenance.upkeep import maintain as upkeep
 from streaming.terminal.command import fail, load
+from streaming.terminal.format_option import format_option
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
 from streaming.text.output import write_json
@@ -29,7 +30,7 @@ def maintain(
     retention: Annotated[
         bool, typer.Option("--retention/--no-retention", help="Drop rows older than [maintain.retention_days].")
     ] = True,
-    format_: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
+    format_: Annotated[str, format_option("table", "json")] = "table",
     warehouse: Warehouse = None,
 ) -> None:
     """Drop old rows, compact small files and delete unused files. Run it once a day; `run` may write meanwhile.
@@ -42,8 +43,6 @@ def maintain(
 
     Example: 17 3 * * * balancewatch maintain --format json >> /var/log/balancewatch/maintain.json
     """
-    if format_ not in ("table", "json"):
-        fail(f"--format {format_!r}: choose table or json", code=2)
     for name in table or []:
         if name not in TABLES:
             fail(f"--table {name!r}: choose one of {', '.join(TABLES)}", code=2)

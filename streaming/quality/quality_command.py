@@ -12,11 +12,13 @@ from conf.settings import Settings
 from schemas.events import EVENTS
 from schemas.suites import CONTRACT
 from schemas.tables import QUALITY
-from streaming.history.query_options import FormatName, Topic, check_format, parse_options
+from streaming.history.query_options import FormatName, parse_options
+from streaming.history.questions import name_option
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.quality.inspection import Bounds, Inspection
 from streaming.store.store import History
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import Layout, plain, print_answer, print_rows, print_table
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
@@ -34,6 +36,7 @@ ORDER BY success, suite, expectation
 """
 """Each validation writes all expectations of a topic; a missing one no longer exists."""
 
+Topic = Annotated[str | None, name_option("Only this Kafka topic, or a glob.", values=tuple(EVENTS))]
 Failed = Annotated[bool, typer.Option("--failed", help="Only expectations that fail.")]
 
 
@@ -82,7 +85,7 @@ def check(
             metavar="N",
         ),
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")] = "table",
+    format_: Annotated[str, format_option("table", "json", "csv")] = "table",
     bootstrap_servers: BootstrapServers = None,
 ) -> None:
     """Validate the newest events in Kafka now, without writing. Exit code 1: a critical expectation fails.
@@ -91,7 +94,6 @@ def check(
 
     Example: balancewatch quality check --topic rocketmq.pulls --sample 10000 --format json
     """
-    form = check_format(format_, ("table", "json", "csv"))
     settings = load(kafka={"bootstrap_servers": bootstrap_servers})
     needs_kafka(settings)
     for one in topic or ():
@@ -102,7 +104,7 @@ def check(
     run_or_exit(lambda: found.extend(_inspect(settings, topic or list(EVENTS), bounds)))
     now = to_time(wall_ms())
     rows = [plain({**row, "query": None, "validated_at": now}) for row in found]
-    if form == "table":
+    if format_ == "table":
         for row in rows:
             if row["expectation"] == CONTRACT.name:  # which has a value for each message
                 spans = [f"{part}: {first} to {last}" for part, (first, last) in json.loads(row["offsets"]).items()]
@@ -110,7 +112,7 @@ def check(
                 say(f"{row['topic']}: {extent}")
         _print(rows)
     else:
-        print_rows(rows, form)
+        print_rows(rows, format_)
     if any(row["severity"] == "critical" and not row["success"] for row in rows):
         raise typer.Exit(1)
 

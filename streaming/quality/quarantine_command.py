@@ -22,10 +22,12 @@ from schemas.contract import MAX_BYTES, MAX_DEPTH
 from schemas.decode import decode
 from schemas.events import EVENTS, ROUTES, key_of
 from schemas.tables import QUARANTINE, REPAIRS
-from streaming.history.query_options import GLOB, QueryOptions, Since, Topic, Until, is_terminal, parse_options
+from streaming.history.query_options import GLOB, QueryOptions, Since, Until, parse_options
+from streaming.history.questions import name_option
 from streaming.history.table_question import Named, Question, command_of, equals, open_history, select
 from streaming.kafka_io.publisher import Publisher
 from streaming.terminal.command import fail, load, needs_kafka, run_or_exit
+from streaming.terminal.format_option import is_terminal
 from streaming.terminal.printing import Layout, print_table, time_columns
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
@@ -186,6 +188,7 @@ PARTITION = typer.Argument(help="Partition.", min=0, metavar="PARTITION")
 OFFSET = typer.Argument(help="Offset of the message.", min=0, metavar="OFFSET")
 
 
+Topic = Annotated[str | None, name_option("Only this Kafka topic, or a glob.", values=tuple(EVENTS))]
 State = Annotated[
     str | None, typer.Option(help=f"Only these states, with commas: {', '.join(STATES)}.", metavar="STATE")
 ]

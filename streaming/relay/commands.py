@@ -17,6 +17,8 @@ from streaming.relay.tables import RelayTables
 from streaming.store.alerts import UnknownIncidentError, find_incident, read_current_alerts
 from streaming.store.store import History
 from streaming.terminal.command import choose, fail, load
+from streaming.terminal.completion import complete_incident
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
@@ -40,19 +42,13 @@ silence = typer.Typer(
 )
 
 
-def _check_format(format_: str) -> str:
-    if format_ not in ("table", "json", "csv"):
-        fail(f"--format {format_!r}: choose table, json or csv", code=2)
-    return format_
-
-
 def _check_text(option: typer.CallbackParam, text: str) -> str:
     if not text.strip() or len(text) > MOST_CHARACTERS:
         fail(f"{option.opts[0]} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
     return text
 
 
-Format = Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT", callback=_check_format)]
+Format = Annotated[str, format_option("table", "json", "csv")]
 
 CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
 """Labels whose values are known."""
@@ -64,7 +60,9 @@ def add(
     incident: Annotated[
         str | None,
         typer.Argument(
-            help="An incident_id or its prefix: matches its kind, cluster, group and broker.", metavar="INCIDENT"
+            help="An incident_id or its prefix: matches its kind, cluster, group and broker.",
+            metavar="INCIDENT",
+            autocompletion=complete_incident,
         ),
     ] = None,
     owner: Annotated[str, typer.Option(help="Person responsible.", metavar="NAME", callback=_check_text)],
@@ -167,7 +165,12 @@ def end(
 
 def ack(
     incident: Annotated[
-        str, typer.Argument(help="An incident_id or its prefix, as `alerts` prints it.", metavar="INCIDENT")
+        str,
+        typer.Argument(
+            help="An incident_id or its prefix, as `alerts` prints it.",
+            metavar="INCIDENT",
+            autocompletion=complete_incident,
+        ),
     ],
     owner: Annotated[str, typer.Option(help="Person who handles the incident.", metavar="NAME", callback=_check_text)],
     note: Annotated[str, typer.Option(help="Message for others.", metavar="TEXT", callback=_check_text)],

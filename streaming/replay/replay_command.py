@@ -29,7 +29,7 @@ from conf.location import Location
 from conf.settings import Kafka
 from schemas.events import EVENTS
 from schemas.tables import ALERT_DELIVERIES, ALERTS
-from streaming.history.query_options import TIME, check_format, moment
+from streaming.history.query_options import TIME, moment
 from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.topics import KafkaUnreachableError
 from streaming.queries.rulebook import rulebook
@@ -37,6 +37,7 @@ from streaming.replay.stream import Enveloper, Event, Message, Stream
 from streaming.store.alerts import present_alert
 from streaming.system.known_error import BalancewatchError
 from streaming.terminal.command import fail, load, needs_kafka
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import print_rows, print_table, show_alerts
 from streaming.terminal.setting_options import BootstrapServers, Warehouse
 from streaming.text.console import VisibleConsole
@@ -364,7 +365,7 @@ def replay(
     all_: Annotated[
         bool, typer.Option("--all", help="Print all transitions, including inhibited and info ones.")
     ] = False,
-    format_: Annotated[str, typer.Option("--format", help="table, json or csv.", metavar="FORMAT")] = "table",
+    format_: Annotated[str, format_option("table", "json", "csv")] = "table",
     bootstrap_servers: BootstrapServers = None,
     warehouse: Warehouse = None,
 ) -> None:
@@ -379,7 +380,6 @@ def replay(
 
     Example: balancewatch replay --events night.jsonl --since 2026-11-21T00:00 --format json
     """
-    form = check_format(format_, ("table", "json", "csv"))
     settings = load(
         kafka={"bootstrap_servers": bootstrap_servers},
         paths={"warehouse": warehouse},
@@ -411,10 +411,10 @@ def replay(
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:
-        print_rows([present_alert(row) for row in replayed.transitions], form, "No alert matches.", show_alerts)
+        print_rows([present_alert(row) for row in replayed.transitions], format_, "No alert matches.", show_alerts)
     else:
         outcomes = compare(replayed.pages, notified, asked.from_ms, asked.to_ms)
-        print_outcomes(outcomes, replayed, asked, form)
+        print_outcomes(outcomes, replayed, asked, format_)
     for line in _notes(replayed, asked, incomparable):
         note(line)
 

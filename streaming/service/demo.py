@@ -125,7 +125,7 @@ def _run(
     counts = ", ".join(f"{count} {key}" for key, count in sorted(printer.seen.items())) or "no alert"
     warn(f"\nstopped; alerts: {counts}.")
     tables = folder / "warehouse"
-    warn(f"Query the tables: BALANCEWATCH_PATHS__WAREHOUSE={tables} balancewatch alerts --current")
+    warn(f"Query the tables: BALANCEWATCH_PATHS__WAREHOUSE={tables} balancewatch status")
 
 
 @contextlib.contextmanager

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from conf.settings import Settings, SettingsError
-from streaming.history.query_options import check_format
 from streaming.metrics.instruments import instruments_of
 from streaming.relay.relay import Relay, plan_rows
 from streaming.service.settings_reload import SettingsReload
 from streaming.system.stopping import stop_on_signals
 from streaming.system.systemd_watchdog import systemd_watchdog
 from streaming.terminal.command import fail, load, run_or_exit
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import Layout, print_rows, print_table
 from streaming.terminal.setting_options import Checkpoints, Warehouse
 from streaming.warehouse.occupancy import occupying, work_folders
@@ -33,7 +33,9 @@ def relay(
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Deliver pending notifications, then exit.")] = False,
     seconds: Annotated[float | None, typer.Option(help="Stop after this number of seconds.", min=1)] = None,
-    format_: Annotated[str, typer.Option("--format", help="With --dry-run: table, json or csv.")] = "table",
+    format_: Annotated[
+        str, format_option("table", "json", "csv", text="With --dry-run: table, json or csv.")
+    ] = "table",
     warehouse: Warehouse = None,
     checkpoints: Checkpoints = None,
 ) -> None:
@@ -52,14 +54,12 @@ def relay(
     Example: balancewatch relay --once; echo $?   # 1: a receiver could not be reached
     """
     stop = threading.Event() if dry_run else stop_on_signals()
-
-    form = check_format(format_, ("table", "json", "csv"))
     if dry_run and once:
         fail("give --dry-run or --once, not both", code=2)
     settings = load(paths={"warehouse": warehouse, "checkpoints": checkpoints})
     try:
         if dry_run:
-            _show(settings, form)
+            _show(settings, format_)
         elif once:
             run_or_exit(_deliver_once, settings, stop, ending=stop)
         else:

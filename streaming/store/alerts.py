@@ -35,7 +35,7 @@ def find_incident(history: History, text: str) -> str:
     Raises UnknownIncidentError.
     """
     found = history.rows(
-        "SELECT incident_id, state FROM alerts_now WHERE starts_with(incident_id, $text) ORDER BY 1 LIMIT 100",
+        "SELECT incident_id, state, kind FROM alerts_now WHERE starts_with(incident_id, $text) ORDER BY 1 LIMIT 100",
         {"text": text},
     )
     ids = [row["incident_id"] for row in found]
@@ -43,10 +43,11 @@ def find_incident(history: History, text: str) -> str:
         if text and len(candidates) == 1 and candidates[0] in ids:
             return str(candidates[0])
     if text and ids:
+        known = [f"{row['incident_id']} ({row['state']} {row['kind']})" for row in found[:MOST_NAMED]]
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-        raise UnknownIncidentError(f"INCIDENT {text!r} is a prefix of several: {', '.join(ids[:MOST_NAMED])}{more}")
-    known = history.rows("SELECT DISTINCT incident_id FROM alerts ORDER BY incident_id DESC LIMIT 10000")
-    hint = suggest(text, [row["incident_id"] for row in known])
+        raise UnknownIncidentError(f"INCIDENT {text!r} is a prefix of several: {', '.join(known)}{more}")
+    others = history.rows("SELECT DISTINCT incident_id FROM alerts ORDER BY incident_id DESC LIMIT 10000")
+    hint = suggest(text, [row["incident_id"] for row in others])
     raise UnknownIncidentError(f"INCIDENT {text!r} is not in the alerts table{hint}")
 
 

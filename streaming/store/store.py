@@ -217,6 +217,11 @@ class History:
             return table.name
         return span_name(table, since_ms, until_ms)
 
+    def appended(self, table: Table, version: int) -> str:
+        """SQL of the rows that commits after `version` appended."""
+        files = self._files[table.name]
+        return rows_of(table, files.appended(version), files.readable)
+
     def newest(self, table: Table, until_ms: int | None = None) -> str:
         """SQL of the newest row of each key, by the table's time; with `until_ms`, of the rows up to then."""
         return f"{table.name}_now" if until_ms is None else f"({newest_of(table, self.between(table, None, until_ms))})"

@@ -12,7 +12,7 @@ from conf.location import Location, is_store
 from schemas.tables import ColumnType, Table
 from streaming.text.result import values_of
 from streaming.text.times import to_ms
-from streaming.warehouse.delta_log import in_one_line
+from streaming.warehouse.delta_log import in_one_line, read_commit
 from streaming.warehouse.file_copies import delete_other_copies, files_here
 from streaming.warehouse.tables import catch_up, open_delta, table_path
 from streaming.warehouse.warehouse_error import TableAccessError
@@ -79,6 +79,12 @@ class TableFiles:
             if (since_ms is None or last_ms is None or last_ms >= since_ms)
             and (until_ms is None or first_ms is None or first_ms <= until_ms)
         ]
+
+    def appended(self, version: int) -> list[str]:
+        """Return the paths of files that commits after `version` appended, without those that compaction replaced."""
+        commits = (read_commit(self._path, number) for number in range(version + 1, (self.version or 0) + 1))
+        names = {_name_of(name) for commit in commits if commit is not None for name in commit.appended}
+        return [path for path, uri in zip(self.paths, self._uris, strict=True) if _name_of(uri) in names]
 
     def _read_spans(self, handle: DeltaTable) -> list[Span]:
         """Return the spans in the order of the files. The log's times are cut to ms."""

@@ -12,9 +12,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from streaming.text.output import say
 from streaming.text.visible_text import visible
 
 _given: ContextVar[dict[str, str | None] | None] = ContextVar("given", default=None)
+
+
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version  # noqa: PLC0415  # takes as long as the help
+
+        say(f"balancewatch {version('balancewatch')}")
+        raise typer.Exit
 
 
 def log_flags(
@@ -24,6 +33,9 @@ def log_flags(
     log_format: Annotated[
         str | None, typer.Option("--log-format", help="auto, console or json [log.format]", metavar="FORMAT")
     ] = None,
+    version: Annotated[  # its callback answers
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_say_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Keep the flags before the command; `load` validates them."""
     _given.set({"level": log_level and log_level.upper(), "format": log_format and log_format.lower()})

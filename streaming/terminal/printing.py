@@ -4,6 +4,7 @@ JSON, CSV and Parquet are streamed: a long history needs no memory.
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
@@ -14,10 +15,10 @@ import pyarrow as pa
 from rich.table import Table
 from rich.text import Text
 
-from streaming.text.console import VisibleConsole
+from streaming.text.console import WIDE, VisibleConsole
 from streaming.text.output import bytes_out, say, write_csv, write_json_text
 from streaming.text.result import records_of
-from streaming.text.times import iso, time_text, to_ms
+from streaming.text.times import iso, span, time_text, to_ms
 
 STATE_STYLES = {
     "FIRING": "bold red",
@@ -32,10 +33,18 @@ STATE_STYLES = {
     "unavailable": "bold red",
     "REFUSED": "bold red",
     "RETRYING": "yellow",
+    "FAILING": "bold red",
+    "LATE": "bold red",
+    "STALE": "bold red",
+    "NO_DATA": "bold red",
+    "AVOIDED": "yellow",
 }
 
 Row = Mapping[str, Any]
 Records = Sequence[Row]
+UNCUT = {"severity", "state", "kind", "since", "id"}
+"""Headings of columns that `print_lines` does not cut."""
+
 LOCAL = ", local"
 """End of the heading of a column of local times."""
 
@@ -50,7 +59,7 @@ def print_answer(
     nothing: str,
     present: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> int:
-    """Print rows to stdout in one of query_options.FORMATS and return their number.
+    """Print rows to stdout in one of format_option.FORMATS and return their number.
 
     `show` prints a table; `nothing` is the sentence without a row. `present` converts rows for JSON and CSV (default:
     `plain`); Parquet keeps the columns.
@@ -58,25 +67,34 @@ def print_answer(
     if format_ == "parquet":
         return _print_parquet(found)
     rows = chain.from_iterable(records_of(batch) for batch in found)
-    if format_ == "table":
+    if format_ in ("table", "wide"):
         return print_rows(list(rows), format_, nothing, show)
     presented = map(present or plain, rows)
     return _print_json(presented) if format_ == "json" else write_csv(found.schema.names, map(_cells, presented))
 
 
-def print_rows(rows: Records, format_: str, nothing: str = "", show: Callable[[Records], None] | None = None) -> int:
-    """Print rows with the same columns in one of query_options.FORMATS and return their number.
+def print_rows(
+    rows: Records,
+    format_: str,
+    nothing: str = "",
+    show: Callable[[Records], None] | None = None,
+    names: Sequence[str] = (),
+) -> int:
+    """Print rows with the same columns in one of format_option.FORMATS and return their number.
 
-    `show` prints the table; by default it has all columns. `nothing` is the sentence without a row.
+    `show` prints the table; by default it has all columns. `nothing` is the sentence without a row, `names` the head of
+    CSV without one.
     """
     if format_ == "json":
         return _print_json(rows)
     if format_ == "parquet":
         return _print_parquet(pa.Table.from_pylist([dict(row) for row in rows]).to_reader())
     if format_ == "csv":
-        return write_csv(list(rows[0]) if rows else [], map(_cells, rows))
+        return write_csv(list(rows[0]) if rows else names, map(_cells, rows))
     if not rows:
         say(nothing)
+    elif format_ == "wide":
+        print_lines([plain(row) for row in rows], {name: _cell_of(name) for name in rows[0]}, is_wide=True)
     elif show is not None:
         show(rows)
     else:
@@ -94,13 +112,22 @@ def print_table(rows: Records, layout: Layout, *, show_lines: bool = False) -> N
         for heading, cell in layout.items()
         if not heading.endswith(LOCAL) or any(cell(row) for row in rows)
     }
-    table = Table(show_lines=show_lines)
+    _fill(Table(show_lines=show_lines), rows, layout, VisibleConsole())
+
+
+def print_lines(rows: Records, layout: Layout, *, is_wide: bool = False) -> None:
+    """Print a line per row without empty columns, cut to fit a terminal. `is_wide` cuts and omits none."""
+    filled = {heading: cell for heading, cell in layout.items() if is_wide or any(cell(row) for row in rows)}
+    _fill(Table(box=None), rows, filled, VisibleConsole(width=WIDE) if is_wide else VisibleConsole())
+
+
+def _fill(table: Table, rows: Records, layout: Layout, console: VisibleConsole) -> None:
     for heading in layout:
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading in UNCUT)
     for row in rows:
         cells = (cell(row) for cell in layout.values())
         table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
-    VisibleConsole().print(table)
+    console.print(table)
 
 
 def print_columns(rows: Records) -> None:
@@ -120,6 +147,20 @@ def time_columns(column: str, name: str | None = None) -> dict[str, Callable[[Ro
     }
 
 
+def layout_of(columns: Mapping[str, str]) -> Layout:
+    """Return the layout of columns by heading; states are styled."""
+    return {heading: _state_of(name) if heading == "state" else _cell_of(name) for heading, name in columns.items()}
+
+
+def _state_of(name: str) -> Callable[[Row], Text]:
+    return lambda row: styled_state(row[name])
+
+
+def age(time: datetime | str, now_ms: int) -> str:
+    """Return the time since then without blanks: 45s, 12min, 3h20min, 2d4h."""
+    return span(now_ms - to_ms(datetime.fromisoformat(time) if isinstance(time, str) else time)).replace(" ", "")
+
+
 def plain(row: Row) -> dict[str, Any]:
     """Return the row with times as ISO 8601 and bytes as text."""
     return {name: _plain(value) for name, value in row.items()}
@@ -129,6 +170,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return iso(value) if value.tzinfo else value.isoformat()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def print_json_line(row: Row) -> None:
+    """Print the row as JSON in one line, at once."""
+    write_json_text(json.dumps(_finite(row), default=_plain_text, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
 def _print_json(rows: Iterable[Row]) -> int:

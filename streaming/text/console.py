@@ -5,7 +5,7 @@ emoji codes and highlights are off, because names may contain their signs.
 
 A table fits the terminal without broken words, or each record is printed as a block with a line per column. A word is
 text between blanks; a date and its time of day are one. A word longer than a line breaks behind a sign such as `-` or
-`@` if it has one.
+`@` if it has one. In a file or a pipe a table is a line of aligned columns per row, like a table without box.
 """
 
 import os
@@ -25,6 +25,15 @@ from streaming.text.visible_text import visible
 EDGES = 3
 """Width of a column beside its text: a blank on both sides and a line."""
 
+GAP = "  "
+"""Between two columns without lines."""
+
+SHORT = 8
+"""Width to which a column without lines may be cut."""
+
+WIDE = 1_000_000
+"""Width of the lines of a file or a pipe."""
+
 LEAST = 20
 """Least width of a block, however narrow the terminal."""
 
@@ -36,8 +45,7 @@ _JOINED = "\ue000"
 class VisibleConsole(Console):
     """A console that prints no escape sequence of its input, and fits tables.
 
-    COLUMNS in the environment sets the width, with a terminal or without. Otherwise a table in a file or a pipe has all
-    the room it takes, except one with lines between its rows, whose cells are prose.
+    COLUMNS in the environment sets the width, with a terminal or without.
     """
 
     def __init__(self, *, stderr: bool = False, **options: Any) -> None:
@@ -45,7 +53,7 @@ class VisibleConsole(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print as Rich does; a table by itself is fitted."""
-        if len(objects) == 1 and isinstance(objects[0], Table) and objects[0].box is not None:
+        if len(objects) == 1 and isinstance(objects[0], Table):
             self._print_table(objects[0])
         else:
             super().print(*objects, **options)
@@ -62,7 +70,11 @@ class VisibleConsole(Console):
         width = self.width
         is_terminal = self.file.isatty() or os.environ.get("TTY_COMPATIBLE") == "1"  # of a worker's parent
         if self._width is None and not is_terminal:
-            width = max(width, sum(needs if table.show_lines else wishes) + edges)
+            self._print_lines(table, columns, WIDE)
+            return
+        if table.box is None:
+            self._print_lines(table, columns, width)
+            return
         if sum(needs) + edges > width:
             self._print_blocks(table, columns)
             return
@@ -73,6 +85,30 @@ class VisibleConsole(Console):
             super().print(table)
         finally:
             self._width = asked
+
+    def _print_lines(self, table: Table, columns: Sequence[Sequence[Text]], width: int) -> None:
+        """Print a line per row in aligned columns without a box.
+
+        Where lines exceed the width, cells are cut, except in columns with `no_wrap`.
+        """
+        first = 0 if table.show_header else 1
+        lines = [[Text(GAP).join(cell.split("\n")) for cell in column[first:]] for column in columns]
+        wishes = [max(cell_len(cell.plain) for cell in column) for column in lines]
+        needs = [
+            wish if column.no_wrap else min(wish, SHORT) for wish, column in zip(wishes, table.columns, strict=True)
+        ]
+        breaks = len(wishes) - 1
+        gap = GAP if sum(wishes) + len(GAP) * breaks <= width else " "
+        widths = _share(needs, wishes, width - len(gap) * breaks)
+        for number, row in enumerate(zip(*lines, strict=True), first):
+            for cell, column, chosen in zip(row, table.columns, widths, strict=True):
+                cell.truncate(chosen, overflow="ellipsis")
+                cell.align("right" if column.justify == "right" else "left", chosen)
+            line = Text(gap).join(row)
+            line.rstrip()
+            super().print(line, style="bold" if number == 0 else None, soft_wrap=True)
+        if table.caption:
+            super().print(table.caption)
 
     def _print_blocks(self, table: Table, columns: Sequence[Sequence[Text]]) -> None:
         """Print a block per record, with a blank line between blocks; without headings, the lines of the rows."""

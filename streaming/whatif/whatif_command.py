@@ -14,10 +14,10 @@ from rich.padding import Padding
 
 from conf.location import Location
 from schemas.tables import ASSIGNMENTS, MEMBERSHIPS
-from streaming.history.query_options import check_format
 from streaming.store.store import History
 from streaming.system.known_error import BalancewatchError
 from streaming.terminal.command import fail, load
+from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import print_rows, print_table
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.console import VisibleConsole
@@ -339,7 +339,7 @@ def whatif(
         str | None, typer.Option(help="RocketMQ release of all clients.", metavar="4.9.8")
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="table, json (everything) or csv (queues).", metavar="FORMAT")
+        str, format_option("table", "json", "csv", text="table, json (everything) or csv (queues).")
     ] = "table",
     warehouse: Warehouse = None,
 ) -> None:
@@ -359,7 +359,6 @@ def whatif(
 
     Example: balancewatch whatif --file state.json --queues 16
     """
-    form = check_format(format_, ("table", "json", "csv"))
     if (file is None) == (group is None or topic is None) or (file is not None and (group or topic)):
         fail("give either --group and --topic, or --file (--save writes one)", code=2)
     settings = load(paths={"warehouse": warehouse})
@@ -395,9 +394,9 @@ def whatif(
         fail(str(error))
     except ValueError as error:
         fail(str(error), code=2)
-    if form == "json":
+    if format_ == "json":
         write_json(report)
-    elif form == "csv":
+    elif format_ == "csv":
         print_rows(report["queues"], "csv")
     else:
         _print_for_people(report, is_changed=state != changed)

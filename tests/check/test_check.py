@@ -114,7 +114,7 @@ def test_a_secret_that_is_missing_is_reported_and_one_that_is_there_never_shown(
         ("alerts rules --cluster c", "Missing argument 'KIND|INCIDENT'"),
         ("alerts rules twins-1 --group g", "--group: an incident has its own; leave it out"),
         ("alerts rules starved_queue --severity loud", "--severity 'loud': choose critical, error, warning, info"),
-        ("alerts rules starved_queue --format csv", "--format 'csv': choose table or json"),
+        ("alerts rules starved_queue --format csv", "--output 'csv': choose table or json"),
         ("alerts rules starved_queue --rules /nowhere.toml", "rules.file = '/nowhere.toml': No such file"),
         ("alerts rules data_qualities", "kinds about balancewatch itself: alerts_limited, canary_lost, data_loss, "),
         ("alerts rules alerts_limited", "--cluster is missing"),
@@ -122,7 +122,7 @@ def test_a_secret_that_is_missing_is_reported_and_one_that_is_there_never_shown(
         ("alerts rules data_loss --topic t", "--topic 't': data_loss is not about a topic"),
         ("alerts --cluster c rules starved_queue", "--cluster before rules has no effect"),
         ("alerts starved_queue", "No such command 'starved_queue'"),
-        ("check --format csv", "--format 'csv': choose table or json"),
+        ("check --format csv", "--output 'csv': choose table or json"),
         ("check --rules /nowhere.toml", "rules.file = '/nowhere.toml': No such file"),
         ("check --kind starved_queue", "No such option: --kind"),
         ("check a-1", "unexpected extra argument"),
@@ -160,7 +160,7 @@ def test_the_alerts_are_listed_as_ever_beside_what_they_would_do(tmp_path: Path)
         result = call("alerts", *arguments, "--format", "json")
         assert result.exit_code == 0, result.output
         assert [row["incident_id"] for row in json.loads(result.stdout)] == ["twins-1"]
-    assert "No alert matches." in call("alerts", "--group", "none").output
+    assert "No open incident matches." in call("alerts", "--group", "none").output
 
 
 def test_an_imagined_alert_is_judged_by_its_groups_rules(tmp_path: Path, rules: list[str]) -> None:

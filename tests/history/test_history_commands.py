@@ -81,7 +81,8 @@ def found_by(warehouse: Path, command: str) -> str:
 @pytest.mark.parametrize(
     ("command", "found"),
     [
-        ("alerts", "one:FIRING two:FIRING one:RESOLVED"),
+        ("alerts --history", "one:FIRING two:FIRING one:RESOLVED"),
+        ("alerts --history --severity critical --kind starved_queue --limit 1", "one:RESOLVED"),
         ("alerts --current", "two:FIRING one:RESOLVED"),
         ("alerts --current --state firing", "two:FIRING"),
         (f"alerts --at {AT}", "one:FIRING two:FIRING"),
@@ -89,15 +90,15 @@ def found_by(warehouse: Path, command: str) -> str:
         ("alerts --since 2025-06-15T15:06:46Z", "two:FIRING one:RESOLVED"),
         ("alerts --since 2025-06-15T15:06:46Z --until 2025-06-15T15:06:46Z", "two:FIRING"),
         ("alerts --current --until 2025-06-15T15:06:46Z", "two:FIRING"),
-        ("alerts --state FIRING,RESOLVED --group billing", "one:FIRING one:RESOLVED"),
+        ("alerts --history --state FIRING,RESOLVED --group billing", "one:FIRING one:RESOLVED"),
         ("alerts --cluster prod-*", "two:FIRING"),
-        ("alerts --cluster *_canary", "hid:FIRING"),
+        ("alerts --history --cluster *_canary", "hid:FIRING"),
         ("alerts --broker broker-c", "two:FIRING"),
-        ("alerts --broker broker-a", "one:FIRING one:RESOLVED"),
+        ("alerts --history --broker broker-a", "one:FIRING one:RESOLVED"),
         ("alerts --broker broker", ""),
         ("alerts --kind broker_*", "two:FIRING"),
         ("alerts --kind starved_queue,broker_isolated --current", "two:FIRING one:RESOLVED"),
-        ("alerts --limit 1", "one:RESOLVED"),
+        ("alerts --history --limit 1", "one:RESOLVED"),
         ("assignments", "orders-eu/0:OK orders/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
         ("assignments --current", "orders-eu/0:OK orders/1:UNOWNED orders/0:DOUBLE_CONSUMED"),
         ("assignments --current --state OK,UNOWNED", "orders-eu/0:OK orders/1:UNOWNED"),
@@ -125,7 +126,7 @@ def found_by(warehouse: Path, command: str) -> str:
         ("deliveries --at 2025-06-15T15:06:48Z --state PENDING", ""),
         ("deliveries --cluster prod-1", "two-1:NO_ROUTE"),
         ("deliveries --group billing --receiver pag*", "one-1:PENDING one-1:DELIVERED"),
-        ("deliveries --incident one-1 --topic orders", "one-1:PENDING one-1:DELIVERED"),
+        ("deliveries --incident one --topic orders", "one-1:PENDING one-1:DELIVERED"),
         ("deliveries --broker broker-b", "two-1:NO_ROUTE"),
     ],
 )  # fmt: skip
@@ -143,10 +144,10 @@ def test_each_format_has_its_values(warehouse: Path) -> None:
         "batch_id": 1,
     }
     assert rows_of(warehouse, "deliveries", "--limit", "1")[0]["consumer_group"] == "billing"
-    row = rows_of(warehouse, "alerts", "--kind", "starved_queue")[0]
+    row = rows_of(warehouse, "alerts", "--history", "--kind", "starved_queue")[0]
     assert (row["changed_at"], row["evidence"]) == ("2025-06-15T15:06:45.000Z", {"client_addr": "10.0.0.1:5"})
     assert row["queues"] == ["broker-a:0", "broker-a:1"]
-    rows = list(csv.DictReader(io.StringIO(run(warehouse, "alerts", "--format", "csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(run(warehouse, "alerts", "--history", "--format", "csv").stdout)))
     assert rows[0]["queues"] == "broker-a:0 broker-a:1"
     assert {"inhibited_by", "started_at", "batch_id"} <= rows[0].keys()
     result = run(warehouse, "faults", "--cluster", "none", "--format", "csv")
@@ -172,22 +173,22 @@ def test_an_alert_with_unreadable_json_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_bytes_do_not_go_to_a_terminal(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.history.query_options.is_terminal", lambda: True)
+    monkeypatch.setattr("streaming.terminal.format_option.is_terminal", lambda: True)
     result = run(warehouse, "faults", "--format", "parquet")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--format parquet writes bytes: redirect them to a file" in result.stderr
+    assert "--output parquet writes bytes: redirect them to a file" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("command", "noted"),
     [
-        ("alerts --group biling", "no such group: 'biling'; nearest: billing"),
+        ("alerts --history --group biling", "no such group: 'biling'; nearest: billing"),
         ("assignments --topic order", "no such topic: 'order'; nearest: orders, orders-eu"),
         ("members --topic payment", "no such topic: 'payment'; nearest: payments"),
         ("faults --broker broker-d", "no such broker: 'broker-d'; nearest: broker-c, broker-b, broker-a"),
         ("deliveries --cluster prod", "no such cluster: 'prod'; nearest: prod-1"),
-        ("alerts --group audit", ""),
-        ("alerts --group bil* --state PENDING", ""),
+        ("alerts --history --group audit", ""),
+        ("alerts --history --group bil* --state PENDING", ""),
         ("members --broker broker-b", ""),
     ],
 )
@@ -211,7 +212,7 @@ def test_tables_have_ids_for_acknowledging_and_the_local_time_beside_utc(
     assert "2025-06-15 15:07:40 │ 17:07:40" in run(warehouse, "assignments", "--state", "DOUBLE_CONSUMED").stdout
     assert "note: as of" in result.stderr
     assert "UTC (17:08:00 CE" in result.stderr
-    assert "17:06:45 CEST" in run(warehouse, "alerts").stdout
+    assert "17:06:45 CEST" in run(warehouse, "alerts", "--history").stdout
     zone("UTC")
     assert "17:07:40" not in run(warehouse, "assignments").stdout
 
@@ -254,7 +255,7 @@ def test_what_is_so_now_is_noted_to_be_old_where_no_row_is_new(warehouse: Path, 
     assert " old; is `run` up?" in result.stderr
     assert "note: newest row" not in run(warehouse, command, "--at", "2025-06-15T15:18:45Z").stderr
     assert reported in run(warehouse, command, "--at", "2025-06-15T15:18:46Z").stderr
-    assert "note: newest row" not in run(warehouse, command).stderr
+    assert "note: newest row" not in run(warehouse, command, "--since", "2025-06-15").stderr
 
 
 def test_rows_of_one_moment_come_by_their_key_however_many_are_asked_for(tmp_path: Path) -> None:
@@ -279,8 +280,11 @@ def test_rows_of_one_moment_come_by_their_key_however_many_are_asked_for(tmp_pat
         ("members --until 25:00", "--until '25:00' is not a time"),
         ("alerts --at 2h --since 3h", "--at excludes --since, --until and --current"),
         ("alerts --at 2h --current", "--at excludes"),
+        ("alerts --history --current", "--history excludes --current and --at"),
+        ("alerts --follow --until 1h", "--follow excludes"),
+        ("alerts --severity critcal", "--severity 'critcal': nearest: critical; choose one of critical, error"),
         ("faults --since 1h --until 2h", "--since 1h is not before --until 2h"),
-        ("deliveries --format xml", "--format 'xml': choose table, json, csv or parquet"),
+        ("deliveries --format xml", "--output 'xml': choose table, wide, json, csv or parquet"),
         ("faults --at 2999-01-01", "--at 2999-01-01 is in the future (2999-01-01 00:00:00 UTC"),
         (f"alerts --group {'g' * 256}", "give 1 to 255 characters"),
     ],

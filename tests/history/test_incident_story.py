@@ -226,7 +226,7 @@ def test_long_open_and_circular_stories(tmp_path: Path, monkeypatch: pytest.Monk
     assert (len(story.members), story.left_out) == (MOST_SHOWN, {"members": 7})
     history = History(write(tmp_path / "2", {"alerts": [alert("abc", "FIRING", 5), alert("abd", "FIRING", 5)]}))
     assert find_incident(history, "abc") == "abc-1"
-    with pytest.raises(UnknownIncidentError, match="'ab' is a prefix of several: abc-1, abd-1"):
+    with pytest.raises(UnknownIncidentError, match=r"'ab' is a prefix of several: abc-1 .FIRING starved_queue., abd-1"):
         find_incident(history, "ab")
     with pytest.raises(UnknownIncidentError, match=r"INCIDENT 'abcd-1' is not in the alerts table; nearest: ab"):
         find_incident(history, "abcd-1")

@@ -26,7 +26,11 @@ print(json.dumps([at_start, for_sql, sorted(sys.modules), codes]))
 """All commands in one interpreter: what none of them loads stays away from each."""
 
 QUESTIONS = (
+    ["alerts"],
     ["alerts", "--current"],
+    ["groups"],
+    ["brokers"],
+    ["clusters", "-o", "json"],
     ["alerts", "--since", "2020-01-01", "--format", "csv"],
     ["faults", "--format", "json"],
     ["assignments", "--at", "now"],

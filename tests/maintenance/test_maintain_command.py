@@ -67,7 +67,7 @@ def test_flags_say_which_tables_and_what(warehouse: Path) -> None:
     ("arguments", "code", "sentence"),
     [
         (["--table", "alert"], 2, "--table 'alert': choose one of alerts, "),
-        (["--format", "csv"], 2, "--format 'csv': choose table or json"),
+        (["--format", "csv"], 2, "--output 'csv': choose table or json"),
         (["--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no tables found"),
     ],
 )

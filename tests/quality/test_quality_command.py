@@ -131,14 +131,14 @@ def test_before_the_first_validation_the_pages_have_the_expectations(tmp_path: P
     ("arguments", "code", "sentence"),
     [
         (["--warehouse", "nowhere"], 1, "paths.warehouse = 'nowhere': no table quality found"),
-        (["--format", "yaml"], 2, "--format 'yaml': choose table, json, csv or parquet"),
+        (["--format", "yaml"], 2, "--output 'yaml': choose table, wide, json, csv or parquet"),
         (["check"], 2, "kafka.bootstrap_servers is empty"),
         (
             ["check", "--topic", "x", "--bootstrap-servers", "x:1"],
             2,
             "--topic 'x' is unknown; choose one of rocketmq.heartbeats",
         ),
-        (["check", "--format", "parquet", "--bootstrap-servers", "x:1"], 2, "--format 'parquet': choose"),
+        (["check", "--format", "parquet", "--bootstrap-servers", "x:1"], 2, "--output 'parquet': choose"),
         (["docs", "--out", __file__], 2, "is a file; name a folder"),
     ],
 )

@@ -237,7 +237,7 @@ ADD = "silence add --owner a --reason b"
         ("silence end nope", 1, "SILENCE_ID 'nope' does not exist"),
         ("ack nope --owner a --note b", 1, "INCIDENT 'nope' is not in the alerts table; known: "),
         (f"ack over-{START_MS} --owner a --note b", 1, "was resolved at 2026"),
-        ("relay --dry-run --format yaml", 2, "--format 'yaml': choose table, json or csv"),
+        ("relay --dry-run --format yaml", 2, "--output 'yaml': choose table, json or csv"),
         ("relay --dry-run --once", 2, "give --dry-run or --once, not both"),
     ],
 )

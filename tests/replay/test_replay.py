@@ -273,7 +273,7 @@ def test_a_line_that_is_no_event_is_reported_by_its_number(tmp_path: Path, line:
     [
         (["--since", "soon"], "--since 'soon' is not a time"),
         (["--since", "1h", "--until", "2h"], "--since 1h is not before --until 2h"),
-        (["--format", "xml"], "--format 'xml': choose table, json or csv"),
+        (["--format", "xml"], "--output 'xml': choose table, json or csv"),
         (["--rules", "/nowhere.toml"], "rules.file = '/nowhere.toml': "),
         ([], "kafka.bootstrap_servers is empty"),
     ],

@@ -4,6 +4,7 @@ import io
 import shlex
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,19 @@ def test_help_has_five_groups_exit_codes_and_the_room_of_a_wide_terminal(monkeyp
     assert 100 < max(map(len, help_of().splitlines())) <= 120
 
 
-def test_a_shell_gets_no_completion_script(tmp_path: Path) -> None:
-    """Installing one would write to ~/.bashrc and break each TAB."""
+def test_only_the_first_command_offers_a_completion_script(tmp_path: Path) -> None:
+    """Subcommands would offer one of their own name, which breaks each TAB."""
+    assert "--install-completion" in help_of()
     assert_none(" ".join(name) for name in NAMES if "completion" in help_of(*name))
     for group in ("silence", "quality", "quarantine"):
         arguments = [group, "--install-completion", "bash"]
         ended = CliRunner().invoke(app, arguments, env={"HOME": str(tmp_path), "SHELL": "/bin/bash"})
         assert ended.exit_code == 2, ended.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_h_is_help_everywhere_and_version_is_the_package() -> None:
+    for name in ((), *NAMES):
+        ended = CliRunner().invoke(app, [*name, "-h"])
+        assert (ended.exit_code, "Usage: " in ended.stdout) == (0, True), name
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"balancewatch {version('balancewatch')}\n"

@@ -71,15 +71,25 @@ def test_a_table_breaks_between_words_only_and_without_room_it_is_blocks() -> No
     assert printed(table_of(caption="Nothing was changed."), 60).endswith("b:2\n\nNothing was changed.\n")
 
 
-def test_a_file_gets_the_table_at_its_full_width_and_prose_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_gets_a_line_of_aligned_columns_per_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert f"│ 2026-09-10 00:32:42 │ INHIBITED │ {MEMBER * 4} │" in re.sub(
-        r"\x1b\[[0-9;]*m", "", printed(table_of(((*ROWS[0][:2], MEMBER * 4),)), None)
+    assert printed(table_of(((*ROWS[0][:2], MEMBER * 4), ("", "JOINED\nLEFT", "")), caption="Dry run."), None) == (
+        "delivered at, UTC    outcome       member\n"
+        f"2026-09-10 00:32:42  INHIBITED     {MEMBER * 4}\n"
+        "                     JOINED  LEFT\n"
+        "Dry run.\n"
     )
-    monkeypatch.delenv("FORCE_COLOR")
-    prose = printed(table_of((("why", "so it is " * 40),), show_lines=True), None)
-    assert 10 < max(map(len, prose.splitlines())) <= 80
+    rows = (("fires", "after 90 s"), ("ends", "after 60 s"))
+    assert printed(table_of(rows, show_header=False), None) == "fires  after 90 s\nends   after 60 s\n"
+
+
+def test_a_table_without_box_is_cut_to_the_terminal_except_for_its_unbroken_columns() -> None:
+    table = Table(box=None)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("group")
+    table.add_row("duplicate_client_id", "order-service")
+    assert printed(table, 40) == "kind                 group\nduplicate_client_id  order-service\n"
+    assert printed(table, 30) == "kind                group\nduplicate_client_id order-ser…\n"
 
 
 def test_a_terminal_that_the_environment_reports_of_has_its_width(monkeypatch: pytest.MonkeyPatch) -> None:

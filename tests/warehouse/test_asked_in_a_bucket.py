@@ -42,6 +42,7 @@ DAILY = (
 )
 OTHERS = (
     ["alerts"],
+    ["alerts", "--history"],
     ["alerts", "--current"],
     ["faults"],
     ["members", "--current"],

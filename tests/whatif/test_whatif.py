@@ -215,7 +215,7 @@ def test_csv_has_a_row_a_queue(state: Path) -> None:
         ([], "give either --group and --topic, or --file"),
         (["--group", "billing"], "give either --group and --topic, or --file"),
         (["--file", "STATE", "--group", "billing"], "give either --group and --topic, or --file"),
-        (["--file", "STATE", "--format", "yaml"], "--format 'yaml': choose table, json or csv"),
+        (["--file", "STATE", "--format", "yaml"], "--output 'yaml': choose table, json or csv"),
         (
             ["--file", "nowhere.json"],
             "--file nowhere.json: No such file or directory; `balancewatch whatif --save",

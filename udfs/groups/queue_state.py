@@ -144,6 +144,11 @@ def note_offsets(known: Consumption | None, pull: Pull) -> Consumption | None:
 OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED = "OK", "UNOWNED", "NOT_CONSUMED", "DOUBLE_CONSUMED", "MISPLACED"
 NOT_JUDGED, UNKNOWN = "NOT_JUDGED", "UNKNOWN"
 
+WRONG = (UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED)
+"""The verdicts that are problems."""
+
+WORST_FIRST = (*WRONG, UNKNOWN, NOT_JUDGED, OK)
+
 HAND_OVER_MS = REBALANCE_MS + 10_000
 """The old owner's last long poll may end this long after the new owner's first pull."""
 

@@ -8,7 +8,7 @@ from streaming.board.page import Page, View
 from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, is_alerted_topic, read_group
 from streaming.board.pages.matrix import build_matrix, clients_of, count_verdicts, order_queues
 from streaming.board.url import AskedError, href, read_choice, read_moment_ms, slice_of
-from streaming.board.words import WORST_FIRST, WRONG
+from udfs.groups.queue_state import WORST_FIRST, WRONG
 
 QUEUES_A_PAGE = 100
 MOST_IN_ORDER = 64

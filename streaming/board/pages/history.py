@@ -18,11 +18,11 @@ from streaming.board.page import Page, View
 from streaming.board.pages.group_tables import find_cluster, is_alerted_topic, queues_of, read_group
 from streaming.board.pages.matrix import build_matrix, count_verdicts, order_queues
 from streaming.board.url import AskedError, href, read_choice, read_moment_ms, read_span_ms, slice_of
-from streaming.board.words import VERDICTS, WRONG, counted
+from streaming.board.words import VERDICTS, counted
 from streaming.store.store import History, named
 from streaming.text.times import clock
 from udfs.alerts.prose import join_words, some
-from udfs.groups.queue_state import OK
+from udfs.groups.queue_state import OK, WRONG
 
 MOST_CHANGES = 60
 MOST_OWNERS = 4

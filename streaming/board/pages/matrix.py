@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from streaming.board.pages.group_tables import Channel, Group, Queue
-from streaming.board.words import CERTAIN_SINCE, RANK, VERDICTS, WRONG, worst_first
+from streaming.board.words import CERTAIN_SINCE, RANK, VERDICTS, worst_first
 from udfs.alerts.prose import host_of
-from udfs.groups.queue_state import DOUBLE_CONSUMED, NOT_JUDGED, OK
+from udfs.groups.queue_state import DOUBLE_CONSUMED, NOT_JUDGED, OK, WRONG
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
 MOST_COLUMNS = 16

@@ -12,62 +12,15 @@ from typing import Any
 
 from conf.location import Location
 from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS, TABLES, Table
-from schemas.views import MOST_SEVERE_FIRST, acknowledged_sql
 from streaming.board.page import Page, View
-from streaming.board.pages.groups import read_groups
+from streaming.store.current import read_clusters, read_groups, read_trouble
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from streaming.text.times import DAY, MINUTE, to_ms
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import table_path
-from udfs.alerts.rulebook import CANARY_CLUSTER
 
-MOST_FIRING = 20
 MOST_GROUPS = 12
-
-
-def read_trouble(history: History, lately_from_ms: int) -> dict[str, Any]:
-    """Return all open incidents: the first of those that fire, the number of all that fire, and counts by other states.
-
-    Those that are inhibited are not in `firing`. There `effects` counts the open incidents that one inhibits, by kind.
-    `resolved_lately` counts all that resolved after `lately_from_ms`, fired or not.
-    """
-    (counts,) = history.rows(
-        """
-        SELECT count(*) FILTER (state = 'FIRING' AND inhibited_by IS NULL) AS firing_count,
-            count(*) FILTER (state = 'FIRING' AND inhibited_by IS NOT NULL) AS inhibited_count,
-            count(*) FILTER (
-                state = 'RESOLVED' AND changed_at >= make_timestamptz($lately_from_ms * 1000)
-            ) AS resolved_lately,
-            histogram(state) FILTER (state NOT IN ('FIRING', 'RESOLVED')) AS states
-        FROM alerts_now WHERE cluster <> $canary
-        """,
-        {"canary": CANARY_CLUSTER, "lately_from_ms": lately_from_ms},
-    )
-    return {"firing": _read_firing(history), **counts, "states": dict(counts["states"] or ())}
-
-
-def _read_firing(history: History) -> list[dict[str, Any]]:
-    rows = history.rows(
-        f"""
-        SELECT incident_id, kind, severity, cluster, consumer_group, topic, broker_name, summary, advice,
-            coalesce(is_flapping, false) AS is_flapping, epoch_ms(coalesce(fired_at, changed_at)) AS fired_ms,
-            acknowledged_by
-        FROM firing LEFT JOIN ({acknowledged_sql()}) USING (incident_id)
-        ORDER BY {MOST_SEVERE_FIRST}, fired_ms DESC, incident_id LIMIT $most
-        """,
-        {"most": MOST_FIRING},
-    )
-    if not rows:
-        return []
-    effects: dict[str, dict[str, int]] = {}
-    for row in history.rows(
-        "SELECT inhibited_by, kind, count(*) AS n FROM alerts_now "
-        "WHERE list_contains($ids, inhibited_by) AND state <> 'RESOLVED' GROUP BY ALL ORDER BY n DESC, kind",
-        {"ids": [row["incident_id"] for row in rows]},
-    ):
-        effects.setdefault(row["inhibited_by"], {})[row["kind"]] = row["n"]
-    return [row | {"effects": effects.get(row["incident_id"], {})} for row in rows]
 
 
 def read_ages(history: History) -> list[dict[str, Any]]:
@@ -77,55 +30,6 @@ def read_ages(history: History) -> list[dict[str, Any]]:
     )
     found = {row["name"]: row["ms"] for row in history.rows(f"SELECT name, epoch_ms(newest) AS ms FROM ({each})")}
     return [{"name": name, "newest_ms": found[name]} for name in TABLES]
-
-
-def read_clusters(history: History) -> list[dict[str, Any]]:
-    """Return all clusters by name, without the canary's: brokers, those without data now, groups, queues by verdict.
-
-    `is_without_data`: none of its brokers sends data. `completeness` is the least among UNKNOWN verdicts, open alerts
-    and the newest change.
-    """
-    rows = history.rows(
-        """
-        WITH queues AS (
-            SELECT cluster, count(*) AS queues, count(DISTINCT consumer_group) AS groups,
-                count(*) FILTER (verdict = 'UNKNOWN') AS unknown,
-                count(*) FILTER (verdict = 'NOT_JUDGED') AS not_judged
-            FROM assignments_now GROUP BY cluster
-        ), brokers AS (
-            SELECT cluster, count(DISTINCT broker_name) AS brokers FROM (
-                SELECT cluster, broker_name FROM assignments UNION SELECT cluster, broker_name FROM memberships
-                UNION SELECT cluster, broker_name FROM broker_health
-            ) GROUP BY cluster
-        ), without_data AS (
-            SELECT cluster, list_sort(list(DISTINCT broker_name) FILTER (kind = 'broker_no_data')) AS without_data,
-                bool_or(kind = 'cluster_no_data' AND NOT coalesce(labels, '') LIKE '%"collector":%') AS is_without_data
-            FROM alerts_now WHERE kind IN ('broker_no_data', 'cluster_no_data') AND state <> 'RESOLVED' GROUP BY cluster
-        ), newest AS (
-            SELECT cluster, max(changed_at) AS newest, arg_max(completeness, changed_at) AS completeness FROM (
-                SELECT cluster, changed_at, completeness FROM assignments
-                UNION ALL SELECT cluster, changed_at, completeness FROM alerts
-                UNION ALL SELECT cluster, changed_at, NULL FROM memberships
-                UNION ALL SELECT cluster, changed_at, NULL FROM broker_health
-            ) GROUP BY cluster
-        ), doubtful AS (
-            SELECT cluster, min(completeness) AS least FROM (
-                SELECT cluster, completeness FROM assignments_now WHERE verdict = 'UNKNOWN'
-                UNION ALL SELECT cluster, completeness FROM alerts_now WHERE state <> 'RESOLVED'
-            ) GROUP BY cluster
-        )
-        SELECT newest.cluster, coalesce(brokers, 0) AS brokers, coalesce(without_data, []) AS without_data,
-            coalesce(is_without_data, false) AS is_without_data, coalesce(groups, 0) AS groups, coalesce(queues, 0) AS
-            queues, coalesce(unknown, 0) AS unknown, coalesce(not_judged, 0) AS not_judged, least(completeness,
-            doubtful.least) AS completeness, epoch_ms(newest) AS newest_ms
-        FROM newest LEFT JOIN brokers USING (cluster) LEFT JOIN queues USING (cluster) LEFT JOIN without_data USING
-        (cluster)
-            LEFT JOIN doubtful USING (cluster)
-        WHERE newest.cluster <> $canary ORDER BY newest.cluster
-        """,
-        {"canary": CANARY_CLUSTER},
-    )
-    return [row | {"without_data": [*filter(None, row["without_data"])]} for row in rows]
 
 
 TIMELY = (ALERTS, ASSIGNMENTS, MEMBERSHIPS)
