@@ -177,7 +177,7 @@ def run_query(question: Question, options: QueryOptions) -> None:
         history = open_history(options, table, *beside, *(LIVE_TABLES if is_of_moment else ()))
         found = select(history, question, options)
         rows = print_answer(found.rows, options.format, question.show, question.nothing, question.present)
-        unknown = list(_unknown_names(options)) if not rows and "cluster" in question.names else []
+        unknown = list(unknown_names(options)) if not rows and "cluster" in question.names else []
         stale = ""
         if is_of_moment:
             at_ms = wall_ms() if options.at_ms is None else options.at_ms
@@ -213,7 +213,7 @@ NAMED_BY = {
 """Option to the tables, and their columns, that know its names."""
 
 
-def _unknown_names(options: QueryOptions) -> Iterator[str]:
+def unknown_names(options: QueryOptions) -> Iterator[str]:
     """Yield a sentence for each name, not a glob, that no table of the query has."""
     names = {name: value for name, value in options.names.items() if name in NAMED_BY and isinstance(value, str)}
     if not names:
