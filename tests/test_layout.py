@@ -46,7 +46,7 @@ EXEMPTION = re.compile(
 STREAMING = (
     "text", "system", "logs", "warehouse", "store", "terminal", "spark", "kafka_io", "collector", "simulator",
     "queries", "self_monitoring", "relay", "metrics", "history", "replay", "whatif", "check", "quality",
-    "maintenance", "board", "service", "cli",
+    "maintenance", "board", "assistant", "service", "cli",
 )  # fmt: skip
 """The rooms of streaming/: a module imports of those before its own, and of its own."""
 
@@ -226,8 +226,8 @@ def test_no_file_is_over_600_lines() -> None:
 
 
 BUDGET = {
-    "streaming/board": 3_650, "streaming/check": 510, "streaming/collector": 3_190, "streaming/history": 1_810,
-    "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
+    "streaming/board": 3_650, "streaming/check": 510, "streaming/collector": 3_190, "streaming/history": 1_820,
+    "streaming/assistant": 450, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
     "streaming/metrics": 920, "streaming/quality": 1_610, "streaming/queries": 4_160, "streaming/relay": 3_290,
     "streaming/replay": 520, "streaming/self_monitoring": 430, "streaming/service": 1_430,
     "streaming/simulator": 3_500, "streaming/spark": 460, "streaming/store": 610, "streaming/system": 310,
@@ -237,9 +237,9 @@ BUDGET = {
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 45_000, 56_000
+MOST_LINES, MOST_LINES_OF_TESTS = 45_500, 56_000
 
-MOST_FILES = 269
+MOST_FILES = 272
 """Of the product, likewise."""
 
 
