@@ -18,7 +18,7 @@ SHOWN := awk '/^(Collecting|Installing|Successfully)/ { print substr($$0, 1, 100
 unexport PYTHONDONTWRITEBYTECODE # otherwise each test process rewrites every assertion again
 
 # Rooms whose tests need Delta tables, a browser or a server.
-ROOMS_LEFT_OUT := board lab/chaos check history maintenance manual lab/oracle quality replay service store whatif
+ROOMS_LEFT_OUT := assistant board lab/chaos check history maintenance manual lab/oracle quality replay service store whatif
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'

@@ -79,6 +79,7 @@ GROUPS = {
         ),
         "relay": Place("service.relay_command", "Send notifications in a process separate from `run`."),
         "board": Place("board.board_command", "Serve the board."),
+        "mcp": Place("assistant.mcp_command", "Serve read-only tools for AI assistants (MCP)."),
         "canary": Place("relay.commands", "Print how long canary alerts took from injection to delivery."),
     },
     "try": {
@@ -119,7 +120,7 @@ EXIT_CODES = (
 HELP_WIDTH = 120
 """Characters; help uses the terminal's width up to this."""
 
-SERVING = {"demo", "run", "kafka", "collect", "simulate", "relay", "board", "--follow"}
+SERVING = {"demo", "run", "kafka", "collect", "simulate", "relay", "board", "mcp", "--follow"}
 """Commands and options that end with 0 on SIGINT and SIGTERM, also during imports (stop_on_signals is called later)."""
 
 

@@ -46,7 +46,7 @@ EXEMPTION = re.compile(
 STREAMING = (
     "text", "system", "logs", "warehouse", "store", "terminal", "spark", "kafka_io", "collector", "simulator",
     "queries", "self_monitoring", "relay", "metrics", "history", "replay", "whatif", "check", "quality",
-    "maintenance", "board", "service", "cli",
+    "maintenance", "board", "assistant", "service", "cli",
 )  # fmt: skip
 """The rooms of streaming/: a module imports of those before its own, and of its own."""
 
@@ -226,20 +226,20 @@ def test_no_file_is_over_600_lines() -> None:
 
 
 BUDGET = {
-    "streaming/board": 3_480, "streaming/check": 520, "streaming/collector": 3_190, "streaming/history": 2_320,
-    "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
-    "streaming/metrics": 920, "streaming/quality": 1_620, "streaming/queries": 4_160, "streaming/relay": 3_300,
+    "streaming/assistant": 450, "streaming/board": 3_480, "streaming/check": 520, "streaming/collector": 3_190,
+    "streaming/history": 2_250, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
+    "streaming/metrics": 920, "streaming/quality": 1_620, "streaming/queries": 4_160, "streaming/relay": 3_320,
     "streaming/replay": 520, "streaming/self_monitoring": 430, "streaming/service": 1_430,
     "streaming/simulator": 3_500, "streaming/spark": 460, "streaming/store": 940, "streaming/system": 310,
-    "streaming/terminal": 620, "streaming/text": 560, "streaming/warehouse": 1_540, "streaming/whatif": 420,
+    "streaming/terminal": 610, "streaming/text": 560, "streaming/warehouse": 1_540, "streaming/whatif": 420,
     "udfs/alerts": 1_590, "udfs/brokers": 2_150, "udfs/groups": 3_660, "udfs/producers": 1_250,
     "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_660, "conf": 1_080,
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 45_900, 56_000
+MOST_LINES, MOST_LINES_OF_TESTS = 46_400, 56_400
 
-MOST_FILES = 275
+MOST_FILES = 278
 """Of the product, likewise."""
 
 

@@ -39,10 +39,10 @@ SHOWN = 12
 """Lines of each part, half from each end; JSON has up to MOST_SHOWN."""
 
 
-def _with_times(value: Any) -> Any:
+def with_times(value: Any) -> Any:
     """Return the value with fields named `*_ms` as `*_at`, ISO 8601."""
     if isinstance(value, list | tuple):
-        return [_with_times(item) for item in value]
+        return [with_times(item) for item in value]
     if not isinstance(value, dict):
         return value
     found = {}
@@ -51,7 +51,7 @@ def _with_times(value: Any) -> Any:
             key = "at" if name == "at_ms" else f"{name.removesuffix('_ms')}_at"
             found[key] = None if field is None else iso(field)
         else:
-            found[name] = _with_times(field)
+            found[name] = with_times(field)
     return found
 
 
@@ -200,6 +200,6 @@ def explain(
         fail(str(error))
     runbook = runbook_url(options.runbooks_url, story.kind, story.cause)
     if options.format == "json":
-        write_json({**_with_times(asdict(story)), "runbook_url": runbook})
+        write_json({**with_times(asdict(story)), "runbook_url": runbook})
     else:
         print_story(story, runbook)

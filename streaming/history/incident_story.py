@@ -294,8 +294,11 @@ def newest_incident(history: History) -> str | None:
     return str(found[0]["incident_id"]) if found else None
 
 
-def read_story(history: History, incident_id: str) -> IncidentStory:
-    """Return the incident's history. Raises UnknownIncidentError where the tables have no row of it."""
+def read_story(history: History, incident_id: str, most: int = MOST_SHOWN) -> IncidentStory:
+    """Return the incident's history, with at most `most` items in each list.
+
+    Raises UnknownIncidentError where the tables have no row of it.
+    """
     asked = {"id": incident_id}
     rows = history.rows("SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", asked)
     if not rows:
@@ -304,7 +307,7 @@ def read_story(history: History, incident_id: str) -> IncidentStory:
     left_out: dict[str, int] = {}
 
     def bounded(name: str, parts: Sequence[Row], always: Collection[int] = ()) -> list[Row]:
-        shown = ends(len(parts), MOST_SHOWN, always)
+        shown = ends(len(parts), most, always)
         if len(shown) < len(parts):
             left_out[name] = len(parts) - len(shown)
         return [parts[number] for number in shown]

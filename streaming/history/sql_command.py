@@ -50,7 +50,7 @@ def sql(
     text = _read(query, file)
     options = parse_options(format_=format_, limit=limit, warehouse=warehouse)
     if text is None:
-        print_rows(list(_views()), options.format)
+        print_rows(list(list_views()), options.format)
         return
     try:
         reported = print_apart(
@@ -81,7 +81,7 @@ def _read(query: str | None, file: Path | None) -> str | None:
     return text
 
 
-def _views() -> Iterator[dict[str, Any]]:
+def list_views() -> Iterator[dict[str, Any]]:
     """Yield each table with its columns and its two views, then the other views."""
     for table in TABLES.values():
         key = ", ".join(table.key)

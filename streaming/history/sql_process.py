@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import IO, Any, cast
+from typing import IO, Any, BinaryIO, cast
 
 from conf.location import is_store
 from streaming.store.limits import TOO_MUCH
@@ -27,13 +27,16 @@ PIPE_BYTES = 1 << 20
 _PROGRAM = "from streaming.history.sql_worker import main; main()"
 
 
-def print_apart(*, seconds: float, **request: Any) -> str:
-    """Print the answer to stdout and return a note. Raises WarehouseError. See sql_worker.answer for the arguments."""
+def print_apart(*, seconds: float, out: BinaryIO | None = None, **request: Any) -> str:
+    """Write the answer to `out`, by default stdout, and return a note. An error of its `write` ends the worker.
+
+    Raises WarehouseError. See sql_worker.answer for the other arguments.
+    """
     command, pipe = [sys.executable, "-P", "-c", _PROGRAM], subprocess.PIPE
     environment = _environment(is_in_bucket=is_store(request["warehouse"]))
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:  # noqa: S603  # our own command line
         try:
-            words, code = _talk(process, {**request, "seconds": seconds})
+            words, code = _talk(process, {**request, "seconds": seconds}, out or bytes_out())
         finally:
             process.kill()
     if code == -signal.SIGALRM:
@@ -51,7 +54,7 @@ def print_apart(*, seconds: float, **request: Any) -> str:
     return reported.get("note", "")
 
 
-def _talk(process: subprocess.Popen[bytes], request: dict[str, Any]) -> tuple[bytes, int]:
+def _talk(process: subprocess.Popen[bytes], request: dict[str, Any], out: BinaryIO) -> tuple[bytes, int]:
     """Return the worker's last words and exit code; pass on its output as it comes."""
     asked, printed, words = (cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout, process.stderr))
     with suppress(BrokenPipeError):  # a worker that ended at once says why
@@ -59,7 +62,6 @@ def _talk(process: subprocess.Popen[bytes], request: dict[str, Any]) -> tuple[by
         asked.flush()
     with suppress(AttributeError, OSError):  # Linux only, and limited for users
         fcntl.fcntl(printed, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    out = bytes_out()
     while chunk := os.read(printed.fileno(), CHUNK_BYTES):
         out.write(chunk)
         out.flush()

@@ -206,14 +206,14 @@ def run_query(question: Question, options: QueryOptions) -> None:
 
 def read_notes(history: History, options: QueryOptions, *, is_empty: bool, is_now: bool = True) -> list[str]:
     """Return sentences about an answer: unknown names if it is empty; stale data if it is the state of a moment."""
-    notes = list(_unknown_names(options)) if is_empty else []
+    notes = list(unknown_names(options)) if is_empty else []
     if is_now:
         at_ms = wall_ms() if options.at_ms is None else options.at_ms
         notes.append(describe_stale(read_freshness(history, at_ms, options.stale_ms)))
     return [line for line in notes if line]
 
 
-def _unknown_names(options: QueryOptions) -> Iterator[str]:
+def unknown_names(options: QueryOptions) -> Iterator[str]:
     """Yield a sentence for each name, not a glob, that no table of the query has."""
     names = {name: value for name, value in options.names.items() if name in NAMED_BY and isinstance(value, str)}
     history = History(options.warehouse, list(LIVE_TABLES)) if names else None

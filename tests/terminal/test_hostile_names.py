@@ -176,7 +176,7 @@ WRONG: list[list[str]] = [
 """None of these can be done; the refusal repeats what was typed, or what is there."""
 
 
-SERVING = {"demo", "run", "kafka", "collect", "simulate", "board", "canary"}
+SERVING = {"demo", "run", "kafka", "collect", "simulate", "board", "mcp", "canary"}
 """They need Kafka, RocketMQ or a browser, or show figures alone; what they print goes by the same functions."""
 
 

@@ -82,10 +82,10 @@ class AccessControl:
     """Epoch seconds."""
 
     @classmethod
-    def of(cls, settings: Board) -> "AccessControl":
+    def of(cls, settings: Board, served: str = "the board") -> "AccessControl":
         """Return the rule of these settings; a token that is set is required on the loopback too.
 
-        Raises SettingsError if others can reach the board and the token is missing or too short.
+        Raises SettingsError if others can reach what is served and the token is missing or too short.
         """
         local = LOOPBACK | {(f"[{settings.host}]" if ":" in settings.host else settings.host).lower()}
         names = frozenset(name.lower() for name in settings.allowed_hosts)
@@ -99,7 +99,7 @@ class AccessControl:
                 raise SettingsError(
                     f"board.token_env = {settings.token_env!r}: the variable is empty; set it to the token, or unset it"
                 ) from None
-            raise SettingsError(f"{opening} opens the board to others, which requires a token: {error}") from None
+            raise SettingsError(f"{opening} opens {served} to others, which requires a token: {error}") from None
         if len(token) < LEAST_TOKEN:
             raise SettingsError(
                 f"board.token_env = {settings.token_env!r}: the token has fewer than {LEAST_TOKEN} characters; "

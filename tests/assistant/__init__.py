@@ -1,0 +1,1 @@
+"""The tools of `balancewatch mcp`, asked by the client of the same package."""
