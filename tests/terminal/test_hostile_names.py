@@ -138,6 +138,8 @@ PLAIN: list[list[str]] = [
     ["quarantine", "show", PULLS, "0", "1"],
     ["relay", "--once"],
     ["check"],
+    ["check", "--connect"],
+    ["oncall", "test", "log"],
     ["forget", "--cluster", f"c{EVIL}", "--group", GROUP, "--owner", OWNER, "--reason", EVIL, "--dry-run"],
 ]
 WRONG: list[list[str]] = [
@@ -158,6 +160,7 @@ WRONG: list[list[str]] = [
     ["alerts", "rules", f"{EVIL}-1"],
     ["alerts", "rules", "watchdog", "--severity", EVIL],
     ["check", "--format", EVIL],
+    ["oncall", "test", EVIL],
     ["ack", EVIL, "--owner", OWNER, "--note", "n"],
     ["silence", "end", EVIL],
     ["silence", "add", "--match", EVIL, "--for", "1h", "--owner", OWNER, "--reason", EVIL],
