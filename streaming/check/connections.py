@@ -10,6 +10,7 @@ import queue
 import re
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -85,7 +86,8 @@ def judged(subject: str, why_not: str, text: str) -> Finding:
 
 def try_connections(settings: Settings, *, is_shown: bool) -> list[Finding]:
     """Run all checks; print each finding when it is made, if `is_shown`. A terminal also shows what is not finished."""
-    console, found = VisibleConsole(stderr=not is_shown), []
+    is_terminal = sys.stdout.isatty() if is_shown else sys.stderr.isatty()
+    console, found = VisibleConsole(stderr=not is_shown, force_terminal=is_terminal), []
     with console.status("") as status:
         for finding in _run(CHECKS, settings, lambda names: status.update(f"checking {names}")):
             found.append(finding)
