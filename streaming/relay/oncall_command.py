@@ -1,6 +1,7 @@
 """`balancewatch oncall test`: a marked test alert and its end, through the code of a receiver."""
 
 import secrets
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -136,8 +137,10 @@ def _test(receivers: Sequence[tuple[str, Receiver]], *, shows: bool) -> list[dic
         if verdict in ("DELIVERED", "RETRY"):  # without an answer it may have arrived
             ends.append((receiver, notice))
     try:
-        with VisibleConsole(stderr=True).status(f"the end follows in {max(waits_ms) / 1000:g} s"):
-            time.sleep(max(waits_ms) / 1000)
+        if seconds := max(waits_ms) / 1000:
+            console = VisibleConsole(stderr=True, force_terminal=sys.stderr.isatty())
+            with console.status(f"the end follows in {seconds:g} s"):
+                time.sleep(seconds)
     finally:
         for receiver, notice in ends:
             call(receiver, replace(notice, status="resolved", state="RESOLVED", changed_at_ms=wall_ms()))
@@ -155,7 +158,7 @@ def _notice(receiver: str) -> Notice:
         labels={"cluster": OWN_CLUSTER, "receiver": receiver, "test": "true"},
         cluster=OWN_CLUSTER,
         summary=f"Test of the receiver {receiver} by `balancewatch oncall test`. No queue is affected.",
-        advice="Nothing to do: the test ends within seconds.",
+        advice="No action is needed: the test ends within seconds.",
         started_at_ms=now_ms,
         changed_at_ms=now_ms,
     )

@@ -85,7 +85,8 @@ def test_a_marked_alert_and_its_end_are_delivered(type_: str, site: Path, waits:
     ]
     assert oncall_command.SEEN[type_] in lines[2]
     assert begin.body != end.body
-    assert waits[0] >= {"alertmanager": 10, "pagerduty": 10, "dingtalk": 3.5, "feishu": 0.7, "webhook": 0}[type_]
+    least = {"alertmanager": 10, "pagerduty": 10, "dingtalk": 3.5, "feishu": 0.7, "webhook": 0}
+    assert max(waits, default=0) >= least[type_]
     assert not (site.parent / "warehouse").exists()
 
 
