@@ -63,13 +63,17 @@ GROUPS = {
     "act": {
         "ack": Place("relay.commands", "Acknowledge an incident; PagerDuty stops escalating."),
         "silence": Place("relay.commands", "Add, list and end silences."),
+        "oncall": Place("relay.oncall_command", "Send a marked test alert, and its end, to a receiver."),
         "forget": Place(
             "service.forget_command",
             "Resolve the alerts of a cluster, broker, group or collector that is decommissioned or renamed.",
         ),
     },
     "run": {
-        "check": Place("check.check_command", "Validate the settings and print the rules in force."),
+        "check": Place(
+            "check.check_command",
+            "Validate the settings and print the rules in force; --connect tries all connections.",
+        ),
         "collect": Place(
             "collector.collect_command",
             "Poll a RocketMQ cluster through its admin API and publish the results to Kafka.",

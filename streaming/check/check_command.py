@@ -71,22 +71,44 @@ RulesFile = Annotated[Path | None, typer.Option("--rules", help="Rules file [rul
 FormatName = Annotated[str, format_option("table", "json")]
 
 
-def check(rules_file: RulesFile = None, format_: FormatName = "table", warehouse: Warehouse = None) -> None:
-    """Validate the settings and print the rules in force.
+def check(
+    rules_file: RulesFile = None,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Also try Kafka, RocketMQ, tables, checkpoints and receivers.")
+    ] = False,
+    format_: FormatName = "table",
+    warehouse: Warehouse = None,
+) -> None:
+    """Validate the settings and print the rules in force; --connect tries all connections.
 
-    Each rule is printed with its origin. Receivers' secrets are validated, too. Exit code 2: a setting is invalid. The
-    command sends and writes nothing. `balancewatch alerts rules` explains a kind of alert under these settings.
+    Each rule is printed with its origin. Receivers' secrets are validated, too. The command sends and writes nothing.
+    `balancewatch alerts rules` explains a kind of alert under these settings.
+
+    With --connect a line for each connection says ok, failed or skipped: Kafka with its topics and rights, NameServers,
+    brokers and ACL (in a JVM), tables, checkpoints, receivers. It takes up to 30 seconds and sends no event and no
+    alert. It writes a temporary file to each folder, or an object to the bucket, and deletes it.
+
+    Exit codes: 0 valid, and no connection failed; 1 a connection failed; 2 a setting is invalid.
 
     Example: balancewatch check
+
+    Example: balancewatch check --connect
 
     Example: balancewatch check --rules stricter.toml --format json
     """
     settings = load(paths={"warehouse": warehouse}, rules={"file": None if rules_file is None else str(rules_file)})
     answer = _in_force(settings)
+    if format_ == "table":
+        _print_settings(answer)
+    if connect:
+        from streaming.check.connections import try_connections  # noqa: PLC0415  # imports Kafka and Spark's jars: 1 s
+
+        findings = try_connections(settings, is_shown=format_ == "table")
+        answer["connections"] = [asdict(finding) for finding in findings]
     if format_ == "json":
         write_json(answer, default=str)
-    else:
-        _print_settings(answer)
+    if any(finding["outcome"] == "failed" for finding in answer.get("connections", ())):
+        raise typer.Exit(1)
 
 
 def _in_force(settings: Settings) -> dict[str, Any]:

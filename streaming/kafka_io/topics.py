@@ -47,7 +47,7 @@ def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            return create_missing(kafka, (_new_topic(kafka, name) for name in sorted(EVENTS)))
+            return create_missing(kafka, (new_topic(kafka, name) for name in sorted(EVENTS)))
         except KafkaError as error:
             if time.monotonic() > deadline:
                 raise KafkaUnreachableError(
@@ -58,11 +58,7 @@ def create_topics(kafka: Kafka, *, wait_seconds: float = 30.0) -> list[str]:
 
 def create_missing(kafka: Kafka, topics: Iterable[NewTopic]) -> list[str]:
     """Create the topics that Kafka does not have and return their names. Raises KafkaError."""
-    admin = KafkaAdminClient(
-        bootstrap_servers=kafka.bootstrap_servers.split(","),
-        request_timeout_ms=10_000,
-        **client_options(kafka.options),
-    )
+    admin = open_admin(kafka, request_timeout_ms=10_000)
     try:
         made, known = [], set(admin.list_topics())
         for topic in topics:
@@ -75,7 +71,14 @@ def create_missing(kafka: Kafka, topics: Iterable[NewTopic]) -> list[str]:
         admin.close()
 
 
-def _new_topic(kafka: Kafka, name: str) -> NewTopic:
+def open_admin(kafka: Kafka, **limits: int) -> KafkaAdminClient:
+    """Return an admin client, to be closed by the caller. Raises KafkaError if no broker answers."""
+    options = client_options(kafka.options)
+    known = {key: value for key, value in options.items() if key in KafkaAdminClient.DEFAULT_CONFIG}
+    return KafkaAdminClient(**known | {"bootstrap_servers": kafka.bootstrap_servers.split(",")} | limits)
+
+
+def new_topic(kafka: Kafka, name: str) -> NewTopic:
     return NewTopic(
         name,
         num_partitions=dict[str, int](kafka.partitions.items()).get(name, 1),

@@ -25,6 +25,9 @@ PLAIN = (*REQUIRED, "cause", "reason", "inhibited_by", *IDENTITY[1:])
 
 CUT = "…"
 
+ONCALL_TEST = "oncall_test"
+"""The kind of the alert of `oncall test`, which is in no table."""
+
 
 @dataclass(frozen=True)
 class Notice:
@@ -172,11 +175,12 @@ class Links:
     runbooks_url: str = ""
 
     def incident(self, notice: Notice) -> str | None:
-        """Return the page of the incident; the watchdog, which is in no table, links to the first page."""
+        """Return the page of the incident; the watchdog and a test, which are in no table, link to the first page."""
         if not self.board_url:
             return None
-        root = self.board_url.rstrip("/")
-        return f"{root}/" if notice.kind == WATCHDOG else f"{root}/incident?id={quote(notice.incident_id, safe='')}"
+        is_in_no_table = notice.kind in (WATCHDOG, ONCALL_TEST)
+        page = "" if is_in_no_table else f"incident?id={quote(notice.incident_id, safe='')}"
+        return f"{self.board_url.rstrip('/')}/{page}"
 
     def runbook(self, notice: Notice) -> str | None:
         """Return the page of its kind, at its cause."""

@@ -49,8 +49,7 @@ def resolve_jars(name: str, root: Path) -> Path:
 
 
 def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
-    digest = hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12]
-    folder = root.expanduser() / digest / name
+    folder = folder_of(name, root)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +68,11 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return folder
+
+
+def folder_of(name: str, root: Path) -> Path:
+    """Return the folder of a set, which exists once its jars are downloaded."""
+    return root.expanduser() / hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12] / name
 
 
 def find_wrong(name: str, folder: Path) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from conf.settings import Settings
 from schemas.events import EVENTS
-from streaming.kafka_io.topics import _new_topic, client_options
+from streaming.kafka_io.topics import client_options, new_topic
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="p=ss word";'
 
@@ -35,7 +35,7 @@ def test_client_options(reason: str, options: dict[str, str], arguments: dict[st
 def test_every_topic_keeps_kafkas_own_time_and_its_whole_past() -> None:
     """A compacted topic has no routes of then for who looks at the past, and holes where a cut batch is counted."""
     kafka = Settings.load(kafka={"bootstrap_servers": "x:1", "retention_hours": 48}).kafka
-    configs = {name: _new_topic(kafka, name).topic_configs for name in EVENTS}
+    configs = {name: new_topic(kafka, name).topic_configs for name in EVENTS}
     assert {of_topic["message.timestamp.type"] for of_topic in configs.values()} == {"LogAppendTime"}
     assert {of_topic["retention.ms"] for of_topic in configs.values()} == {str(48 * 3_600_000)}
     assert not any("cleanup.policy" in of_topic for of_topic in configs.values())

@@ -143,6 +143,8 @@ PLAIN: list[list[str]] = [
     ["relay", "--once"],
     ["status"],
     ["check"],
+    ["check", "--connect"],
+    ["oncall", "test", "log"],
     ["forget", "--cluster", f"c{EVIL}", "--group", GROUP, "--owner", OWNER, "--reason", EVIL, "--dry-run"],
 ]
 WRONG: list[list[str]] = [
@@ -163,6 +165,7 @@ WRONG: list[list[str]] = [
     ["alerts", "rules", f"{EVIL}-1"],
     ["alerts", "rules", "watchdog", "--severity", EVIL],
     ["check", "--format", EVIL],
+    ["oncall", "test", EVIL],
     ["ack", EVIL, "--owner", OWNER, "--note", "n"],
     ["silence", "end", EVIL],
     ["silence", "add", "--match", EVIL, "--for", "1h", "--owner", OWNER, "--reason", EVIL],
@@ -219,7 +222,7 @@ def test_no_command_prints_what_is_obeyed_or_unseen(
         monkeypatch.setenv("FORCE_COLOR", "1")
     offenders, shown = [], 0
     for arguments, format_ in calls(formats):
-        is_of_tables = arguments[0] not in (EVIL,)
+        is_of_tables = arguments[0] not in (EVIL, "oncall")
         result = CliRunner().invoke(app, [*arguments, *(["--warehouse", str(warehouse)] if is_of_tables else [])])
         for name, text in (("stdout", result.stdout), ("stderr", result.stderr)):
             if bad := unseen(text, format_):

@@ -104,6 +104,10 @@ class AddressError(ValueError):
     """A receiver's address or key cannot be used. The message names it and the reason, without secrets."""
 
 
+class _ConnectedError(Exception):
+    """A connection is open, and nothing was sent."""
+
+
 class HttpReceiver(Receiver):
     """One HTTP address, which gets one request at a time. Connections are kept until `close`.
 
@@ -189,6 +193,22 @@ class HttpReceiver(Receiver):
             async with asyncio.timeout(BODY_SECONDS):
                 await response.aclose()
         return response, text[:READ_BYTES]
+
+    def try_connection(self) -> str:
+        """Open a connection as `post` does and send nothing; return why that fails, empty if it does not."""
+
+        def stop_before_sending(event: str, info: Mapping[str, Any]) -> None:
+            if event.endswith("send_request_headers.started") and info["request"].method != b"CONNECT":  # to a proxy
+                raise _ConnectedError
+
+        try:
+            with httpx.Client(timeout=self._connect_seconds) as client:
+                client.post(self._url, extensions={"trace": stop_before_sending})
+        except _ConnectedError:
+            pass
+        except Exception as error:
+            return f"no connection to {self.host}: {self._describe(error)}"
+        return ""
 
     def _describe(self, error: Exception) -> str:
         match error:
