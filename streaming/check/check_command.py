@@ -81,8 +81,8 @@ def check(
 ) -> None:
     """Validate the settings and print the rules in force; --connect tries all connections.
 
-    Each rule is printed with its origin. Receivers' secrets are validated, too. The command sends and writes nothing.
-    `balancewatch alerts rules` explains a kind of alert under these settings.
+    Each rule is printed with its origin. Receivers' secrets are validated, too. Without --connect the command sends and
+    writes nothing. `balancewatch alerts rules` explains a kind of alert under these settings.
 
     With --connect a line for each connection says ok, failed or skipped: Kafka with its topics and rights, NameServers,
     brokers and ACL (in a JVM), tables, checkpoints, receivers. It takes up to 30 seconds and sends no event and no
