@@ -81,10 +81,13 @@ class TableFiles:
         ]
 
     def appended(self, version: int) -> list[str]:
-        """Return the paths of files that commits after `version` appended, without those that compaction replaced."""
+        """Return the paths of files that commits after `version` appended, also if compaction has replaced them.
+
+        Raises FileNotFoundError for a deleted file of a bucket.
+        """
         commits = (read_commit(self._path, number) for number in range(version + 1, (self.version or 0) + 1))
-        names = {_name_of(name) for commit in commits if commit is not None for name in commit.appended}
-        return [path for path, uri in zip(self.paths, self._uris, strict=True) if _name_of(uri) in names]
+        names = [name for commit in commits if commit is not None for name in commit.appended]
+        return files_here(self._handle, [f"{self._handle.table_uri}/{name}" for name in names]) if self._handle else []
 
     def _read_spans(self, handle: DeltaTable) -> list[Span]:
         """Return the spans in the order of the files. The log's times are cut to ms."""

@@ -43,6 +43,17 @@ def test_a_table_is_every_transition_now_the_newest_of_each_key_and_at_the_newes
     assert verdicts(history, f"{history.newest(ASSIGNMENTS, START_MS + 60_000)}") == ["OK", "UNOWNED"]
 
 
+def test_appended_rows_are_those_since_a_version_also_once_they_are_compacted(tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [assignment(0, "OK", 0)]})
+    history = History(tmp_path)
+    version = history.versions["assignments"]
+    append_rows(DeltalakeWriter(tmp_path), {"assignments": [assignment(1, "UNOWNED", 1)]}, "app", 7)
+    DeltaTable(table_path(tmp_path, "assignments")).optimize.compact()
+    assert history.refresh()
+    assert verdicts(history, f"({history.appended(ASSIGNMENTS, version)})") == ["UNOWNED"]
+    assert verdicts(history, f"({history.appended(ASSIGNMENTS, history.versions['assignments'])})") == []
+
+
 def test_of_two_rows_of_one_moment_the_later_batch_is_the_newest(tmp_path: Path) -> None:
     write(tmp_path, {"assignments": [assignment(0, "OK", 0)]}, {"assignments": [assignment(0, "UNOWNED", 0)]})
     assert verdicts(History(tmp_path), "assignments_now") == ["UNOWNED"]
