@@ -228,18 +228,18 @@ def test_no_file_is_over_600_lines() -> None:
 BUDGET = {
     "streaming/board": 3_650, "streaming/check": 510, "streaming/collector": 3_190, "streaming/history": 1_810,
     "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
-    "streaming/metrics": 920, "streaming/quality": 1_610, "streaming/queries": 4_160, "streaming/relay": 3_290,
-    "streaming/replay": 520, "streaming/self_monitoring": 430, "streaming/service": 1_430,
-    "streaming/simulator": 3_500, "streaming/spark": 460, "streaming/store": 610, "streaming/system": 310,
-    "streaming/terminal": 420, "streaming/text": 530, "streaming/warehouse": 1_540, "streaming/whatif": 420,
+    "streaming/metrics": 920, "streaming/quality": 1_610, "streaming/queries": 4_180, "streaming/relay": 3_290,
+    "streaming/replay": 520, "streaming/self_monitoring": 440, "streaming/service": 1_430,
+    "streaming/simulator": 3_500, "streaming/spark": 500, "streaming/store": 610, "streaming/system": 310,
+    "streaming/terminal": 430, "streaming/text": 530, "streaming/warehouse": 1_610, "streaming/whatif": 420,
     "udfs/alerts": 1_590, "udfs/brokers": 2_150, "udfs/groups": 3_650, "udfs/producers": 1_250,
     "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_660, "conf": 1_080,
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 45_000, 56_000
+MOST_LINES, MOST_LINES_OF_TESTS = 45_150, 56_000
 
-MOST_FILES = 269
+MOST_FILES = 270
 """Of the product, likewise."""
 
 
