@@ -114,18 +114,20 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc otherwise gives each of the JVM's threads its own heap
     is_in_bucket = is_store(settings.paths.checkpoints)
     jars = [str(path) for path in spark_jars(settings.paths.jars)]
-    sent = [str(path) for path in spark_jars(settings.paths.jars, "s3")] if is_in_bucket else []
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve.
     options = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
     options += "".join(f' "{option}"' for option in (f"-Djava.io.tmpdir={folder}", *archive_options("spark")))
-    # One process needs no copy of each jar, and an archive holds only classes of the class path.
+    # One process needs no copy of each jar, and an archive holds only classes of the class path as it was.
     is_one = settings.spark.master.partition("[")[0] == "local"
+    sent = [] if is_one else jars
+    if is_in_bucket:
+        sent += [str(path) for path in spark_jars(settings.paths.jars, "s3")]
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
         **({"spark.driver.extraClassPath": ":".join(jars)} if is_one else {}),
-        "spark.jars": ",".join([*([] if is_one else jars), *sent]),
+        **({"spark.jars": ",".join(sent)} if sent else {}),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",

@@ -73,7 +73,7 @@ def test_checkpoints_in_a_bucket_go_on_after_kill_9_and_no_row_is_lost_or_double
     environment = environment_for(killed, PATHS__CHECKPOINTS=checkpoints, **more)
     commits = StorePath(checkpoints, "balance") / "commits"
     with command(tmp_path, environment, "run", "--available-now") as run:
-        run.wait_until((commits / "2").is_file, LONG_SECONDS)
+        wait_for("its third commit", lambda: run.check() or (commits / "2").is_file(), LONG_SECONDS, 0.5)
         os.killpg(run.pid, signal.SIGKILL)
     assert not Path(killed.paths.checkpoints).exists()
     assert not (commits / str(len(batch_ids(checkpoint_of("balance", whole))) - 1)).is_file(), "killed in the middle"
