@@ -1,4 +1,4 @@
-"""The location of the tables: a folder, or the URL of a prefix in a bucket."""
+"""The location of tables or checkpoints: a folder, or the URL of a prefix in a bucket."""
 
 from pathlib import Path
 from typing import TypeAlias

@@ -4,6 +4,7 @@ balancewatch.toml has every key and its default; the classes here only give each
 """
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -54,42 +55,47 @@ class Maintain(Section):
 
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_STORE = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*", re.ASCII)
+_STORE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*", re.ASCII)
 
 
 def _is_no_address(value: object) -> object:
     if not str(value):
         raise invalid("is empty; give a folder")
     if _ADDRESS.match(str(value)):
-        raise invalid("is a URL; give a folder, on a cluster one that all machines share")
+        raise invalid("is a URL; give a folder")
     return value
 
 
-def _location(value: object) -> Location:
+def _location(scheme: str, value: object) -> Location:
     """Return a folder or a bucket's URL. Other URLs may hold a secret and are never shown."""
+    url = f"{scheme}://bucket/prefix"
     if not isinstance(value, str | Path):
-        raise invalid("must be text: a folder, or s3://bucket/prefix")
+        raise invalid(f"must be text: a folder, or {url}")
     text = str(value)
     if not _ADDRESS.match(text):
         return Path(str(_is_no_address(value)))
     if _STORE.fullmatch(text.rstrip("/")) and not {".", ".."} & set(text.split("/")):
+        if not text.startswith(f"{scheme}:"):
+            raise invalid(f"must begin with {scheme}://; give {scheme}{text[text.index(':') :]}")
         return text.rstrip("/")
-    if re.match(r"s3:/", text, re.IGNORECASE):
+    if re.match(r"s3a?:/", text, re.IGNORECASE):
         raise invalid(
-            "is not a bucket's URL; give s3://bucket/prefix with letters, digits and . _ = - only; put credentials and "
+            f"is not a bucket's URL; give {url} with letters, digits and . _ = - only; put credentials and "
             "endpoint in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)",
             "address",
         )
-    raise invalid("is a URL; give a folder, or s3://bucket/prefix", "address")
+    raise invalid(f"is a URL; give a folder, or {url}", "address")
 
 
 Folder = Annotated[Path, BeforeValidator(_is_no_address)]
-FolderOrStore = Annotated[Path | str, PlainValidator(_location)]
+FolderOrS3 = Annotated[Path | str, PlainValidator(partial(_location, "s3"))]
+FolderOrS3A = Annotated[Path | str, PlainValidator(partial(_location, "s3a"))]
+"""As Hadoop names it."""
 
 
 class Paths(Section):
-    warehouse: FolderOrStore
-    checkpoints: Folder
+    warehouse: FolderOrS3
+    checkpoints: FolderOrS3A
     jars: Folder
 
 

@@ -33,7 +33,7 @@ from obstore.exceptions import BaseError
 from rich.text import Text
 from tenacity import Retrying, stop_after_attempt
 
-from conf.location import is_store
+from conf.location import Location, is_store
 from conf.settings import Kafka, Settings
 from schemas.contract import MAX_BYTES
 from schemas.events import CLOCKS, EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
@@ -288,7 +288,7 @@ def _why_not_read(settings: Settings, admin: RocketMQAdmin, broker: Broker) -> s
 
 def check_tables(settings: Settings) -> Iterator[Finding]:
     warehouse = settings.paths.warehouse
-    why, free = _try_store(str(warehouse)) if is_store(warehouse) else _try_folder("paths.warehouse", Path(warehouse))
+    why, free = _try_place("paths.warehouse", warehouse)
     opened = 0
     for path in [] if why else [table_path(warehouse, name) for name in TABLES]:
         try:
@@ -304,8 +304,12 @@ def check_tables(settings: Settings) -> Iterator[Finding]:
 
 
 def check_checkpoints(settings: Settings) -> Iterator[Finding]:
-    why, free = _try_folder("paths.checkpoints", settings.paths.checkpoints)
+    why, free = _try_place("paths.checkpoints", settings.paths.checkpoints)
     yield judged("checkpoints", why, f"{settings.paths.checkpoints} is writable{free}")
+
+
+def _try_place(key: str, place: Location) -> tuple[str, str]:
+    return _try_store(key, str(place)) if is_store(place) else _try_folder(key, Path(place))
 
 
 def _try_folder(key: str, given: Path) -> tuple[str, str]:
@@ -324,18 +328,18 @@ def _try_folder(key: str, given: Path) -> tuple[str, str]:
     return why, f", {free >> 30:,} GB free"
 
 
-def _try_store(warehouse: str) -> tuple[str, str]:
+def _try_store(key: str, place: str) -> tuple[str, str]:
     """Write an object to the bucket and delete it; return why not."""
     name = f"balancewatch-check-{uuid.uuid4().hex}"
     try:
-        reach(warehouse)
-        store = store_of(warehouse, REACH_PATIENCE)
+        reach(place, key)
+        store = store_of(place, REACH_PATIENCE)
         obstore.put(store, name, b"balancewatch check")
         obstore.delete(store, name)
     except StoreUnreachableError as error:
         return str(error), ""
     except (BaseError, OSError) as error:
-        return why_not(warehouse, f"{type(error).__name__} {error}"), ""
+        return why_not(place, f"{type(error).__name__} {error}", key), ""
     return "", ""
 
 

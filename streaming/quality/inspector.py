@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -27,7 +26,7 @@ from schemas.suites import CONTRACT
 from schemas.tables import ALERTS, QUALITY
 from streaming.quality.inspection import Inspection, outcome_of
 from streaming.queries import balance
-from streaming.queries.checkpoint import Position, checkpoint_of, read_beginning, read_position
+from streaming.queries.checkpoint import Checkpoint, Position, checkpoint_of, read_beginning, read_position
 from streaming.queries.rows import Row
 from streaming.queries.written_batch import WrittenBatch
 from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAlerts, read_open
@@ -143,7 +142,7 @@ class ReadProgress:
     `advance` on. Nothing is forgotten before `settle`. Not thread-safe.
     """
 
-    def __init__(self, checkpoint: Path) -> None:
+    def __init__(self, checkpoint: Checkpoint) -> None:
         """Messages that were read before are not counted. Raises OSError or ValueError."""
         self._checkpoint = checkpoint
         position = read_position(checkpoint)

@@ -16,28 +16,34 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 from pyspark.sql import SparkSession
 
+from conf.location import is_store
 from conf.section import SettingsError
 from conf.settings import Settings
 from streaming.queries.state import ShardIndex
 from streaming.queries.written_batch import WrittenBatch
 from streaming.system.known_error import BalancewatchError
+from streaming.warehouse.store_path import StorePath
 from streaming.warehouse.table_store import sync_path
 
 Offsets = dict[tuple[str, int], int]
 """(topic, partition) to the next offset to be read."""
+
+Checkpoint: TypeAlias = Path | StorePath
+"""Its folder, or its place in a bucket."""
 
 HEADER_LINES = 2
 
 log = structlog.get_logger()
 
 
-def checkpoint_of(name: str, settings: Settings) -> Path:
-    return (settings.paths.checkpoints.expanduser() / name).resolve()
+def checkpoint_of(name: str, settings: Settings) -> Checkpoint:
+    place = settings.paths.checkpoints
+    return StorePath(str(place), name) if is_store(place) else (Path(place).expanduser() / name).resolve()
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Position:
     planned: Offsets
 
 
-def app_id_of(name: str, checkpoint: Path) -> str:
+def app_id_of(name: str, checkpoint: Checkpoint) -> str:
     """Return the id of the query's Delta transactions: a new checkpoint, whose batch ids start anew, has another.
 
     Raises OSError, ValueError or KeyError for an unreadable checkpoint.
@@ -63,7 +69,7 @@ def app_id_of(name: str, checkpoint: Path) -> str:
     return f"balancewatch-{name}-{metadata['id']}"
 
 
-def read_position(checkpoint: Path) -> Position | None:
+def read_position(checkpoint: Checkpoint) -> Position | None:
     """Return None for a checkpoint without a batch. Raises OSError or ValueError for an unreadable one."""
     known = batch_ids(checkpoint)
     if not known:
@@ -76,19 +82,19 @@ def read_position(checkpoint: Path) -> Position | None:
     return Position(metadata["id"], newest, is_committed, wanted, planned)
 
 
-def read_beginning(checkpoint: Path) -> Offsets:
+def read_beginning(checkpoint: Checkpoint) -> Offsets:
     """Return where the first batch began. Raises OSError or ValueError for an unreadable checkpoint."""
     return _offsets_in((checkpoint / "sources" / "0" / "0").read_bytes().lstrip(b"\0"), 1)
 
 
-def read_batch(checkpoint: Path, batch_id: int) -> dict[tuple[str, int], int]:
+def read_batch(checkpoint: Checkpoint, batch_id: int) -> dict[tuple[str, int], int]:
     """Return the planned number of offsets of each partition, holes included. Raises OSError or ValueError."""
     until = _offsets_in((checkpoint / "offsets" / str(batch_id)).read_bytes(), HEADER_LINES)
     since = _before(checkpoint, batch_id)
     return {place: offset - since.get(place, 0) for place, offset in until.items()}
 
 
-def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> None:
+def put_back(checkpoint: Checkpoint, beginnings: Mapping[tuple[str, int], int]) -> None:
     """Let the next batch read these partitions from the given offsets; the others stay as they are.
 
     For recreated partitions: Spark would continue at their end, and skip their messages. Only while the query is not
@@ -98,19 +104,19 @@ def put_back(checkpoint: Path, beginnings: Mapping[tuple[str, int], int]) -> Non
         path = checkpoint / "offsets" / str(batch_id)
         lines = path.read_text().split("\n")
         lines[HEADER_LINES:] = [_line_with(line, beginnings) for line in lines[HEADER_LINES:]]
-        # Its checksum goes first: Hadoop reads a file without one, and refuses one that differs.
-        path.with_name(f".{batch_id}.crc").unlink(missing_ok=True)
         _write_safely(path, "\n".join(lines))
 
 
-def batch_ids(checkpoint: Path) -> list[int]:
+def batch_ids(checkpoint: Checkpoint) -> list[int]:
     folder = checkpoint / "offsets"
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
 
 
-def _before(checkpoint: Path, batch_id: int) -> Offsets:
-    path = checkpoint / "offsets" / str(batch_id - 1)
-    return _offsets_in(path.read_bytes(), HEADER_LINES) if path.is_file() else read_beginning(checkpoint)
+def _before(checkpoint: Checkpoint, batch_id: int) -> Offsets:
+    try:
+        return _offsets_in((checkpoint / "offsets" / str(batch_id - 1)).read_bytes(), HEADER_LINES)
+    except FileNotFoundError:
+        return read_beginning(checkpoint)
 
 
 def _offsets_in(text: bytes, header_lines: int) -> Offsets:
@@ -132,7 +138,13 @@ def _line_with(line: str, beginnings: Mapping[tuple[str, int], int]) -> str:
     return json.dumps(topics, separators=(",", ":"))
 
 
-def _write_safely(path: Path, text: str) -> None:
+def _write_safely(path: Checkpoint, text: str) -> None:
+    if isinstance(path, StorePath):
+        path.write_text(text)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Its checksum goes first: Hadoop reads a file without one, and refuses one that differs.
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.write_text(text)
     sync_path(new)
@@ -147,7 +159,7 @@ PAUSE_SECONDS, COME_SECONDS = 3.0, 60.0
 """Longest time between the starts of two executors of a cluster, and the longest wait for all of them."""
 
 
-def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Path) -> int:
+def tasks_of(settings: Settings, spark: SparkSession, checkpoint: Checkpoint) -> int:
     """Return the number of state partitions and shards, and set it in Spark; a checkpoint's own comes first."""
     is_near = settings.spark.master.startswith("local[")
     tasks = frozen_tasks(checkpoint) or settings.queries.tasks or (1 if is_near else _cores_of(spark))
@@ -165,7 +177,7 @@ def _cores_of(spark: SparkSession) -> int:
     return max(cores, 1)
 
 
-def frozen_tasks(checkpoint: Path) -> int | None:
+def frozen_tasks(checkpoint: Checkpoint) -> int | None:
     """Return the checkpoint's number of tasks; None without a batch, or if Spark will report what is wrong with it."""
     try:
         newest = batch_ids(checkpoint)[-1]
@@ -175,7 +187,7 @@ def frozen_tasks(checkpoint: Path) -> int | None:
         return None
 
 
-def refuse_other_tasks(settings: Settings, checkpoint: Path) -> None:
+def refuse_other_tasks(settings: Settings, checkpoint: Checkpoint) -> None:
     """Raise SettingsError if the checkpoint was created with another number of tasks than is set."""
     asked, frozen = settings.queries.tasks, frozen_tasks(checkpoint)
     if asked and frozen and asked != frozen:
@@ -194,7 +206,7 @@ Limits = Sequence[tuple[int, int]]
 """(first batch, limit), in the order of the batches; 0 is no limit."""
 
 
-def note_limit(checkpoint: Path, limit: int) -> Limits:
+def note_limit(checkpoint: Checkpoint, limit: int) -> Limits:
     """Note, before the query starts, the limit of all batches planned from now on.
 
     Raises OSError or ValueError for a checkpoint that cannot be read or written.
@@ -206,12 +218,11 @@ def note_limit(checkpoint: Path, limit: int) -> Limits:
     kept = [entry for entry in known if entry[0] < following]
     limits = kept if kept and kept[-1][1] == limit else [*kept, (following, limit)]
     if limits != known:
-        checkpoint.mkdir(parents=True, exist_ok=True)
         _write_safely(path, json.dumps(limits))
     return limits
 
 
-def _read_limits(path: Path) -> list[tuple[int, int]]:
+def _read_limits(path: Checkpoint) -> list[tuple[int, int]]:
     try:
         return [(int(first), int(of)) for first, of in json.loads(path.read_text())]
     except (OSError, ValueError, TypeError):  # a file that a power cut emptied: limits of earlier batches are unknown
@@ -233,7 +244,7 @@ class StateNote:
     (StateError).
     """
 
-    def __init__(self, query: str, checkpoint: Path) -> None:
+    def __init__(self, query: str, checkpoint: Checkpoint) -> None:
         self._query, self._file = query, checkpoint / STATE_FILE
         self._is_noted = False
 
@@ -310,13 +321,13 @@ class CheckpointSync:
         self._synced = present
 
 
-def recover(checkpoint: Path, written: int) -> list[Path]:
-    """Remove damaged files of the newest batches and return them; none from an intact checkpoint.
+def recover(checkpoint: Checkpoint, written: int) -> list[Path]:
+    """Remove damaged files of the newest batches and return them; none from an intact checkpoint or a bucket.
 
     `written` is the newest batch with rows in the tables, -1 for none. A checkpoint that was damaged before its first
     batch ended is renamed to NAME.damaged. Raises CheckpointError if the state that `written` started from is damaged.
     """
-    if not checkpoint.is_dir():
+    if isinstance(checkpoint, StorePath) or not checkpoint.is_dir():
         return []
     known = batch_ids(checkpoint)
     has_id, has_beginning = _read(checkpoint / "metadata") is not None, _has_start(checkpoint, 0)

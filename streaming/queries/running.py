@@ -19,7 +19,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from conf.settings import Settings
 from schemas.events import SEND_LATENCIES
 from schemas.tables import TABLES
-from streaming.queries.checkpoint import CheckpointSync, Limits, app_id_of, limit_of, note_limit, read_batch
+from streaming.queries.checkpoint import (
+    Checkpoint,
+    CheckpointSync,
+    Limits,
+    app_id_of,
+    checkpoint_of,
+    limit_of,
+    note_limit,
+    read_batch,
+)
 from streaming.queries.rows import CLOCK_HEARD
 from streaming.queries.waiting import PLAN_PROPERTY, Planned
 from streaming.queries.written_batch import WrittenBatch
@@ -130,7 +139,7 @@ def plan_of(offsets: dict[tuple[str, int], int], limit: int | None) -> Planned:
 
 
 def publish_plan(
-    context: SparkContext, checkpoint: Path, batch_id: int, limit: int | None, *, is_once: bool = False
+    context: SparkContext, checkpoint: Checkpoint, batch_id: int, limit: int | None, *, is_once: bool = False
 ) -> dict[str, int]:
     """Publish the plan of a batch to its workers (balance.published_plan); return its offsets by topic.
 
@@ -184,7 +193,7 @@ class Sink:
     def __init__(
         self,
         name: str,
-        checkpoint: Path,
+        checkpoint: Checkpoint,
         writer: DeltalakeWriter,
         on_batch: OnBatch | None,
         limits: Limits = ((0, 0),),
@@ -196,13 +205,14 @@ class Sink:
     ) -> None:
         """`rest_s` is the longest rest after a batch that had little to do, `limits` are the batches' own.
 
-        With `is_synced` what a batch starts from survives a power cut.
+        With `is_synced` what a batch starts from survives a power cut; in a bucket it always does.
         """
         self._name, self._checkpoint, self._writer = name, checkpoint, writer
         self._on_batch, self._limits, self._is_once = on_batch, limits, is_once
         self._rest_listener, self._busy = rest_listener, threading.Lock()
         self._rest, self._is_stopping = Rest(0.0 if is_once else rest_s), threading.Event()
-        self._app_id, self._sync = "", CheckpointSync(checkpoint) if is_synced else None
+        self._app_id = ""
+        self._sync = CheckpointSync(checkpoint) if is_synced and isinstance(checkpoint, Path) else None
         self._written: int | None = None
         self.busy_since: float | None = None
         """When the current batch began to be written, by the monotonic clock; None between batches."""
@@ -282,7 +292,8 @@ def start_query(
     on_batch: OnBatch | None = None,
     rest_listener: RestListener | None = None,
 ) -> RunningQuery:
-    checkpoint = make_checkpoints(settings) / name
+    make_checkpoints(settings)
+    checkpoint = checkpoint_of(name, settings)
     queries = settings.queries
     sink = Sink(
         name,

@@ -16,6 +16,7 @@ _AWAY = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:TimeoutException|DisconnectException)|Failed to fetch offset"
 )
 _STORE = re.compile(r"Generic S3 error|obstore\.exceptions\.")
+_SDK = re.compile(r"software\.amazon\.awssdk\.core\.exception\.SdkClientException")
 _CAUSE = re.compile(r"(?:Caused by: |: )?[A-Za-z_][\w.$]*(?:Error|Exception|Interrupt)(?::|$)")
 
 ROOM_BYTES = 16 << 20
@@ -36,6 +37,8 @@ def reason(name: str, error: BaseException, settings: Settings) -> str:
             return f"{sentence(name, losses)} (Kafka deleted them while the query ran)"
     if is_store(settings.paths.warehouse) and _STORE.search(text):
         return f"the query {name} failed: {why_not(settings.paths.warehouse, text)}"
+    if is_store(settings.paths.checkpoints) and _SDK.search(text):
+        return f"the query {name} failed: {why_not(settings.paths.checkpoints, '', 'paths.checkpoints')}"
     if _AWAY.search(text):
         servers = settings.kafka.bootstrap_servers
         return f"the query {name} failed: kafka.bootstrap_servers = {servers!r} did not answer in time"

@@ -17,7 +17,15 @@ from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
-from streaming.queries.checkpoint import StateNote, app_id_of, checkpoint_of, recover, refuse_other_tasks, tasks_of
+from streaming.queries.checkpoint import (
+    Checkpoint,
+    StateNote,
+    app_id_of,
+    checkpoint_of,
+    recover,
+    refuse_other_tasks,
+    tasks_of,
+)
 from streaming.queries.running import RunningQuery, Sink, start_query
 from streaming.queries.written_batch import BatchListener, WrittenBatch
 from streaming.relay.canary import CanaryThread
@@ -188,7 +196,7 @@ class Service:
                 raise ServiceError(f"the tables cannot be opened: {full_disk(self._settings)}") from None
             raise
 
-    def _recover(self, checkpoint: Path) -> None:
+    def _recover(self, checkpoint: Checkpoint) -> None:
         """Remove what a power cut damaged of the checkpoint. Raises CheckpointError."""
         written = -1
         try:

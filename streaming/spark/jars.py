@@ -24,7 +24,7 @@ IVY_XML = Path(__file__).parents[2] / "conf" / "ivy.xml"
 PINS = IVY_XML.with_name("jars.sha256")
 LOG4J = IVY_XML.with_name("log4j2.properties")
 PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
-SETS = ("spark", "kafka", "rocketmq", "client-4.7.1", "client-4.9.8", "grpc-client", "proxy", "server-4.9.7")
+SETS = ("spark", "kafka", "rocketmq", "client-4.7.1", "client-4.9.8", "grpc-client", "proxy", "server-4.9.7", "s3")
 
 _DOWNLOADED = re.compile(r"\[SUCCESSFUL ] .*!(\S+)\.(?:jar|bundle)")
 _SAYS_WHY = re.compile(r"UNRESOLVED|FAILED|unresolved dependency|Exception")
@@ -156,10 +156,10 @@ def class_path(name: str, root: Path) -> str:
     return f"{resolve_jars(name, root)}/*"
 
 
-def spark_jars(root: Path) -> list[Path]:
-    """Return the jars that pyspark lacks."""
+def spark_jars(root: Path, name: str = "spark") -> list[Path]:
+    """Return the jars of a set that pyspark lacks."""
     present = {_artifact(path) for path in PYSPARK_JARS.glob("*.jar")}
-    return sorted(p for p in resolve_jars("spark", root).glob("*.jar") if _artifact(p) not in present)
+    return sorted(p for p in resolve_jars(name, root).glob("*.jar") if _artifact(p) not in present)
 
 
 def _artifact(path: Path) -> str:

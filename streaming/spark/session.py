@@ -15,12 +15,14 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from conf.location import is_store
 from conf.settings import Settings, SettingsError
 from streaming.logs.jvm_lines import JvmLines
 from streaming.logs.logs import keep_stderr
 from streaming.spark.jars import LOG4J, archive_options, spark_jars
 from streaming.system.private_folder import make_private
 from streaming.system.stopping import keep_from_sigterm
+from streaming.warehouse.table_store import endpoint_url
 
 WORKER_PYTHON = Path(__file__).parent / "worker_python"
 
@@ -68,6 +70,37 @@ OPTIONS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 
+IN_BUCKET = {
+    # A file is one PUT, not a PUT, a copy and a delete.
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+    ),
+    # State on its way to the bucket stays in memory: the files of the default are readable by other users.
+    "spark.hadoop.fs.s3a.fast.upload.buffer": "bytebuffer",
+    "spark.hadoop.fs.s3a.multipart.size": "8M",
+    # One client for all: the other one, of Netty 4.1, meets Spark's Netty 4.2.
+    "spark.hadoop.fs.s3a.optimized.copy.from.local.enabled": "false",
+}
+"""Options for checkpoints in a bucket."""
+
+
+def bucket_options() -> dict[str, str]:
+    """Return IN_BUCKET, with endpoint and region as the tables' store has them.
+
+    The keys are not among them: Spark takes AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN from the
+    environment, and sends them to the executors (SparkHadoopUtil).
+    """
+    environment = os.environ
+    is_by_host = environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower() in ("1", "true")
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
+    address = endpoint_url()
+    return {
+        **IN_BUCKET,
+        "spark.hadoop.fs.s3a.endpoint.region": region,
+        "spark.hadoop.fs.s3a.path.style.access": str(not is_by_host).lower(),
+        **({"spark.hadoop.fs.s3a.endpoint": address} if address else {}),
+    }
+
 
 def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> SparkSession:
     """Return a session on `spark.master`. `spark.options` take precedence over OPTIONS.
@@ -79,21 +112,27 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     _choose_python(settings.spark.master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc otherwise gives each of the JVM's threads its own heap
+    is_in_bucket = is_store(settings.paths.checkpoints)
     jars = [str(path) for path in spark_jars(settings.paths.jars)]
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve.
     options = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
     options += "".join(f' "{option}"' for option in (f"-Djava.io.tmpdir={folder}", *archive_options("spark")))
-    # One process needs no copy of each jar, and an archive holds only classes of the class path.
+    # One process needs no copy of each jar, and an archive holds only classes of the class path as it was.
     is_one = settings.spark.master.partition("[")[0] == "local"
+    sent = [] if is_one else jars
+    if is_in_bucket:
+        sent += [str(path) for path in spark_jars(settings.paths.jars, "s3")]
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
-        **({"spark.driver.extraClassPath": ":".join(jars)} if is_one else {"spark.jars": ",".join(jars)}),
+        **({"spark.driver.extraClassPath": ":".join(jars)} if is_one else {}),
+        **({"spark.jars": ",".join(sent)} if sent else {}),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         **OPTIONS,
+        **(bucket_options() if is_in_bucket else {}),
         **settings.spark.options,
     }
     builder = SparkSession.builder

@@ -6,6 +6,7 @@ An existing folder keeps its mode. To let others read the tables, create it firs
 
 from pathlib import Path
 
+from conf.location import Location, is_store
 from conf.settings import Settings
 
 
@@ -17,7 +18,13 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
-def make_checkpoints(settings: Settings) -> Path:
-    """Create and return the checkpoint folder. On a cluster, whose executors may be other users, the umask decides."""
-    folder = settings.paths.checkpoints.expanduser().resolve()
+def make_checkpoints(settings: Settings) -> Location:
+    """Create and return the checkpoint folder, or return its URL.
+
+    On a cluster, whose executors may be other users, the umask decides.
+    """
+    place = settings.paths.checkpoints
+    if is_store(place):
+        return place
+    folder = Path(place).expanduser().resolve()
     return make_private(folder) if settings.spark.master.startswith("local") else folder

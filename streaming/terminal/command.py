@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 import structlog
 import typer
 
-from conf.location import is_store
 from conf.settings import Settings, SettingsError
 from streaming.logs.logs import say_failure, set_up_logs
 from streaming.system.known_error import BalancewatchError
@@ -23,7 +22,7 @@ def load(
 ) -> Settings:
     """Return the settings with the given flags. Leaves with 2 for an invalid one.
 
-    A command with a flag for the tables leaves with 1 where it cannot reach their store.
+    A command with a flag for tables or checkpoints leaves with 1 where it cannot reach their store.
 
     Without `logs_to_stderr` only the reason of a failure is logged, and only as JSON. `on_refusal` is called with the
     reason and the flags before it leaves for an invalid setting.
@@ -40,9 +39,11 @@ def load(
         if on_refusal is not None:
             on_refusal(str(error), given)
         raise typer.Exit(2) from None
-    if "paths" in given and is_store(settings.paths.warehouse):
+    if "paths" in given:
         try:
             reach(settings.paths.warehouse)
+            if "checkpoints" in given["paths"]:
+                reach(settings.paths.checkpoints, "paths.checkpoints")
         except StoreUnreachableError as error:
             fail(str(error))
     if logs_to_stderr or settings.log.format == "json":

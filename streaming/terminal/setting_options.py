@@ -1,6 +1,5 @@
 """Options that override a setting, the same in each command; None keeps the setting."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,5 +15,8 @@ Warehouse = Annotated[
     typer.Option("--warehouse", help="Delta tables: a folder or s3://bucket/prefix [paths.warehouse]", metavar="PLACE"),
 ]
 Checkpoints = Annotated[
-    Path | None, typer.Option("--checkpoints", help="Folder of the checkpoints [paths.checkpoints]", metavar="FOLDER")
+    str | None,
+    typer.Option(
+        "--checkpoints", help="Checkpoints: a folder or s3a://bucket/prefix [paths.checkpoints]", metavar="PLACE"
+    ),
 ]

@@ -98,7 +98,7 @@ def occupying(parts: Part | tuple[Part, ...], command: str, folders: Mapping[str
         except HeldError as holder:
             raise OccupiedError(f"{keys[part, place]} = {place!r}: in use by {holder}; {ADVICE[part]}") from None
         except BaseError as error:
-            raise StoreUnreachableError(why_not(place, f"{type(error).__name__} {error}")) from None
+            raise StoreUnreachableError(why_not(place, f"{type(error).__name__} {error}", keys[part, place])) from None
         yield
     for (part, place), lock in locks.items():
         if lock.lost_to:

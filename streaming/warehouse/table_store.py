@@ -64,37 +64,36 @@ class StoreUnreachableError(BalancewatchError):
     """The object store of the tables does not work. The message names the setting and the variable."""
 
 
-def reach(warehouse: Location) -> None:
+def reach(location: Location, key: str = "paths.warehouse") -> None:
     """Check access to the object store within seconds; do nothing for a folder. Raises StoreUnreachableError."""
-    if not is_store(warehouse):
+    if not is_store(location):
         return
-    address = _address()
+    address = endpoint_url()
     if address and not re.match(r"https?://[^/]", address):
-        raise StoreUnreachableError(
-            f"paths.warehouse = {str(warehouse)!r}: AWS_ENDPOINT_URL must begin with http:// or https://"
-        )
+        raise StoreUnreachableError(f"{key} = {str(location)!r}: AWS_ENDPOINT_URL must begin with http:// or https://")
     try:
-        next(iter(obstore.list(store_of(warehouse, REACH_PATIENCE), chunk_size=1)), None)
+        next(iter(obstore.list(store_of(location, REACH_PATIENCE), chunk_size=1)), None)
     except (BaseError, OSError, ValueError) as error:
-        raise StoreUnreachableError(why_not(warehouse, f"{type(error).__name__} {error}")) from None
+        raise StoreUnreachableError(why_not(location, f"{type(error).__name__} {error}", key)) from None
 
 
-def why_not(warehouse: Location, said: str) -> str:
-    """Return the error text for a message of the store's client."""
-    bucket = urlsplit(str(warehouse)).netloc
+def why_not(location: Location, said: str, key: str = "paths.warehouse") -> str:
+    """Return the error text for a message of the store's client; `key` is the setting of the location."""
+    bucket = urlsplit(str(location)).netloc
     found = next((words for pattern, words in _KINDS if re.search(pattern, said)), None)
     words = found or "{endpoint} does not answer; check AWS_ENDPOINT_URL and the network"
-    return f"paths.warehouse = {str(warehouse)!r}: {words.format(bucket=bucket, endpoint=_endpoint())}"
+    return f"{key} = {str(location)!r}: {words.format(bucket=bucket, endpoint=_endpoint())}"
 
 
-def _address() -> str:
+def endpoint_url() -> str:
+    """Return the address of the environment; empty for Amazon S3."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def _endpoint() -> str:
     """Without a user and a password, which an address may hold."""
     try:
-        parts = urlsplit(_address())
+        parts = urlsplit(endpoint_url())
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}" if parts.hostname else "S3"
     except ValueError:
         return "AWS_ENDPOINT_URL"

@@ -80,3 +80,6 @@ def test_a_bucket_that_is_away_is_named_without_what_its_client_said(monkeypatch
         "the query q failed: paths.warehouse = 's3://bucket/x': http://127.0.0.1:1 does not answer; "
         "check AWS_ENDPOINT_URL and the network"
     )
+    said = "software.amazon.awssdk.core.exception.SdkClientException: Unable to execute HTTP request: Connect to x"
+    reported = reason("q", RuntimeError(said), Settings.load(paths={"checkpoints": "s3a://bucket/x"}))
+    assert "paths.checkpoints = 's3a://bucket/x': http://127.0.0.1:1 does not answer; " in reported

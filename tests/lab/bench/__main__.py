@@ -52,12 +52,14 @@ class Measure:
 
 DRAINED = 1_000_000
 AGED = "the same over tables of 10,000 commits"
+IN_BUCKET = "the same with checkpoints in a local S3 server"
 RIVALS = "the same work by bytewax, quixstreams and a plain loop"
 
 MEASURES = {
     "drain": Measure(measure_drain, (DRAINED, DRAINED // 4, 3), (200_000, 50_000, 2), "send latencies a second", 2),
     "latency": Measure(measure_latency, (60, 60, 20), (10, 15, 8), "event to Delta row at 1,000 events/s", 3.5),
     "latency_aged": Measure(measure_latency, (60, 60, 0, 10_000), (10, 15, 0, 500), AGED, 6),
+    "latency_bucket": Measure(measure_latency, (60, 60, 20, 0, True), (10, 15, 8, 0, True), IN_BUCKET, 3.5),
     "idle": Measure(measure_idle, (180, 120), (20, 20), "what `run` takes beside a quiet cluster", 5.5),
     "assignments": Measure(
         measure_assignments, (10_000, 3), (1_000, 2), "10,000 groups touched; one of 4,096 queues", 6

@@ -1,8 +1,10 @@
 """How long after an event its row is in Delta, at 1,000 events/s, beside an empty batch; over fresh tables or old."""
 
+import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from conf.settings import Kafka
@@ -19,6 +21,7 @@ from tests.lab.bench.scratch import SPARK_LOG, scratch
 from tests.support.calling import Calling
 from tests.support.idle import wait_until_idle
 from tests.support.laboratory import say
+from tests.support.s3_server import BUCKET, environment_of, s3_server
 
 FLOOR_INTERVAL_SECONDS = 1.2
 """Long enough for a batch to end before the next clock event comes."""
@@ -26,12 +29,15 @@ FLOOR_INTERVAL_SECONDS = 1.2
 MAX_OFFSETS_PER_TRIGGER = 1_000_000
 
 
-def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int, commits: int = 0) -> Figures:
+def measure_latency(
+    warm_up_seconds: float, seconds: float, floor_events: int, commits: int = 0, is_in_bucket: bool = False
+) -> Figures:
     """Start the service, publish for both spans, measure the second; then the floor, without other events.
 
     A FaultItem counts from a slow attempt, an alert from the clock event that completes a proof, to the commit of its
     row. The floor is a batch that reads one clock event of an unknown cluster. With `commits` each table has that many
-    before, compacted as `run` does.
+    before, compacted as `run` does. With `is_in_bucket` the
+    checkpoints are in the tests' S3 server.
     """
     flips: list[tuple[int, int]] = []
     alerts: list[tuple[int, int]] = []
@@ -41,8 +47,12 @@ def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int, c
         flips.extend((row["changed_at"], done_ms) for row in batch.rows.get("fault_items", ()) if not row["available"])
         alerts.extend((row["changed_at"], done_ms) for row in batch.rows.get("alerts", ()))
 
-    with scratch(MAX_OFFSETS_PER_TRIGGER) as place, TreeWatch(os.getpid(), place.kafka.pid) as watch:
-        settings = place.settings_for("service")
+    with (
+        scratch(MAX_OFFSETS_PER_TRIGGER) as place,
+        checkpoints_in_bucket(place.folder) if is_in_bucket else contextlib.nullcontext({}) as paths,
+        TreeWatch(os.getpid(), place.kafka.pid) as watch,
+    ):
+        settings = place.settings_for("service", paths=paths)
         if commits:
             age_tables(settings.paths.warehouse, commits)
         with Service(settings, listeners=(Calling(record),), jvm_log=SPARK_LOG) as service:
@@ -61,6 +71,7 @@ def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int, c
             live = _between(service, from_ms, to_ms)
             floor = _measure_floor(service, settings.kafka, floor_events) if floor_events else []
     name = f"latency over {commits:,} commits a table" if commits else "latency"
+    name += ", checkpoints in a bucket" if is_in_bucket else ""
     figures = Figures()
     rate = sum(progress.numInputRows for progress in live) / seconds
     figures.add_percentiles(f"{name}, FaultItem", latencies_of(flips, from_ms, to_ms), f"{rate:,.0f} rows/s were read")
@@ -69,8 +80,17 @@ def measure_latency(warm_up_seconds: float, seconds: float, floor_events: int, c
         figures.add_percentiles(f"{name}, empty batch", _durations(floor))
     figures.add_percentiles(f"{name}, batch under load", _durations(live))
     figures.add_phases(name, live)
-    figures.add_memory(name, watch.peak())
+    if not is_in_bucket:  # the server is a process of this one
+        figures.add_memory(name, watch.peak())
     return figures
+
+
+@contextlib.contextmanager
+def checkpoints_in_bucket(folder: Path) -> Iterator[dict[str, str]]:
+    """Set the environment of a local S3 server, and yield the setting of checkpoints there."""
+    with s3_server(folder / "s3.log") as address:
+        os.environ.update(environment_of(address))
+        yield {"checkpoints": f"s3a://{BUCKET}/checkpoints"}
 
 
 def make_ready(service: Service, kafka: Kafka) -> None:

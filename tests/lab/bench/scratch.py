@@ -37,9 +37,10 @@ class Scratch:
         """Settings with a fresh warehouse and fresh checkpoints for each `name`; `more` are sections of others."""
         defaults = Settings.load()
         queries = {"max_offsets_per_trigger": self.max_offsets_per_trigger} | more.pop("queries", {})
+        paths = {"warehouse": self.folder / name / "warehouse", "checkpoints": self.folder / name / "checkpoints"}
         return Settings.load(
             kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}},
-            paths={"warehouse": self.folder / name / "warehouse", "checkpoints": self.folder / name / "checkpoints"},
+            paths=paths | more.pop("paths", {}),
             queries=queries,
             spark={"options": {**defaults.spark.options, "spark.sql.streaming.numRecentProgressUpdates": "5000"}},
             **more,
