@@ -230,7 +230,7 @@ BUDGET = {
     "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
     "streaming/metrics": 920, "streaming/quality": 1_610, "streaming/queries": 4_180, "streaming/relay": 3_290,
     "streaming/replay": 520, "streaming/self_monitoring": 440, "streaming/service": 1_430,
-    "streaming/simulator": 3_500, "streaming/spark": 500, "streaming/store": 610, "streaming/system": 310,
+    "streaming/simulator": 3_500, "streaming/spark": 510, "streaming/store": 610, "streaming/system": 310,
     "streaming/terminal": 430, "streaming/text": 530, "streaming/warehouse": 1_610, "streaming/whatif": 420,
     "udfs/alerts": 1_590, "udfs/brokers": 2_150, "udfs/groups": 3_650, "udfs/producers": 1_250,
     "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_660, "conf": 1_080,

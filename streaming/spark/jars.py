@@ -49,8 +49,7 @@ def resolve_jars(name: str, root: Path) -> Path:
 
 
 def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
-    digest = hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12]
-    folder = root.expanduser() / digest / name
+    folder = root.expanduser() / _list_digest() / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +68,10 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return folder
+
+
+def _list_digest() -> str:
+    return hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12]
 
 
 def find_wrong(name: str, folder: Path) -> str:
@@ -137,9 +140,12 @@ def java() -> str:
 
 
 def archive_of(name: str) -> Path:
-    """Return the file with the classes of "spark" or "kafka" for this JDK and environment (`make setup` makes it)."""
+    """Return the file with the classes of "spark" or "kafka" (`make setup` makes it).
+
+    Another JDK, environment or list of jars has another file.
+    """
     jdk = Path(shutil.which("java") or sys.executable).resolve()  # without one on the PATH, Spark takes JAVA_HOME's
-    return Path(sys.prefix) / "class_archives" / f"{name}-{jdk.stat().st_mtime_ns:x}.jsa"
+    return Path(sys.prefix) / "class_archives" / f"{name}-{_list_digest()}-{jdk.stat().st_mtime_ns:x}.jsa"
 
 
 def archive_options(name: str) -> list[str]:
