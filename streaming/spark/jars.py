@@ -72,7 +72,11 @@ def _resolve(name: str, root: Path, *, is_checked: bool = True) -> Path:
 
 def folder_of(name: str, root: Path) -> Path:
     """Return the folder of a set, which exists once its jars are downloaded."""
-    return root.expanduser() / hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12] / name
+    return root.expanduser() / _list_digest() / name
+
+
+def _list_digest() -> str:
+    return hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:12]
 
 
 def find_wrong(name: str, folder: Path) -> str:
@@ -141,9 +145,12 @@ def java() -> str:
 
 
 def archive_of(name: str) -> Path:
-    """Return the file with the classes of "spark" or "kafka" for this JDK and environment (`make setup` makes it)."""
+    """Return the file with the classes of "spark" or "kafka" (`make setup` makes it).
+
+    Another JDK, environment or list of jars has another file.
+    """
     jdk = Path(shutil.which("java") or sys.executable).resolve()  # without one on the PATH, Spark takes JAVA_HOME's
-    return Path(sys.prefix) / "class_archives" / f"{name}-{jdk.stat().st_mtime_ns:x}.jsa"
+    return Path(sys.prefix) / "class_archives" / f"{name}-{_list_digest()}-{jdk.stat().st_mtime_ns:x}.jsa"
 
 
 def archive_options(name: str) -> list[str]:
