@@ -69,7 +69,7 @@ lock: $(VENV)/.ready ## rewrite the lock files from pyproject.toml: every packag
 pins: $(VENV)/.ready ## rewrite conf/jars.sha256 after a change of conf/ivy.xml
 	@$(BIN)/python -m streaming.spark.jars --pin
 
-test: jars ## all tests, on a real Kafka, RocketMQ and Alertmanager (20 minutes on two slow cores)
+test: jars ## all tests, on a real Kafka, RocketMQ and Alertmanager (7 to 20 minutes on two cores)
 	@$(PYTEST) -n 3 $(ARGS)
 
 test-fast: $(VENV)/.ready ## the rules and contracts, without a JVM (half a minute)

@@ -26,6 +26,9 @@ from streaming.warehouse.table_store import endpoint_url
 
 WORKER_PYTHON = Path(__file__).parent / "worker_python"
 
+DAEMON = "streaming.spark.worker_daemon"
+"""Of the workers on this machine; executors elsewhere get our code once a worker runs."""
+
 ROOT = Path(__file__).parents[2]
 """The checkout, or the folder where the wheel was installed."""
 
@@ -126,7 +129,7 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
-        **({"spark.driver.extraClassPath": ":".join(jars)} if is_one else {}),
+        **({"spark.driver.extraClassPath": ":".join(jars), "spark.python.daemon.module": DAEMON} if is_one else {}),
         **({"spark.jars": ",".join(sent)} if sent else {}),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,9 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from streaming.spark import worker_daemon
 from streaming.spark.jars import archive_of
-from streaming.spark.session import WORKER_PYTHON, _choose_python
+from streaming.spark.session import DAEMON, WORKER_PYTHON, _choose_python
 from tests.conftest import TRICKY_OPTIONS
 
 ASK = "import json, sys, pyspark; print(json.dumps([pyspark.__file__, sys.path, sys.argv[1:]]))"
@@ -65,6 +67,26 @@ def test_workers_elsewhere_and_who_names_a_python_are_left_alone(
 
 
 @pytest.mark.spark
+def test_workers_are_started_by_our_daemon(warm_spark: SparkSession) -> None:
+    parents = warm_spark.sparkContext.parallelize([0], 1).map(
+        lambda _: Path(f"/proc/{os.getppid()}/cmdline").read_text()
+    )
+    assert DAEMON in parents.first().split("\0")
+
+
+def test_a_task_is_acknowledged_at_once_on_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr(worker_daemon, "_worker", lambda sock, authenticated: given.append(authenticated) or 0)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        assert worker_daemon.worker(sock, True) == 0
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
+    for sock in socket.socketpair():
+        with sock:
+            worker_daemon.worker(sock, False)
+    assert given == [True, False, False]
+
+
 def test_no_setting_is_on_the_command_line_and_all_arrive(warm_spark: SparkSession) -> None:
     command = ["ps", "-ww", "-o", "args", "--ppid", str(os.getpid())]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
