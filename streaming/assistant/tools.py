@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from fnmatch import fnmatchcase
 from functools import partial, wraps
 from importlib.metadata import version
 from inspect import cleandoc
@@ -31,6 +30,7 @@ from schemas.tables import ALERTS, ASSIGNMENTS, QUALITY, QUARANTINE, TABLES
 from streaming.board.web.access import AccessControl, Guard
 from streaming.history.explain_command import with_times
 from streaming.history.incident_story import newest_incident, read_story
+from streaming.history.lists import is_asked
 from streaming.history.owner_command import Queue, read_owners
 from streaming.history.query_options import QueryOptions
 from streaming.history.questions import PLACE
@@ -214,11 +214,7 @@ class Tools:
         """
         options = self._options(cluster=cluster, group=group)
         history = open_history(options, ASSIGNMENTS, *LIVE_TABLES)
-        rows = [
-            with_times(row)
-            for row in read_groups(history)
-            if fnmatchcase(row["cluster"], cluster or "*") and fnmatchcase(row["consumer_group"], group or "*")
-        ]
+        rows = [with_times(row) for row in read_groups(history) if is_asked(row, options.names)]
         _check_names(options, is_empty=not rows)
         return self._answer(history, {"groups": rows[:limit]}, _cut(limit, is_cut=len(rows) > limit))
 

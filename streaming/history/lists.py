@@ -87,7 +87,7 @@ def _list(options: QueryOptions, read: Callable[[History], Sequence[Row]], colum
     """Print the rows that match, with these columns by heading, and notes. Leaves with 1 for unreadable tables."""
     try:
         history = open_history(options, ALERTS, *LIVE_TABLES)
-        rows = [row for row in read(history) if _is_asked(row, options.names)]
+        rows = [row for row in read(history) if is_asked(row, options.names)]
         shown = rows if options.format == "parquet" else [*map(plain, rows)]
         print_rows(shown, options.format, "Nothing matches.", lambda rows: print_lines(rows, layout_of(columns)))
         notes = read_notes(history, options, is_empty=not rows)
@@ -97,7 +97,8 @@ def _list(options: QueryOptions, read: Callable[[History], Sequence[Row]], colum
         note(line)
 
 
-def _is_asked(row: Row, names: Mapping[str, Any]) -> bool:
+def is_asked(row: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
+    """Return whether a row has these names, by option of COLUMNS; a name may be a glob."""
     return all(
         fnmatchcase(row[COLUMNS[name]], value) if is_glob(value) else row[COLUMNS[name]] == value
         for name, value in names.items()

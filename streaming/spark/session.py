@@ -123,9 +123,8 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     options += "".join(f' "{option}"' for option in (f"-Djava.io.tmpdir={folder}", *archive_options("spark")))
     # One process needs no copy of each jar, and an archive holds only classes of the class path as it was.
     is_one = settings.spark.master.partition("[")[0] == "local"
-    sent = [] if is_one else jars
-    if is_in_bucket:
-        sent += [str(path) for path in spark_jars(settings.paths.jars, "s3")]
+    of_bucket = [str(path) for path in spark_jars(settings.paths.jars, "s3")] if is_in_bucket else []
+    sent = of_bucket if is_one else jars + of_bucket
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,

@@ -202,7 +202,7 @@ class HttpReceiver(Receiver):
                 raise _ConnectedError
 
         try:
-            with httpx.Client(timeout=self._connect_seconds) as client:
+            with httpx.Client(verify=_trusted_certificates(), timeout=self._connect_seconds) as client:
                 client.post(self._url, extensions={"trace": stop_before_sending})
         except _ConnectedError:
             pass
