@@ -25,6 +25,7 @@ from tests.lab.bench.idle import measure_idle
 from tests.lab.bench.latency import measure_latency
 from tests.lab.bench.rivals.measure import measure_rivals
 from tests.lab.bench.scratch import read_machine, write_report
+from tests.lab.bench.timeline import measure_timeline
 from tests.support.laboratory import say
 
 WIDTH = 120
@@ -60,6 +61,7 @@ MEASURES = {
     "latency": Measure(measure_latency, (60, 60, 20), (10, 15, 8), "event to Delta row at 1,000 events/s", 3.5),
     "latency_aged": Measure(measure_latency, (60, 60, 0, 10_000), (10, 15, 0, 500), AGED, 6),
     "latency_bucket": Measure(measure_latency, (60, 60, 20, 0, True), (10, 15, 8, 0, True), IN_BUCKET, 3.5),
+    "timeline": Measure(measure_timeline, (60, 60), (10, 15), "a batch at 1,000 events/s, step by step", 3),
     "idle": Measure(measure_idle, (180, 120), (20, 20), "what `run` takes beside a quiet cluster", 5.5),
     "assignments": Measure(
         measure_assignments, (10_000, 3), (1_000, 2), "10,000 groups touched; one of 4,096 queues", 6

@@ -68,7 +68,7 @@ def measure_latency(
                 to_ms = wall_ms()
                 pacer.join(30)
             wait_until_idle(service, 30)
-            live = _between(service, from_ms, to_ms)
+            live = batches_between(service, from_ms, to_ms)
             floor = _measure_floor(service, settings.kafka, floor_events) if floor_events else []
     name = f"latency over {commits:,} commits a table" if commits else "latency"
     name += ", checkpoints in a bucket" if is_in_bucket else ""
@@ -112,10 +112,10 @@ def _measure_floor(service: Service, kafka: Kafka, count: int) -> list[Any]:
         for _ in range(count):
             publish_idle(publisher)
             service.wait(threading.Event(), FLOOR_INTERVAL_SECONDS)
-    return [one for one in _between(service, from_ms, wall_ms()) if one.numInputRows == 1]
+    return [one for one in batches_between(service, from_ms, wall_ms()) if one.numInputRows == 1]
 
 
-def _between(service: Service, from_ms: int, to_ms: int) -> list[Any]:
+def batches_between(service: Service, from_ms: int, to_ms: int) -> list[Any]:
     """Batches triggered in the span that read something."""
     progresses = service.running.query.recentProgress
     return [one for one in progresses if one.numInputRows and from_ms <= started_at(one) * 1000 < to_ms]
