@@ -26,8 +26,12 @@ from streaming.warehouse.table_store import endpoint_url
 
 WORKER_PYTHON = Path(__file__).parent / "worker_python"
 
-DAEMON = "streaming.spark.worker_daemon"
-"""Of the workers on this machine; executors elsewhere get our code once a worker runs."""
+ON_ONE_MACHINE = {
+    # Executors elsewhere get our code once a worker runs, and jars once they have a file system.
+    "spark.python.daemon.module": "streaming.spark.worker_daemon",
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+}
+"""Options of a local master."""
 
 ROOT = Path(__file__).parents[2]
 """The checkout, or the folder where the wheel was installed."""
@@ -128,7 +132,7 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     conf = {
         "spark.app.name": "balancewatch",
         "spark.master": settings.spark.master,
-        **({"spark.driver.extraClassPath": ":".join(jars), "spark.python.daemon.module": DAEMON} if is_one else {}),
+        **({"spark.driver.extraClassPath": ":".join(jars), **ON_ONE_MACHINE} if is_one else {}),
         **({"spark.jars": ",".join(sent)} if sent else {}),
         "spark.driver.memory": settings.spark.driver_memory,
         "spark.driver.extraJavaOptions": options,

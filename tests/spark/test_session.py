@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from streaming.spark import worker_daemon
 from streaming.spark.jars import archive_of
-from streaming.spark.session import DAEMON, WORKER_PYTHON, _choose_python
+from streaming.spark.session import ON_ONE_MACHINE, WORKER_PYTHON, _choose_python
 from tests.conftest import TRICKY_OPTIONS
 
 ASK = "import json, sys, pyspark; print(json.dumps([pyspark.__file__, sys.path, sys.argv[1:]]))"
@@ -71,7 +71,7 @@ def test_workers_are_started_by_our_daemon(warm_spark: SparkSession) -> None:
     parents = warm_spark.sparkContext.parallelize([0], 1).map(
         lambda _: Path(f"/proc/{os.getppid()}/cmdline").read_text()
     )
-    assert DAEMON in parents.first().split("\0")
+    assert ON_ONE_MACHINE["spark.python.daemon.module"] in parents.first().split("\0")
 
 
 def test_a_task_is_acknowledged_at_once_on_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
