@@ -237,7 +237,7 @@ BUDGET = {
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 47_100, 57_000
+MOST_LINES, MOST_LINES_OF_TESTS = 47_100, 57_190
 
 MOST_FILES = 282
 """Of the product, likewise."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from streaming.text.output import say
+from tests.manual import chinese
 from tests.manual.block import fill_blocks
 from tests.manual.runbook_facts import facts_block, findings_table, page_of
 from tests.manual.tables import (
@@ -41,9 +42,12 @@ def stale_pages() -> dict[Path, str]:
     blocks = {name: write() for name, write in BLOCKS.items()}
     found = {ROOT / page: (ROOT / page).read_text() for page in PAGES}
     fresh = {path: fill_blocks(text, blocks) for path, text in found.items()}
+    found[chinese.README] = text = chinese.README.read_text()
+    fresh[chinese.README] = fill_blocks(text, {name: write() for name, write in chinese.BLOCKS.items()})
     for kind in CAUSES:
-        found[page_of(kind)] = text = page_of(kind).read_text()
-        fresh[page_of(kind)] = fill_blocks(text, {"facts": facts_block(kind)})
+        for page, write in ((page_of(kind), facts_block), (chinese.page_of(kind), chinese.facts_block)):
+            found[page] = text = page.read_text()
+            fresh[page] = fill_blocks(text, {"facts": write(kind)})
     return {path: text for path, text in fresh.items() if text != found[path]}
 
 

@@ -49,7 +49,7 @@ def insert(path: Path, before: str, line: str, within: str) -> None:
 def test_a_column_is_added_by_the_steps_of_its_recipe(tmp_path: Path) -> None:
     for room in ("udfs", "schemas", "conf", "streaming", "tests"):
         shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "*.png", "*.java"))
-    for page in ("README.md", "CONTRIBUTING.md", "pyproject.toml"):
+    for page in ("README.md", "README.zh.md", "CONTRIBUTING.md", "pyproject.toml"):
         shutil.copy(ROOT / page, tmp_path)
     column, value = re.findall(r"```text\n\s*(.*)\n", recipe("Add a column to a table"))
 

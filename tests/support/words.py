@@ -92,6 +92,8 @@ def texts(*under: str) -> Iterator[Text]:
     )
     for path in listed.stdout.splitlines():
         is_test = path.startswith("tests/")
+        if path.endswith(".zh.md") or "/zh/" in path:
+            continue  # Chinese
         if path.endswith(".md"):
             yield from _page(path)
         elif is_test:

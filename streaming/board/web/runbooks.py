@@ -23,7 +23,7 @@ _METRICS_PAGE = "streaming/metrics/README.md"
 
 PAGES = {
     METRICS: files("streaming.metrics") / "README.md",
-    **{page.name.removesuffix(".md"): page for page in (files("udfs.alerts") / "runbooks").iterdir()},
+    **{page.name.removesuffix(".md"): page for page in (files("udfs.alerts") / "runbooks").iterdir() if page.is_file()},
 }
 """The pages by name: METRICS, the runbooks and their list, INDEX."""
 
