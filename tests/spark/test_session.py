@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,18 @@ def test_workers_are_started_by_our_daemon(warm_spark: SparkSession) -> None:
         lambda _: Path(f"/proc/{os.getppid()}/cmdline").read_text()
     )
     assert ON_ONE_MACHINE["spark.python.daemon.module"] in parents.first().split("\0")
+
+
+@pytest.mark.spark
+def test_a_local_files_permissions_need_no_process(warm_spark: SparkSession, tmp_path: Path) -> None:
+    made = warm_spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path / "made"))
+    files = made.getFileSystem(warm_spark._jsc.hadoopConfiguration())
+    files.create(made, True).close()
+    private = warm_spark._jvm.org.apache.hadoop.fs.permission.FsPermission("600")
+    files.setPermission(made, private)
+    assert files.getRaw().getClass().getSimpleName() == "NakedLocalFileSystem", "Hadoop's own starts chmod"
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o600
+    assert (tmp_path / ".made.crc").is_file(), "files keep their checksums"
 
 
 def test_a_task_is_acknowledged_at_once_on_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
