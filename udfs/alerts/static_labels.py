@@ -10,14 +10,11 @@ from udfs.alerts.pattern import LABELS, Labels, Matchers, is_match
 MATCHED = tuple(name for name in LABELS if name not in ("severity", "cause"))
 """What a rule may match on: what stays the same during an incident."""
 
-RESERVED = frozenset(
-    {
-        *LABELS,
-        *("alertname", "instance", "job", "le", "verdict", "is_inhibited", "state", "status", "receiver", "outcome"),
-        *("collector", "events", "feed", "limited_kind", "query", "role", "shard", "test", "incident_id", "alert_id"),
-        *("summary", "advice", "reason", "runbook_url", "started_at", "changed_at", "event", "level", "timestamp"),
-        *("self", "exc_info", "stack_info"),
-    }
+RESERVED = frozenset(LABELS).union(
+    ("alertname", "instance", "job", "le", "verdict", "is_inhibited", "state", "status", "receiver", "outcome"),
+    ("collector", "events", "feed", "limited_kind", "query", "role", "shard", "test", "incident_id", "alert_id"),
+    ("summary", "advice", "reason", "runbook_url", "started_at", "changed_at", "event", "level", "timestamp"),
+    ("self", "exc_info", "stack_info"),
 )
 """Names with another meaning in alerts, metrics or log lines."""
 
