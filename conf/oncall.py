@@ -1,4 +1,4 @@
-"""The sections `[oncall]`, `[[mutes]]` and `[canary]`: receivers, routes, retries, recurring windows without alerts.
+"""The sections `[oncall]`, `[[mutes]]`, `[[labels]]` and `[canary]`: receivers, routes, windows without alerts.
 
 Secrets are in the environment. Settings name the variable, and only `read_secret` reads it.
 """
@@ -16,7 +16,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 from pydantic_core.core_schema import ValidationInfo
 
 from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, not_below, one_of, require
-from udfs.alerts.pattern import LABELS
+from udfs.alerts.pattern import LABELS, is_label_name
+from udfs.alerts.static_labels import MATCHED, RESERVED
 
 Pause = Annotated[float, Field(ge=0.01, le=604_800)]
 TimeOut = Annotated[float, Field(ge=0.1, le=120)]
@@ -34,8 +35,32 @@ CANARY = "canary"
 
 Url = Annotated[str, Field(max_length=2_000)]
 
-Label = Annotated[str, one_of(LABELS)]
-"""A label that a route may match."""
+
+def _is_label(name: str, known: ValidationInfo) -> str:
+    """Refuse a name that is neither an alert's own label nor set by [[labels]], which are validated before."""
+    names = [repr(one) for one in (*LABELS, *sorted(known.context or ()))]
+    if repr(name) not in names:
+        raise invalid(f"input should be {', '.join(names[:-1])} or {names[-1]}", "literal_error")
+    return name
+
+
+Label = Annotated[str, AfterValidator(_is_label)]
+"""A label that a route or mute may match."""
+
+
+def _is_new_label(name: str, known: ValidationInfo) -> str:
+    if not is_label_name(name) or name.startswith("__"):
+        raise invalid("give 1 to 64 letters, digits and _, not beginning with a digit or __, as Prometheus asks")
+    if name in RESERVED:
+        raise invalid("is reserved, because alerts, metrics or log lines have it; choose another name")
+    if known.context is not None:
+        known.context.add(name)
+    return name
+
+
+LabelValue = Annotated[
+    str, Field(min_length=1, max_length=100), require(str.isprintable, "give printable characters without line breaks")
+]
 
 ReceiverType = Literal["alertmanager", "pagerduty", "webhook", "dingtalk", "feishu", "log"]
 
@@ -139,6 +164,15 @@ class Mute(Section):
                 "rules.kinds or an override"
             )
         return to
+
+
+class LabelRule(Section):
+    """One of `[[labels]]`: static labels of the alerts and series that match. Without `match`, of all."""
+
+    match: dict[Annotated[str, one_of(MATCHED)], Patterns] = Field(default_factory=dict)
+    set_: dict[Annotated[str, AfterValidator(_is_new_label)], LabelValue] = Field(
+        alias="set", min_length=1, max_length=20
+    )
 
 
 class Canary(Section):

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Pri
 
 from conf.board import Board
 from conf.location import Location
-from conf.oncall import Canary, Mute, OnCall
+from conf.oncall import Canary, LabelRule, Mute, OnCall
 from conf.rules import Rules
 from conf.section import (
     NO_BOOL,
@@ -28,6 +28,7 @@ from conf.section import (
 )
 from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, read_toml, sentences, settings_files
 from schemas.tables import TABLES
+from udfs.alerts.static_labels import LabelRules
 
 
 class Quality(Section):
@@ -202,6 +203,7 @@ class Settings(Section):
     clock: Clock
     rules: Rules
     collector: Collector
+    labels: tuple[LabelRule, ...] = Field(max_length=500)  # before the sections that match on them
     oncall: OnCall
     mutes: tuple[Mute, ...] = Field(max_length=100)
     canary: Canary
@@ -239,7 +241,7 @@ class Settings(Section):
         Raises SettingsError.
         """
         sources = read_sources(flags)
-        for name in sources.keys.keys() - {"paths", "oncall", "mutes", "canary", "board", "log"}:
+        for name in sources.keys.keys() - {"paths", "labels", "oncall", "mutes", "canary", "board", "log"}:
             del sources.keys[name]
         sources.keys = read_toml(DEFAULTS) | sources.keys
         return cls._of(sources)
@@ -247,7 +249,7 @@ class Settings(Section):
     @classmethod
     def _of(cls, sources: Sources) -> "Settings":
         try:
-            return cls.model_validate(sources.keys)
+            return cls.model_validate(sources.keys, context=set())
         except ValidationError as error:
             raise SettingsError(sentences(error, cls.model_json_schema(), sources)) from None
 
@@ -255,6 +257,10 @@ class Settings(Section):
     def runbooks_url(self) -> str:
         """Return the base URL of the runbooks: the one of [oncall], else the board's pages."""
         return self.oncall.runbook_base_url or f"{self.oncall.board_url or self.board.own_url}/runbooks"
+
+    @property
+    def label_rules(self) -> LabelRules:
+        return [(rule.match, rule.set_) for rule in self.labels]
 
     def origin_of(self, key: str) -> str:
         """Return where `section.key` was set: a file, a variable, "flag", or "default"."""

@@ -212,6 +212,7 @@ ALERT_DELIVERIES = _table(
         "the receiver's answer, or the silence, mute, incident or limit that prevented the notification",
     ),
     _column("route", STRING, "the route that selected the receiver"),
+    _column("static_labels", STRING, "JSON: what [[labels]] added to the notification; null if nothing"),
     time="delivered_at",
 )
 

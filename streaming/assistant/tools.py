@@ -168,7 +168,7 @@ class Tools:
         incident_id = newest_incident(history) if incident is None else find_incident(history, incident)
         if incident_id is None:
             raise ValueError("the alerts table is empty: no incident to explain")
-        story = read_story(history, incident_id, MOST_OF_A_PART)
+        story = read_story(history, incident_id, MOST_OF_A_PART, options.labels)
         runbook = runbook_url(options.runbooks_url, story.kind, story.cause)
         return self._answer(history, {**with_times(asdict(story)), "runbook_url": runbook})
 
@@ -256,6 +256,7 @@ class Tools:
             limit=limit,
             stale_ms=self._stale_ms,
             runbooks_url=self.settings.runbooks_url,
+            labels=self.settings.label_rules,
             **moments,
         )
 

@@ -27,6 +27,7 @@ from streaming.store.store import History
 from streaming.text.times import ago, clock, iso, span
 from streaming.text.visible_text import visible
 from udfs.alerts.prose import join_words, name_queues, some
+from udfs.alerts.static_labels import LabelRules, describe_labels
 from udfs.groups.queue_state import WRONG
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
@@ -45,6 +46,8 @@ class View:
     """Time of the newest row, at most `now_ms`; None if unknown."""
     runbooks_url: str = "/runbooks"
     """Base URL of the runbooks."""
+    labels: LabelRules = ()
+    """Rules of static labels."""
 
     @property
     def is_stale(self) -> bool:
@@ -123,6 +126,7 @@ _ENVIRONMENT.filters |= {
     "worst_first": words.worst_first,
     "command": shlex.join,
     "queues": name_queues,
+    "labels": describe_labels,
     "some": some,
     "words": join_words,
     "version": words.version_words,

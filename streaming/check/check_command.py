@@ -44,6 +44,7 @@ from udfs.alerts.rules import OF_ALL, Rules
 from udfs.alerts.runbook import runbook_url
 from udfs.alerts.self_kinds import DELIVERY_FAILED, KEY, LIMITS, OWN_CLUSTER, SELF_FACTS
 from udfs.alerts.silence import Silence, pick_silence
+from udfs.alerts.static_labels import describe_labels, pick_static_labels
 
 FLOORS = {
     "channel_expired_ms": (30_000, "clients send a heartbeat every 30 s"),
@@ -209,7 +210,7 @@ INCIDENT_COLUMNS = (
 
 
 Alert = Mapping[str, str | None]
-"""The labels of the alert to explain (LABELS), from the command line or from a row of the alerts table."""
+"""The labels of the alert to explain: all of LABELS of a row of the alerts table, the given ones of a question."""
 
 
 class World:
@@ -260,8 +261,11 @@ def rules(
 ) -> None:
     """Explain an alert: when it fires and ends, who receives it, what inhibits it, which keys decide.
 
-    Give a kind of alert, or an incident of the alerts table. The command needs no secret of a receiver, sends nothing
-    and writes nothing.
+    Give a kind of alert, or an incident of the alerts table. Without --cluster or --group the answer is the general
+    rule: what is set for certain clusters or groups may differ. The command needs no secret of a receiver, sends
+    nothing and writes nothing.
+
+    Example: balancewatch alerts rules starved_queue
 
     Example: balancewatch alerts rules starved_queue --cluster prod --group billing
 
@@ -275,7 +279,7 @@ def rules(
     world = World(settings)
     if subject in KIND_FACTS or subject in SELF_FACTS:
         given = {"kind": subject, "severity": severity, "cluster": cluster, "consumer_group": group, "topic": topic}
-        answer = explain_alert(_imagined({**dict.fromkeys(LABELS), **given}), world)
+        answer = explain_alert(_imagined({name: value for name, value in given.items() if value}), world)
     else:
         row = _incident(subject, world)
         options = {"--cluster": cluster, "--group": group, "--topic": topic, "--severity": severity}
@@ -319,22 +323,24 @@ def _refuse_kind(kind: str) -> NoReturn:
 
 
 def _imagined(alert: Alert) -> Alert:
-    """Return the alert of this kind. Leaves with 2 where a required label is missing or an unsupported one given."""
-    kind, group, topic = str(alert["kind"]), alert["consumer_group"], alert["topic"]
+    """Return the alert of this kind. Leaves with 2 where an unsupported label is given."""
+    kind, group, topic = str(alert["kind"]), alert.get("consumer_group"), alert.get("topic")
     own = SELF_FACTS.get(kind)
-    is_of_group = own is None and KIND_FACTS[kind].is_of_group
-    if not alert["cluster"] and (own is None or own.is_of_cluster):
-        fail("--cluster is missing; overrides, routes and silences can depend on it", code=2)
-    if is_of_group and group is None:
-        fail(f"--group is missing; {kind} is about one consumer group", code=2)
-    if not is_of_group and group is not None:
+    if group is not None and (own is not None or not KIND_FACTS[kind].is_of_group):
         why = "is about brokers" if own is None else "is not about a consumer group"
         fail(f"--group {group!r}: {kind} {why}; leave it out", code=2)
     if own is None:
         return alert
     if topic is not None and not own.is_of_topic:
         fail(f"--topic {topic!r}: {kind} is not about a topic; leave it out", code=2)
-    return {**alert, "cluster": alert["cluster"] if own.is_of_cluster else OWN_CLUSTER, "cause": own.cause}
+    return {**alert, **({} if own.is_of_cluster else {"cluster": OWN_CLUSTER}), "cause": own.cause}
+
+
+def _missing_options(alert: Alert) -> list[str]:
+    """Return the options that a more exact answer needs."""
+    facts = KIND_FACTS.get(str(alert["kind"]))
+    needed = {"--cluster": "cluster", **({"--group": "consumer_group"} if facts and facts.is_of_group else {})}
+    return [option for option, label in needed.items() if label not in alert]
 
 
 def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
@@ -352,6 +358,9 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
         for one in answer["silences"]
     )
     mutes = "\n".join(f"{mute['severity']}: {describe_window(mute)}" for mute in answer["mutes"])
+    if missing := " and ".join(answer["missing_options"]):
+        what = "overrides, routes, labels, silences and mutes for certain ones may differ"
+        lines.append(("general rule", f"for any {missing.replace('--', '')}; {what}: give {missing}"))
     if means := answer.get("means"):
         lines.append(("means", means))
     reaches = "\n".join(filter(None, (answer.get("reaches"), receivers)))
@@ -361,6 +370,7 @@ def _lines(answer: dict[str, Any]) -> list[tuple[str, str]]:
         ("ends", answer["ends"]),
         ("severity", " or ".join(answer["severities"])),
         ("receivers", reaches or "none: no route matches"),
+        ("labels", describe_labels(answer["static_labels"]) or "none"),
         ("silenced", silences or "no active silence matches"),
         ("muted", mutes or "no mute matches"),
         ("inhibited by", _describe_explained(answer["inhibited_by"])),
@@ -400,14 +410,15 @@ def _value_text(key: str, value: Any) -> str:
 
 def explain_alert(alert: Alert, world: World, incident: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the answer as JSON. `incident` is its newest row for a question about an incident."""
-    kind, cause = str(alert["kind"]), alert["cause"]
+    kind, cause = str(alert["kind"]), alert.get("cause")
     facts = KIND_FACTS.get(kind)
     answer = _by_settings(kind, world.settings) if facts is None else _by_rules(alert, world, facts)
-    severities = [alert["severity"]] if alert["severity"] else answer["severities"]
+    severities = [alert["severity"]] if alert.get("severity") else answer["severities"]
+    static = pick_static_labels(world.settings.label_rules, alert)
     own_labels = incident["labels"] if incident and facts is None else {}
     receivers, silences, mutes = [], [], []
     for severity in severities:
-        labels = {**alert, "severity": severity}
+        labels = {**static, **alert, "severity": severity}
         routes = _pick(labels, own_labels, world)
         receivers += [{"severity": severity, "receiver": name, "route": route} for name, route in routes.items()]
         if kind == WATCHDOG:
@@ -423,10 +434,12 @@ def explain_alert(alert: Alert, world: World, incident: Mapping[str, Any] | None
         ]
     return {
         "subject": {**own_labels, **{name: value for name, value in alert.items() if value is not None}},
+        "missing_options": _missing_options(alert),
         "incident": incident and {name: incident.get(name) for name in INCIDENT_COLUMNS},
         **answer,
         "runbook_url": runbook_url(world.settings.runbooks_url, kind, cause),
         "severities": severities,
+        "static_labels": static,
         "receivers": receivers,
         "silences": silences,
         "mutes": mutes,
@@ -435,8 +448,8 @@ def explain_alert(alert: Alert, world: World, incident: Mapping[str, Any] | None
 
 
 def _by_rules(alert: Alert, world: World, facts: KindFacts) -> dict[str, Any]:
-    kind, cluster = str(alert["kind"]), str(alert["cluster"])
-    group = alert["consumer_group"] if facts.is_of_group else None
+    kind, cluster = str(alert["kind"]), alert.get("cluster") or ""
+    group = alert.get("consumer_group") if facts.is_of_group else None
     rules = world.rulebook.of(cluster, group)
     of_kind = rules.of_kind(kind)
     return {
@@ -533,7 +546,7 @@ def _inhibited_by(
         if incident is None
         and row["state"] in ("FIRING", "RECOVERING")
         and row["kind"] in kinds
-        and row["cluster"] == alert["cluster"]
-        and row["consumer_group"] in (None, alert["consumer_group"])
+        and row["cluster"] == alert.get("cluster")
+        and row["consumer_group"] in (None, alert.get("consumer_group"))
     ]
     return {"kinds": list(kinds), "is": cause_id, "summary": cause["summary"] if cause else None, "may_be": may}

@@ -32,6 +32,8 @@ from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.self_kinds import SELF_FACTS
+from udfs.alerts.silence import Quiet
+from udfs.alerts.static_labels import describe_labels, pick_static_labels
 
 KINDS = (*KIND_FACTS, *SELF_FACTS)
 OPEN_STATES = ("PENDING", "FIRING", "RECOVERING", "UNKNOWN")
@@ -88,6 +90,8 @@ def answer(question: Question, options: QueryOptions, *, history: bool, follow: 
             fail("--follow excludes --history, --current, --until, --at and -o csv and parquet", code=2)
         _follow(options)
     elif history or options.is_current or not is_of_now:
+        if options.format == "json":
+            question = replace(question, present=lambda row: _labelled(row, options))
         run_query(question, options)
     else:
         _list_open(replace(options, names={"state": OPEN_STATES, **options.names}))
@@ -99,7 +103,8 @@ def _list_open(options: QueryOptions) -> None:
     where, params = where_named(options, CONDITIONS)
     try:
         history = open_history(options, ALERTS, ACKNOWLEDGEMENTS, SILENCES, *LIVE_TABLES)
-        found = read_incidents(history, [*read_silences(history), *options.mutes], now_ms, where, params)
+        quiets: list[Quiet] = [*read_silences(history), *options.mutes]
+        found = read_incidents(history, quiets, now_ms, where, params, options.labels)
         shown = found[: options.limit]
         rows: Records = shown if options.format == "parquet" else [present_alert(row) for row in shown]
         layout = incident_layout(shown, now_ms)
@@ -107,7 +112,7 @@ def _list_open(options: QueryOptions) -> None:
             layout = {**layout, **WIDE_LAYOUT}
             print_lines(rows, layout, is_wide=True)
         else:
-            names = [*ALERTS.names, "acknowledged_by", "silence_id", "silenced_by"]
+            names = [*ALERTS.names, "acknowledged_by", "static_labels", "silence_id", "silenced_by"]
             nothing = "No open incident matches."
             print_rows(rows, options.format, nothing, lambda rows: print_lines(rows, layout), names)
         notes = read_notes(history, options, is_empty=not found)
@@ -143,6 +148,7 @@ WIDE_LAYOUT: Layout = {
     "cause": lambda row: row["cause"] or "",
     "topic": lambda row: row["topic"] or "",
     "queues": lambda row: " ".join(row["queues"] or ()),
+    "labels": lambda row: describe_labels(row["static_labels"]),
     "summary": lambda row: row["summary"],
 }
 
@@ -173,10 +179,15 @@ def _follow(options: QueryOptions) -> None:
         fail(str(error))
 
 
+def _labelled(row: Row, options: QueryOptions) -> dict[str, Any]:
+    """Return the transition as JSON shows it."""
+    return present_alert(row) | {"static_labels": pick_static_labels(options.labels, row)}
+
+
 def _print_transitions(history: History, sql: str, params: dict[str, Any], options: QueryOptions) -> None:
     for row in history.rows(f"{sql} ORDER BY changed_at, batch_id, incident_id", params):
         if options.format == "json":
-            print_json_line(present_alert(row))
+            print_json_line(_labelled(row, options))
             continue
         place = " ".join(filter(None, (row["cluster"], row["consumer_group"] or row["broker_name"])))
         head = f"{time_text(to_ms(row['changed_at']))}  {row['state']:10}  {row['severity']:8}  {row['kind']}"

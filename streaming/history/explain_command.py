@@ -34,6 +34,7 @@ from streaming.text.visible_text import visible
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.prose import count, join_words
 from udfs.alerts.runbook import runbook_url
+from udfs.alerts.static_labels import describe_labels
 
 SHOWN = 12
 """Lines of each part, half from each end; JSON has up to MOST_SHOWN."""
@@ -131,6 +132,8 @@ def _facts(story: IncidentStory, runbook: str | None) -> Iterator[tuple[str, str
     yield "fix", story.advice
     if runbook:
         yield "runbook", runbook
+    if story.static_labels:
+        yield "labels", describe_labels(story.static_labels)
     if story.completeness is not None and story.completeness < 1:
         yield "completeness", f"{story.completeness:.0%} of the brokers and clients concerned"
     if story.flaps:
@@ -195,7 +198,7 @@ def explain(
         incident_id = newest_incident(history) if incident is None else find_incident(history, incident)
         if incident_id is None:
             fail("the alerts table is empty: no incident to explain")
-        story = read_story(history, incident_id)
+        story = read_story(history, incident_id, labels=options.labels)
     except (WarehouseError, UnknownIncidentError) as error:
         fail(str(error))
     runbook = runbook_url(options.runbooks_url, story.kind, story.cause)

@@ -21,6 +21,7 @@ from streaming.text.times import SECOND, to_ms, to_time
 from udfs.alerts.pattern import LABELS, describe_matchers, is_match
 from udfs.alerts.prose import join_words, name_queues
 from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.static_labels import LabelRules, pick_static_labels
 from udfs.rocketmq.model import is_queue_name
 
 Row = dict[str, Any]
@@ -77,6 +78,7 @@ class IncidentStory:
     health                         how many producers avoid the broker from `at_ms`, planned until `until_ms`
     deliveries                     the delivery log: PENDING, DELIVERED, RETRYING, REFUSED, or why no receiver got it
     not_notified_reason            why no receiver was notified, or None
+    static_labels                  those that the settings add now
     silences                       those that covered the incident at some time
     """
 
@@ -105,6 +107,7 @@ class IncidentStory:
     from_ms: int
     to_ms: int | None
     verdict_since_ms: int | None = None
+    static_labels: Mapping[str, str] = field(default_factory=dict)
     steps: Sequence[Row] = ()
     members: Sequence[Row] = ()
     queue_changes: Sequence[Row] = ()
@@ -294,7 +297,7 @@ def newest_incident(history: History) -> str | None:
     return str(found[0]["incident_id"]) if found else None
 
 
-def read_story(history: History, incident_id: str, most: int = MOST_SHOWN) -> IncidentStory:
+def read_story(history: History, incident_id: str, most: int = MOST_SHOWN, labels: LabelRules = ()) -> IncidentStory:
     """Return the incident's history, with at most `most` items in each list.
 
     Raises UnknownIncidentError where the tables have no row of it.
@@ -303,7 +306,7 @@ def read_story(history: History, incident_id: str, most: int = MOST_SHOWN) -> In
     rows = history.rows("SELECT * FROM alerts WHERE incident_id = $id ORDER BY changed_at, batch_id", asked)
     if not rows:
         raise UnknownIncidentError(f"INCIDENT {incident_id!r} is not in the alerts table")
-    story = _head(rows)
+    story = replace(_head(rows), static_labels=pick_static_labels(labels, rows[-1]))
     left_out: dict[str, int] = {}
 
     def bounded(name: str, parts: Sequence[Row], always: Collection[int] = ()) -> list[Row]:
@@ -404,7 +407,7 @@ def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Row]) -> str
 
 def _silences(history: History, story: IncidentStory) -> list[Row]:
     """Return the silences that matched the incident and were active during it."""
-    labels = {name: getattr(story, name) for name in LABELS}
+    labels = {**story.static_labels, **{name: getattr(story, name) for name in LABELS}}
     return [
         {
             **{name: getattr(silence, name) for name in ("silence_id", "created_by", "comment")},

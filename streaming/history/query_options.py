@@ -16,6 +16,7 @@ from streaming.terminal.command import fail, load
 from streaming.terminal.completion import BROKERS, CLUSTERS, GROUPS, TOPICS
 from streaming.terminal.format_option import FORMATS, Format, format_option
 from streaming.text.times import both_times, parse_moment, wall_ms
+from udfs.alerts.static_labels import LabelRules
 
 TABLE_ROWS = 200
 """Rows of a table for people without --limit: the newest."""
@@ -79,6 +80,7 @@ class QueryOptions:
     stale_ms: int = 660_000
     runbooks_url: str = ""
     mutes: Sequence[Mute] = ()
+    labels: LabelRules = ()
 
 
 def parse_options(
@@ -122,6 +124,7 @@ def parse_options(
         stale_ms=round(settings.board.stale_seconds * 1000),
         runbooks_url=settings.runbooks_url,
         mutes=make_mutes(settings.mutes),
+        labels=settings.label_rules,
     )
 
 

@@ -65,7 +65,7 @@ def read_status(settings: Settings, now_ms: int) -> dict[str, Any]:
         raise NotWrittenError(settings.paths.warehouse, ALERTS.name)
     quiets: list[Quiet] = [*read_silences(history), *make_mutes(settings.mutes)]
     where = "state = 'FIRING' AND cluster <> $canary"
-    firing = read_incidents(history, quiets, now_ms, where, {"canary": CANARY_CLUSTER})
+    firing = read_incidents(history, quiets, now_ms, where, {"canary": CANARY_CLUSTER}, settings.label_rules)
     loud = [row for row in firing if not (row["inhibited_by"] or row["silence_id"])]
     counts = Counter(row["severity"] for row in loud)
     freshness = read_freshness(history, now_ms, round(settings.board.stale_seconds * 1000))

@@ -38,6 +38,7 @@ class Instruments:
         """`query` is the name of the query, `key` the setting of the port. Raises SettingsError."""
         self._warehouse, self._settings = settings.paths.warehouse, settings.metrics
         self.tables = TableMetrics(settings.metrics.max_groups)
+        self.tables.label(settings.label_rules)
         self.exporter = Exporter(self.tables)
         self.deliveries = Deliveries(self.exporter)
         self.liveness = Liveness(self.exporter, query)
@@ -75,7 +76,8 @@ class Instruments:
             if clock["source"] != RUN:  # the clock events of `run` do not show a silent collector
                 self.tables.note_clock(clock["cluster"], clock["newest_ms"])
 
-    def take_rules(self) -> None:
+    def take_rules(self, settings: Settings) -> None:
+        self.tables.label(settings.label_rules)
         self.exporter.series("balancewatch_rules_taken_total").inc()
 
     def close(self) -> None:

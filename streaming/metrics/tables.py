@@ -6,7 +6,8 @@ The tables are the memory. Kept here are the newest answers and each cluster's c
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -19,6 +20,7 @@ from streaming.metrics.names import METRICS
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.rulebook import CANARY_CLUSTER
+from udfs.alerts.static_labels import MATCHED, LabelRules, pick_static_labels
 from udfs.groups.queue_state import DOUBLE_CONSUMED, MISPLACED, NOT_CONSUMED, NOT_JUDGED, OK, UNKNOWN, UNOWNED
 
 Row = Mapping[str, Any]
@@ -28,7 +30,10 @@ Subject = tuple[str, str]
 Figures = Mapping[tuple[str, tuple[str, ...]], int]
 """A subject's values by gauge and by the labels that do not name the subject."""
 
-Sample = tuple[str, tuple[str, ...], float]
+Sample = tuple[str, Mapping[str, str], float]
+
+Known = tuple[tuple[str, str], ...]
+"""Names and values of what static labels match on."""
 
 CACHE_SECONDS = 5.0
 """Interval between two reads of the tables, however many scrapes ask."""
@@ -47,6 +52,8 @@ AHEAD_MS = 60_000
 
 OTHER = "other"
 """The label value of all names beyond a limit. A real name "other" is added to them."""
+
+LABELS = {metric.name: metric.labels for metric in METRICS}
 
 VERDICTS = (OK, UNOWNED, NOT_CONSUMED, DOUBLE_CONSUMED, MISPLACED, NOT_JUDGED, UNKNOWN)
 
@@ -86,7 +93,7 @@ QUERIES = {
         WHERE {_REAL} AND producers > 0""",
     # A past state counts 0, so that an incident that ends is seen to end.
     "alerts": f"""
-        SELECT cluster, kind, severity, state, is_inhibited, sum(is_open) AS incidents
+        SELECT * EXCLUDE is_open, sum(is_open) AS incidents
         FROM (SELECT {_INCIDENT}, 0 AS is_open FROM alerts
               UNION ALL SELECT {_INCIDENT}, 1 FROM alerts_now)
         WHERE {_REAL} AND state <> 'RESOLVED' GROUP BY ALL""",
@@ -97,23 +104,23 @@ log = structlog.get_logger()
 
 
 class TableReader:
-    """One table's query: `rows` is the newest answer and `read_at` the time at which it was current."""
+    """One table's query, `sql`: `rows` is the newest answer and `read_at` the time at which it was current."""
 
-    def __init__(self, warehouse: Location, table: str) -> None:
-        self.table = table
+    def __init__(self, warehouse: Location, table: str, sql: str) -> None:
+        self.table, self.sql = table, sql
         self.rows: Sequence[Row] = ()
         self.read_at = time.monotonic()
         self._warehouse = warehouse
         self._history: History | None = None
-        self._failure = ""
+        self._failure = self._answered = ""
 
     def read(self) -> None:
-        """Query the table if it changed. A failure is logged once and leaves the previous rows."""
+        """Query the table if it or the query changed. A failure is logged once and leaves the previous rows."""
         began = time.monotonic()
         try:
-            if self._history is None or self._history.refresh():
-                self._history = self._history or History(self._warehouse, [TABLES[self.table]])
-                self.rows = self._history.rows(QUERIES[self.table])
+            if self._history is None or self._history.refresh() or self._answered != self.sql:
+                self._history, sql = self._history or History(self._warehouse, [TABLES[self.table]]), self.sql
+                self.rows, self._answered = self._history.rows(sql), sql
         except NotWrittenError:
             self._history, self.rows = None, ()
         except Exception as error:
@@ -137,9 +144,19 @@ class TableMetrics(Collector):
         self._lock = threading.Lock()
         self._max_groups = max_groups
         self._clocks_ms: dict[str, int] = {}
+        self.label(())
+
+    def label(self, rules: LabelRules) -> None:
+        """Add these static labels to the series of clusters, groups, brokers and incidents."""
+        matched = {label for matchers, _ in rules for label in matchers} - {"cluster", "kind"}
+        columns = ", ".join([*sorted(matched), _INCIDENT])
+        self._queries = QUERIES | {"alerts": QUERIES["alerts"].replace(_INCIDENT, columns)}
+        self._labels_of = lru_cache(10_000)(lambda known: pick_static_labels(rules, dict(known)))
+        for reader in self._readers:
+            reader.sql = self._queries[reader.table]
 
     def begin(self, warehouse: Location) -> None:
-        self._readers = tuple(TableReader(warehouse, table) for table in QUERIES)
+        self._readers = tuple(TableReader(warehouse, table, sql) for table, sql in self._queries.items())
 
     def note_clock(self, cluster: str, newest_ms: int) -> None:
         """Keep the time of a collector's clock event."""
@@ -163,7 +180,9 @@ class TableMetrics(Collector):
         with self._lock:
             self._read()
             for gauge, labels, value in self._samples():
-                families[gauge].add_metric(labels, value)
+                known = tuple((name, labels[name]) for name in MATCHED if labels.get(name, OTHER) != OTHER)
+                static = self._labels_of(known) if "cluster" in labels else {}
+                families[gauge].add_sample(gauge, {**static, **labels}, value)
         yield from families.values()
 
     def _read(self) -> None:
@@ -184,7 +203,7 @@ class TableMetrics(Collector):
         rows: dict[str, Sequence[Row]] = dict.fromkeys(QUERIES, ())
         for reader in self._readers:
             rows[reader.table] = reader.rows
-            yield "balancewatch_table_age_seconds", (reader.table,), time.monotonic() - reader.read_at
+            yield "balancewatch_table_age_seconds", {"table": reader.table}, time.monotonic() - reader.read_at
         groups, brokers = _groups(rows["assignments"], rows["memberships"]), _brokers(rows["broker_health"])
         full = {cluster for cluster, _ in (*groups, *brokers)}
         full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
@@ -203,11 +222,11 @@ class TableMetrics(Collector):
             folded[kind] = len(wanted) - len(chosen)
             yield from _sums(figures, named, chosen)
         for kind, count in folded.items():
-            yield "balancewatch_series_limited", (kind,), count
+            yield "balancewatch_series_limited", {"kind": kind}, count
         sizes = Counter({row["cluster"]: 0 for row in rows["assignments"]})
         sizes.update(cluster for cluster, _ in groups)
-        yield from (("balancewatch_groups", (cluster,), sizes[cluster]) for cluster in sizes.keys() & named)
-        yield from _incidents(rows["alerts"], named)
+        yield from (("balancewatch_groups", {"cluster": cluster}, sizes[cluster]) for cluster in sizes.keys() & named)
+        yield from _incidents(rows["alerts"], named, self._labels_of)
         yield from self._event_time_lags(rows["assignments"], named & full)
 
     def _event_time_lags(self, assignments: Sequence[Row], clusters: Collection[str]) -> Iterator[Sample]:
@@ -219,7 +238,8 @@ class TableMetrics(Collector):
                 newest_ms[row["cluster"]] = max(row["newest_ms"], newest_ms.get(row["cluster"], 0))
         newest_ms |= dict(self._clocks_ms)
         for cluster in newest_ms.keys() & clusters:
-            yield "balancewatch_event_time_lag_seconds", (cluster,), max(0.0, now_ms - newest_ms[cluster]) / 1000
+            seconds = max(0.0, now_ms - newest_ms[cluster]) / 1000
+            yield "balancewatch_event_time_lag_seconds", {"cluster": cluster}, seconds
 
 
 def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subject, Figures]:
@@ -253,16 +273,21 @@ def _sums(figures: Mapping[Subject, Figures], named: Collection[str], chosen: Co
         labels = cluster if cluster in named else OTHER, name if (cluster, name) in chosen else OTHER
         for (gauge, more), value in values.items():
             sums[gauge, (*labels, *more)] += value
-    yield from ((gauge, labels, value) for (gauge, labels), value in sums.items())
+    for (gauge, own), sum_ in sums.items():
+        yield gauge, dict(zip(LABELS[gauge], own, strict=True)), sum_
 
 
-def _incidents(rows: Sequence[Row], named: Collection[str]) -> Iterator[Sample]:
+def _incidents(
+    rows: Sequence[Row], named: Collection[str], labels_of: Callable[[Known], Mapping[str, str]]
+) -> Iterator[Sample]:
     """Yield the open incidents by their labels; 0 for labels that past incidents had."""
-    counts: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[Known] = Counter()
     for row in rows:
         is_named = row["cluster"] in named
         if is_named or row["incidents"]:
-            cluster = row["cluster"] if is_named else OTHER
-            is_inhibited = "true" if row["is_inhibited"] else "false"
-            counts[cluster, row["kind"], row["severity"], row["state"], is_inhibited] += row["incidents"]
-    yield from (("balancewatch_incidents", labels, count) for labels, count in counts.items())
+            labels = {name: row[name] for name in ("kind", "severity", "state")}
+            labels["cluster"] = row["cluster"] if is_named else OTHER
+            labels["is_inhibited"] = str(row["is_inhibited"]).lower()
+            known = tuple((name, row[name] or "") for name in MATCHED if is_named and name in row)
+            counts[*labels_of(known).items(), *labels.items()] += row["incidents"]
+    yield from (("balancewatch_incidents", dict(labels), count) for labels, count in counts.items())

@@ -1,7 +1,7 @@
 """`balancewatch silence`, `ack` and `canary`: silences, acknowledgements, the latency of canaries."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import quantiles
 from typing import Annotated, Any
@@ -30,6 +30,7 @@ from udfs.alerts.pattern import LABELS, describe_matchers, incident_matchers, is
 from udfs.alerts.pattern import MOST_CHARACTERS as MOST_PATTERN_CHARACTERS
 from udfs.alerts.self_kinds import SELF_FACTS
 from udfs.alerts.silence import Silence
+from udfs.alerts.static_labels import pick_static_labels
 
 MOST_MS = 366 * 86_400_000
 MOST_CHARACTERS = 1_000
@@ -70,7 +71,8 @@ def add(
     match: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Repeat for more; all must match. Labels: {', '.join(LABELS)}.", metavar="LABEL=GLOB[,GLOB]"
+            help=f"Repeat for more; all must match. Labels: {', '.join(LABELS)}, or one of [[labels]].",
+            metavar="LABEL=GLOB[,GLOB]",
         ),
     ] = None,
     for_: Annotated[str | None, typer.Option("--for", help="Duration: 90s, 45m, 2h, 1d.", metavar="SPAN")] = None,
@@ -94,10 +96,10 @@ def add(
     """
     if incident is None and not match:
         fail("give an INCIDENT or at least one --match LABEL=GLOB; --match 'cluster=*' covers everything", code=2)
-    matchers = _matchers(match or [])
     now_ms = wall_ms()
     end_ms = _end_ms(for_, until, now_ms)
     settings = load(paths={"warehouse": warehouse})
+    matchers = _matchers(match or [], [*LABELS, *{name: 0 for _, names in settings.label_rules for name in names}])
     if incident is not None:
         matchers = dict(incident_matchers(_newest_row(settings.paths.warehouse, incident))) | matchers
     try:
@@ -105,7 +107,8 @@ def add(
     except WarehouseError:
         firing = []
     columns = ("incident_id", "kind", "severity", "cluster", "consumer_group", "topic", "summary")
-    covered = [{name: row[name] for name in columns} for row in firing if is_match(matchers, row)]
+    labelled = [{**pick_static_labels(settings.label_rules, row), **row} for row in firing]
+    covered = [{name: row[name] for name in columns} for row in labelled if is_match(matchers, row)]
     if dry_run:
         print_rows(covered, format_, "The silence would cover no firing incident.")
         return
@@ -248,12 +251,12 @@ def _newest_row(warehouse: Location, text: str) -> Mapping[str, Any]:
     return found
 
 
-def _matchers(texts: list[str]) -> dict[str, tuple[str, ...]]:
+def _matchers(texts: list[str], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
     matchers: dict[str, tuple[str, ...]] = {}
     for text in texts:
         label, _, globs = text.partition("=")
-        if label not in LABELS:
-            fail(f"--match {text!r}: {label!r} is not a label; choose {', '.join(LABELS)}", code=2)
+        if label not in labels:
+            fail(f"--match {text!r}: {label!r} is not a label; choose {', '.join(labels)}", code=2)
         patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
         if not patterns or len(globs) > MOST_PATTERN_CHARACTERS:
             what = f"give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}="

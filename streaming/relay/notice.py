@@ -1,7 +1,8 @@
 """Rows as the relay reads and writes them: alerts, deliveries, acknowledgements; and the text of a notice."""
 
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import quote
@@ -34,6 +35,7 @@ class Notice:
     """One row of the alerts table, as it is delivered. Times are epoch ms of event time.
 
     labels              identify the alert, without its kind
+    static_labels       those that [[labels]] adds; they do not identify it
     inhibited_by        the incident that explains this one
     is_first            the receiver has no earlier notice of the incident
     acknowledged_at_ms  when a person acknowledged the incident, if that is to be delivered
@@ -60,6 +62,7 @@ class Notice:
     client_id: str | None = None
     queues: tuple[str, ...] = ()
     evidence: dict[str, Any] = field(default_factory=dict)
+    static_labels: Mapping[str, str] = field(default_factory=dict)
     is_first: bool = True
     acknowledged_at_ms: int | None = None
 
@@ -85,7 +88,11 @@ class Notice:
 
     def match_labels(self) -> dict[str, str | None]:
         """Return the labels that routes and silences match."""
-        return {name: getattr(self, name) for name in LABELS}
+        return {**self.static_labels, **{name: getattr(self, name) for name in LABELS}}
+
+    def all_labels(self) -> dict[str, str]:
+        """Return the labels that receivers get, besides kind and severity."""
+        return {**self.static_labels, **self.labels}
 
 
 def read_notice(row: Row) -> Notice:
@@ -95,17 +102,21 @@ def read_notice(row: Row) -> Notice:
     """
     need(row, REQUIRED)
     queues = row.get("queues")
-    labels = parse_object(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
+    labels = _read_labels(row.get("labels")) or {name: row[name] for name in IDENTITY if row.get(name)}
     plain: dict[str, Any] = {name: row.get(name) for name in PLAIN}
     return Notice(
         status="resolved" if row["state"] == "RESOLVED" else "firing",
-        labels={str(name): str(value) for name, value in labels.items()},
+        labels=labels,
         started_at_ms=to_ms(row["started_at"]),
         changed_at_ms=to_ms(row["changed_at"]),
         queues=tuple(queue for queue in queues if queue is not None) if queues is not None else (),
         evidence=parse_object(row.get("evidence")),
         **plain,
     )
+
+
+def _read_labels(text: str | None) -> dict[str, str]:
+    return {str(name): str(value) for name, value in parse_object(text).items()}
 
 
 def need(row: Row, names: Iterable[str]) -> None:
@@ -136,6 +147,7 @@ def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Ro
         "status": notice.status,
         "changed_at": notice.changed_at_ms,
         "outcome": outcome,
+        "static_labels": json.dumps(notice.static_labels) if notice.static_labels else None,
     }
     return row | cells
 
@@ -143,7 +155,8 @@ def record_of(notice: Notice, outcome: Outcome, now_ms: int, **cells: Any) -> Ro
 def read_record(row: Row) -> Row:
     """Return a row of alert_deliveries as `record_of` makes it. Raises as read_notice."""
     need(row, ("incident_id", "delivery_key", "receiver", "status", "outcome"))
-    return {**row, "delivered_at": to_ms(row["delivered_at"]), "attempt": row["attempt"] or 0}
+    known = {"attempt": row["attempt"] or 0, "static_labels": _read_labels(row["static_labels"])}
+    return {**row, **known, "delivered_at": to_ms(row["delivered_at"])}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from udfs.alerts.routing import QUIET, Route, pick_receivers, pick_watchdog_rece
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.self_kinds import DELIVERY_FAILED, RELAY_KINDS
 from udfs.alerts.silence import Quiet, Silence, pick_silence, pick_silence_throughout
+from udfs.alerts.static_labels import LabelRules, pick_static_labels
 
 CAUSE_WAIT_MS = 120_000
 """Time that an inhibited alert waits for a cause that has not fired; most causes need less."""
@@ -107,6 +108,7 @@ class Owed:
         log: DeliveryLog,
         mutes: Sequence[Quiet] = (),
         lost_after_ms: int | None = None,
+        labels: LabelRules = (),
     ) -> None:
         """See RelayAlerts for `lost_after_ms`."""
         self.outboxes, self.log = outboxes, log
@@ -115,7 +117,7 @@ class Owed:
         """Incidents that are over → whether a person could have known of them."""
         self.own_alerts = RelayAlerts(round(1000 * settings.resend_seconds), lost_after_ms)
         self.watchers = pick_watchdog_receivers(routes)
-        self._routes, self._limit = routes, settings.max_firing_per_kind
+        self._routes, self._labels, self._limit = routes, labels, settings.max_firing_per_kind
         self._limit_reason = f"the limit of {self._limit} alerts of this kind and cluster is reached"
         self._quiet_receivers = [name for name, box in outboxes.items() if box.traits.is_quiet]
         self._mutes = self._silences = tuple(mutes)
@@ -158,6 +160,7 @@ class Owed:
             if box is not None and row is not None:
                 box.recall(row, record, now)
         elif row is not None:
+            row = replace(row, static_labels=record["static_labels"])
             if box is not None:
                 box.owe(row, record["route"] or "", now.pace_of(record["delivered_at"]))
             incident = self.incidents.setdefault(record["incident_id"], Incident())
@@ -180,11 +183,12 @@ class Owed:
         fired: set[str] = set()
         over: dict[str, str | None] = {}
         """Incidents that are not notified any more → the silence that covered them."""
-        for row in sorted(rows, key=lambda row: row.position):
-            incident_id = row.incident_id
+        for given in sorted(rows, key=lambda row: row.position):
+            incident_id = given.incident_id
             if incident_id in self.completed:
                 continue
             incident = self.incidents.setdefault(incident_id, Incident())
+            row = self.label(given, incident.notified)
             if not incident.follow(row):
                 continue
             new.append(row)
@@ -205,6 +209,11 @@ class Owed:
             elif row.incident_id not in over:
                 self._consider(found, row, now)
         self._consider_again(now, has_changed=bool(new))
+
+    def label(self, row: Notice, notified: Notice | None = None) -> Notice:
+        """Return the row with its static labels. A notified incident keeps those that its receivers have."""
+        static = pick_static_labels(self._labels, row.match_labels()) if notified is None else notified.static_labels
+        return replace(row, static_labels=static)
 
     def silence(self, silences: Iterable[Silence]) -> None:
         """Take all silences, active or not."""

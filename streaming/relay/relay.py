@@ -205,14 +205,14 @@ class Relay(threading.Thread):
         boxes = {name: Outbox(name, receiver.traits, oncall, self._rng) for name, receiver in receivers.items()}
         decisions = DeliveryLog(tables, self._listener.decided)
         overdue_ms = lost_after_ms(settings) if self._has_canary else None
-        owed, reading = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms), set[str]()
+        owed, reading = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms, settings.label_rules), set[str]()
         history = tables.read_history(boxes, now.wall_ms - round(1000 * oncall.resolved_resend_seconds), now.wall_ms)
         self._take_read(owed, reading, SILENCES.name, attempt(tables.read_silences))
         owed.load(history, now)
         self._take_read(owed, reading, ACKNOWLEDGEMENTS.name, attempt(tables.read_acknowledgements))
         owed.advance(now)
         self._close_receivers()
-        self.owed, self._receivers = owed, receivers
+        self.owed, self._receivers, self._watchdog = owed, receivers, owed.label(self._watchdog)
         self._reads = {
             SILENCES.name: tables.read_silences,
             ACKNOWLEDGEMENTS.name: tables.read_acknowledgements,

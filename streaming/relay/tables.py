@@ -57,7 +57,7 @@ WRITE_PAUSE_MS = 5_000
 
 ALERT_COLUMNS = ("incident_id", "state", "changed_at")
 LOG_COLUMNS = ("incident_id", "receiver", "delivery_key", "status", "outcome", "delivered_at")
-RECORD_COLUMNS = (*LOG_COLUMNS, "reason", "route", "attempt", "batch_id")
+RECORD_COLUMNS = (*LOG_COLUMNS, "reason", "route", "attempt", "static_labels", "batch_id")
 
 TABLE_ERRORS = (DeltaError, BaseError, OSError, pa.ArrowException, BalancewatchError)
 """What an access to a table raises if the table is damaged, away, or full."""

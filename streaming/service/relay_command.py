@@ -9,7 +9,7 @@ import typer
 from conf.settings import Settings, SettingsError
 from streaming.metrics.instruments import instruments_of
 from streaming.relay.relay import Relay, plan_rows
-from streaming.service.settings_reload import SettingsReload
+from streaming.service.settings_reload import SettingsReload, notification_settings
 from streaming.system.stopping import stop_on_signals
 from streaming.system.systemd_watchdog import systemd_watchdog
 from streaming.terminal.command import fail, load, run_or_exit
@@ -45,7 +45,7 @@ def relay(
     of the two processes exits at once. Its watchdog covers only the relay.
 
     It reads the table `alerts` every oncall.poll_seconds without a JVM, and reloads changed settings: routes,
-    receivers, mutes and the limit.
+    receivers, mutes, labels and the limit.
 
     Example: balancewatch relay --dry-run
 
@@ -91,7 +91,7 @@ def _run(settings: Settings, seconds: float | None, stop: threading.Event) -> No
         deadline = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(WAIT_SECONDS) and (deadline is None or time.monotonic() < deadline):
             changed = watch.look_now_and_then()
-            if changed is not None and (changed.oncall, changed.mutes) != (known.oncall, known.mutes):
+            if changed is not None and notification_settings(changed) != notification_settings(known):
                 known = changed
                 thread.renew(changed)
         if instruments is not None:

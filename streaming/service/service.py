@@ -33,7 +33,7 @@ from streaming.relay.relay import Relay
 from streaming.self_monitoring.data_loss import DataLoss, refuse_losses
 from streaming.self_monitoring.failure import full_disk, is_busy_machine, is_full_disk, reason
 from streaming.service.clock_publisher import ClockPublisher
-from streaming.service.settings_reload import SettingsReload
+from streaming.service.settings_reload import SettingsReload, notification_settings
 from streaming.spark.session import start_spark
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import StoppedError, run_unless_stopped
@@ -270,10 +270,10 @@ class Service:
             self._stop_query()
             self.running = self._start_query()
             log.info("rules reloaded")
-        if self._relay is not None and (settings.oncall, settings.mutes) != (before.oncall, before.mutes):
+        if self._relay is not None and notification_settings(settings) != notification_settings(before):
             self._relay.renew(settings)
         if self._instruments is not None:
-            self._instruments.take_rules()
+            self._instruments.take_rules(settings)
 
     def _on_batch(self, batch: WrittenBatch) -> None:
         self._progressed_at = time.monotonic()

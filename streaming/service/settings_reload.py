@@ -49,7 +49,8 @@ class SettingsReload:
             return None
         before = self._settings
         oncall = before.oncall.model_copy(update={name: getattr(settings.oncall, name) for name in _NOTIFICATION})
-        taken = before.model_copy(update={"rules": settings.rules, "oncall": oncall, "mutes": settings.mutes})
+        sections = {"rules": settings.rules, "oncall": oncall, "labels": settings.labels, "mutes": settings.mutes}
+        taken = before.model_copy(update=sections)
         waiting = [name for name in type(settings).model_fields if getattr(settings, name) != getattr(taken, name)]
         if waiting:
             log.warning("settings changed, restart required", sections=sorted(waiting))
@@ -57,7 +58,7 @@ class SettingsReload:
         for key, old, new in changes:
             log.info("rule changed", key=key, before=old, after=new)
         keys = [f"oncall.{name}" for name in _NOTIFICATION if getattr(before.oncall, name) != getattr(oncall, name)]
-        keys += ["mutes"] if before.mutes != taken.mutes else []
+        keys += [name for name in ("labels", "mutes") if getattr(before, name) != getattr(taken, name)]
         if keys:
             log.info("notification settings changed", keys=keys)  # no values: they may hold secrets
         self._settings = taken
@@ -69,6 +70,11 @@ class SettingsReload:
             return None
         self._looked = time.monotonic()
         return self.look()
+
+
+def notification_settings(settings: Settings) -> tuple[Any, ...]:
+    """Return what the relay reloads."""
+    return settings.oncall, settings.mutes, settings.labels
 
 
 def list_changes(before: Settings, after: Settings) -> list[tuple[str, Any, Any]]:

@@ -54,7 +54,7 @@ def find_incident(history: History, text: str) -> str:
 def present_alert(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row as JSON and chats show it: times as ISO 8601, evidence and labels as objects."""
     shown = dict(row)
-    for name in ("evidence", "labels"):
+    for name in ("evidence", "labels", *(["static_labels"] if "static_labels" in row else [])):
         shown[name] = parse_object(shown.get(name))
     for name in ("started_at", "fired_at", "changed_at"):
         shown[name] = iso(time) if (time := shown.get(name)) else None

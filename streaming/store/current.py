@@ -1,5 +1,6 @@
 """The newest state, for the board and the commands: open incidents, clusters, groups and brokers, and deliveries."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -12,6 +13,7 @@ from streaming.text.times import MINUTE, to_ms, to_time
 from udfs.alerts.pattern import read_matchers
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.silence import Quiet, Silence, pick_silence
+from udfs.alerts.static_labels import LabelRules, pick_static_labels
 from udfs.groups.queue_state import NOT_JUDGED, OK, UNKNOWN, WORST_FIRST, WRONG
 
 MOST_FIRING = 20
@@ -49,11 +51,12 @@ def read_silences(history: History) -> list[Silence]:
 
 
 def read_incidents(
-    history: History, quiets: Iterable[Quiet], now_ms: int, where: str, params: Mapping[str, Any]
+    history: History, quiets: Iterable[Quiet], now_ms: int, where: str, params: Mapping[str, Any], labels: LabelRules
 ) -> list[dict[str, Any]]:
     """Return the newest row of incidents, the worst first: those that fire and are not inhibited, by severity.
 
-    Each has `acknowledged_by`, and `silence_id` and `silenced_by` of an active silence of `quiets` that covers it.
+    Each has `acknowledged_by`, `static_labels` as JSON, and `silence_id` and `silenced_by` of an active silence of
+    `quiets` that covers it.
     """
     rows = history.rows(
         f"SELECT * FROM alerts_now LEFT JOIN ({acknowledged_sql()}) USING (incident_id) WHERE {where} "
@@ -63,7 +66,9 @@ def read_incidents(
     )
     active = [silence for quiet in quiets if (silence := quiet.at(now_ms)) is not None]
     for row in rows:
-        silence = pick_silence(active, row, now_ms)
+        static = pick_static_labels(labels, row)
+        silence = pick_silence(active, {**static, **row}, now_ms)
+        row["static_labels"] = json.dumps(static)
         row["silence_id"], row["silenced_by"] = silence and silence.silence_id, silence and silence.created_by
     return rows
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from streaming.board.page import View
 from streaming.board.pages import group as group_page
 from streaming.board.pages.incident import PAGE
-from tests.board.components import by_id, head_of, links_of, text_of
-from tests.board.tables import MINUTE, NOW_MS, OF_NO_GROUP, alert, assignment, health, member, shown, write
+from tests.board.components import by_id, head_of, links_of, read_html, text_of
+from tests.board.tables import MINUTE, NOW_MS, OF_NO_GROUP, alert, assignment, health, history_of, member, shown, write
 from tests.history.warehouse_stage import delivery
 
 
@@ -93,6 +94,12 @@ def test_head_advice_effects_evidence_times_and_commands(warehouse: Path) -> Non
     group = text_of(shown(group_page.PAGE, warehouse, group="billing"))
     assert "starved_queue ▲ FIRING not consumed since 10:51:00 ● acknowledged by ada" in group
     assert "UNOWNED certain since" in group
+
+
+def test_static_labels_are_a_fact(warehouse: Path) -> None:
+    labels = [({"consumer_group": ("bill*",)}, {"team": "payments", "tier": "1"})]
+    view = View(history_of(warehouse), {"id": "abc-1"}, NOW_MS, labels=labels)
+    assert "Labels team=payments tier=1" in text_of(by_id(read_html(PAGE.body(view)), "facts"))
 
 
 def test_producers_are_shortened_and_an_incident_of_a_cluster_names_it(tmp_path: Path) -> None:

@@ -108,8 +108,6 @@ def test_a_secret_that_is_missing_is_reported_and_one_that_is_there_never_shown(
     ("command", "reported"),
     [
         ("alerts rules starved", "kind 'starved' is unknown; nearest: starved_queue"),
-        ("alerts rules starved_queue", "--cluster is missing"),
-        ("alerts rules starved_queue --cluster c", "--group is missing"),
         ("alerts rules broker_isolated --cluster c --group g", "--group 'g': broker_isolated is about brokers"),
         ("alerts rules --cluster c", "Missing argument 'KIND|INCIDENT'"),
         ("alerts rules twins-1 --group g", "--group: an incident has its own; leave it out"),
@@ -117,7 +115,6 @@ def test_a_secret_that_is_missing_is_reported_and_one_that_is_there_never_shown(
         ("alerts rules starved_queue --format csv", "--output 'csv': choose table or json"),
         ("alerts rules starved_queue --rules /nowhere.toml", "rules.file = '/nowhere.toml': No such file"),
         ("alerts rules data_qualities", "kinds about balancewatch itself: alerts_limited, canary_lost, data_loss, "),
-        ("alerts rules alerts_limited", "--cluster is missing"),
         ("alerts rules data_quality --group g", "--group 'g': data_quality is not about a consumer group"),
         ("alerts rules data_loss --topic t", "--topic 't': data_loss is not about a topic"),
         ("alerts --cluster c rules starved_queue", "--cluster before rules has no effect"),
@@ -134,6 +131,23 @@ def test_a_wrong_question_is_reported_and_ends_with_2(tmp_path: Path, command: s
     assert result.exit_code == 2
     assert reported in result.stderr
     assert len(result.stderr.splitlines()) == 1 or "Usage: " in result.stderr
+
+
+def test_without_a_cluster_the_general_rule_is_explained(tmp_path: Path, rules: list[str]) -> None:
+    """Overrides, routes and labels of certain groups are left out, and the answer names the options that add them."""
+    with (tmp_path / "site.toml").open("a") as site:
+        site.write('[[labels]]\nmatch = { consumer_group = "bill*" }\nset = { team = "payments" }\n')
+    general, of_group = answer(judge, *rules, "starved_queue"), answer(judge, *rules, *starved())
+    assert (general["missing_options"], of_group["missing_options"]) == (["--cluster", "--group"], [])
+    assert (general["static_labels"], of_group["static_labels"]) == ({}, {"team": "payments"})
+    assert [one["route"] for one in general["receivers"]] == ["loud", "rest"]
+    assert answer(judge, *rules, "starved_queue", "--cluster", "prod")["missing_options"] == ["--group"]
+    assert answer(judge, "alerts_limited")["missing_options"] == ["--cluster"]
+    assert answer(judge, "data_quality")["missing_options"] == []
+    said = " ".join(judge("broker_isolated").stdout.replace("│", " ").split())
+    assert "for any cluster; overrides, routes, labels, silences and mutes for certain ones may differ" in said
+    assert "give --cluster" in said
+    assert "team=payments" in judge(*starved()).stdout
 
 
 def test_a_threshold_below_the_clients_own_intervals_is_a_warning(tmp_path: Path) -> None:

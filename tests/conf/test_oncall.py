@@ -30,6 +30,17 @@ def test_a_route_takes_one_glob_or_several() -> None:
     assert oncall.routes[0].continue_ is False
 
 
+def test_a_route_and_a_mute_may_match_a_label_that_the_settings_set() -> None:
+    match, labels = {"team": "payments"}, [{"match": {"consumer_group": "pay*"}, "set": {"team": "payments"}}]
+    route = {"name": "p", "match": match, "receivers": ["pager"]}
+    oncall = {"receivers": [PAGER], "routes": [route, REST]}
+    settings = Settings.load(oncall=oncall, mutes=[NIGHT | {"match": match}], labels=labels)
+    assert settings.oncall.routes[0].match == settings.mutes[0].match == {"team": ("payments",)}
+    assert settings.label_rules == [({"consumer_group": ("pay*",)}, {"team": "payments"})]
+    with pytest.raises(SettingsError, match=r"oncall.routes\[0\].match.team = 'team': input should be"):
+        Settings.load(oncall=oncall)
+
+
 def test_the_settings_do_not_show_an_address_either() -> None:
     hook = {"name": "h", "type": "webhook", "url": f"http://x/{SECRET}"}
     settings = Settings.load(oncall={"receivers": [hook], "routes": [{"name": "r", "receivers": ["h"]}]})

@@ -108,6 +108,27 @@ def test_machines_get_every_column_and_who_handles_an_incident(warehouse: Path) 
     assert run(warehouse, "alerts", "-o", "parquet").stdout_bytes.startswith(b"PAR1")
 
 
+def test_static_labels_are_computed_from_the_settings(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also a silence on one covers the incident, and `silence add` takes its name."""
+    rule = {"match": {"consumer_group": "audit*"}, "set": {"team": "audit", "tier": "2"}}
+    monkeypatch.setenv("BALANCEWATCH_LABELS", json.dumps([rule]))
+    for options in ([], ["--history"], ["--current"]):
+        rows = {row["incident_id"]: row["static_labels"] for row in rows_of(warehouse, "alerts", *options)}
+        assert rows["dddd1111-1"] == rule["set"]
+        assert rows["aaaa1111-1"] == {}
+    assert "team=audit tier=2" in run(warehouse, "alerts", "-o", "wide").stdout
+    assert "labels: team=audit tier=2" in run(warehouse, "explain", "dddd").stdout
+    assert json.loads(run(warehouse, "explain", "dddd", "-o", "json").stdout)["static_labels"] == rule["set"]
+    write(tmp_path, {"alerts": [incident("ab1-1", "FIRING", consumer_group="audit"), incident("ab2-1", "FIRING")]})
+    words = ["--match", "team=aud*", "--for", "1h", "--owner", "ada", "--reason", "x"]
+    assert json.loads(run(tmp_path, "silence", "add", *words, "-o", "json").stdout)[0]["covers_now"] == 1
+    silenced = {row["incident_id"]: row["silenced_by"] for row in rows_of(tmp_path, "alerts")}
+    assert silenced == {"ab1-1": "ada", "ab2-1": None}
+    assert "client_id, cause, team, tier" in run(tmp_path, "silence", "add", "--match", "teem=a", *words[2:]).stderr
+
+
 def test_a_name_that_is_near_is_noted_where_nothing_is_open(warehouse: Path) -> None:
     result = run(warehouse, "alerts", "--group", "biling")
     assert (result.exit_code, result.stdout) == (0, "No open incident matches.\n")

@@ -194,6 +194,29 @@ def test_event_time_lag(
     assert scrapes.samples("event_time_lag_seconds") == {(("cluster", "c"),): lag_s}, promise
 
 
+def test_static_labels_are_on_the_series_of_what_they_match(scrapes: Scrapes) -> None:
+    """Incidents of one kind are counted by team; a label that the series cannot know is left out."""
+    scrapes.tables.label(
+        [({"consumer_group": ("pay*",)}, {"team": "payments"}), ({"topic": ("t",)}, {"tier": "1"}), ({}, {"env": "x"})]
+    )
+    groups = {"pay-eu": "payments", "pay-us": "payments", "orders": None}
+    scrapes.write(
+        assignments=[assignment(group, 0, "OK") for group in groups],
+        alerts=[alert(group, "FIRING", START_MS, consumer_group=group, topic="t") for group in groups],
+        broker_health=[health(1, 2)],
+    )
+    assert scrapes.value("queues", cluster="c", consumer_group="pay-eu", verdict="OK", team="payments", env="x") == 1
+    assert scrapes.value("queues", cluster="c", consumer_group="orders", verdict="OK", env="x") == 1
+    assert scrapes.value("producers", cluster="c", broker_name="b", env="x") == 2
+    incident = {"cluster": "c", "kind": "starved_queue", "severity": "critical", "state": "FIRING"}
+    incident |= {"is_inhibited": "false", "tier": "1", "env": "x"}
+    assert scrapes.value("incidents", **incident, team="payments") == 2
+    assert scrapes.value("incidents", **incident) == 1
+    scrapes.tables.label([])
+    assert scrapes.value("queues", cluster="c", consumer_group="pay-eu", verdict="OK") == 1
+    assert set(scrapes.samples("incidents").values()) == {3}
+
+
 def test_clock_events_alone_name_no_cluster(scrapes: Scrapes) -> None:
     for number in range(2 * MOST_CLOCKS):
         scrapes.tables.note_clock(f"made up {number}", START_MS)
@@ -298,7 +321,7 @@ def test_a_table_without_changes_is_not_queried_again(scrapes: Scrapes, monkeypa
 def test_any_name_is_a_label_value_that_prometheus_reads_back(name: str) -> None:
     class One(TableMetrics):
         def _samples(self) -> Any:
-            yield "balancewatch_groups", (name,), 1
+            yield "balancewatch_groups", {"cluster": name}, 1
 
     families = {family.name: family for family in text_string_to_metric_families(Exporter(One(1)).text().decode())}
     (sample,) = families["balancewatch_groups"].samples

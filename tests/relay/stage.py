@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from conf.oncall import LabelRule
 from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, Table
 from streaming.relay.notice import Notice, Now, read_notice, read_record
@@ -162,8 +163,9 @@ class Stage:
         seed: int = 0,
         mutes: Sequence[Quiet] = (),
         write_ms: int = 0,
+        labels: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self.receivers = receivers
+        self.receivers, self.labels = receivers, labels
         self.write_ms = write_ms
         self.routes = list(routes) if routes is not None else [Route("all", tuple(receivers))]
         self.limit, self.mutes, self.oncall = limit, mutes, dict(oncall or {})
@@ -276,6 +278,8 @@ class Stage:
     def _load(self, relay: Relay) -> None:
         tables: Any = self.tables
         receivers: Any = self.receivers
+        labels = tuple(map(LabelRule.model_validate, self.labels))
+        relay._settings = relay._settings.model_copy(update={"labels": labels})
         relay.resume(tables, receivers, self.routes, self.mutes)
 
     def write_later(self, act: Callable[[], None]) -> None:

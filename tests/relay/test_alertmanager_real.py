@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -68,19 +69,18 @@ def notified(received: list[Received], incident_id: str) -> list[str]:
 
 
 def test_an_alert_is_active_with_our_labels_and_resolving_ends_it(replica: Replica, webhook: FakeServer) -> None:
-    firing = notice(101, started_at_ms=now_ms() - 30_000)
+    firing = notice(101, started_at_ms=now_ms() - 30_000, static_labels={"team": "payments"})
     with receiver(replica) as sender:
         assert sender.send([firing], now_ms()).verdict == "DELIVERED"
         (alert,) = replica.wait_for_alerts(firing.incident_id)
-        assert alert["labels"] == {**firing.labels, "alertname": firing.kind, "severity": "critical"}
+        assert alert["labels"] == {**firing.all_labels(), "alertname": firing.kind, "severity": "critical"}
+        assert alert["labels"]["team"] == "payments"
         assert alert["annotations"]["advice"] == firing.advice
         assert alert["status"]["state"] in {"active", "unprocessed"}
         webhook.wait_until(
             lambda all_: notified(all_, firing.incident_id) == ["firing"], "a notification that it fires"
         )
-        resolved = notice(
-            101, status="resolved", started_at_ms=firing.started_at_ms, changed_at_ms=now_ms(), summary="Over."
-        )
+        resolved = replace(firing, status="resolved", changed_at_ms=now_ms(), summary="Over.")
         assert sender.send([resolved], now_ms()).verdict == "DELIVERED"
         replica.wait_for_alerts()
     webhook.wait_until(lambda all_: notified(all_, firing.incident_id) == ["firing", "resolved"], "one that it is over")

@@ -22,14 +22,14 @@ def _json_logs() -> Iterator[None]:
 
 def test_each_notice_is_a_line_with_its_labels(capsys: pytest.CaptureFixture[str]) -> None:
     odd = notice(2, status="resolved", summary="a\nb", labels={"event": "x", "client_id": "\ud83d"})
-    answer = LogReceiver().send([notice(1), odd], NOW_MS)
+    answer = LogReceiver().send([notice(1, static_labels={"team": "payments"}), odd], NOW_MS)
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert answer.verdict == "DELIVERED"
     assert [(line["event"], line["level"]) for line in lines] == [
         ("alert firing", "warning"),
         ("alert resolved", "info"),
     ]
-    assert lines[0]["topic"] == "orders-1"
+    assert (lines[0]["topic"], lines[0]["team"]) == ("orders-1", "payments")
     assert lines[1]["summary"] == "a b"
 
 

@@ -141,11 +141,13 @@ def test_whom_to_describe_is_taken_and_the_keys_are_named_without_their_values(s
     assert look_twice(watch) is None
 
 
-def test_changed_mutes_are_taken(site: Path, logs: Logs) -> None:
+def test_changed_mutes_and_labels_are_taken(site: Path, logs: Logs) -> None:
     watch = SettingsReload(Settings.load())
-    site.write_text('[[mutes]]\nmatch = { kind = "group_offline" }\nfrom = "22:00"\nto = "06:00"\n')
-    assert len(taken(watch).mutes) == 1
-    assert [(line["event"], line["keys"]) for line in logs] == [("notification settings changed", ["mutes"])]
+    mute = '[[mutes]]\nmatch = { kind = "group_offline" }\nfrom = "22:00"\nto = "06:00"\n'
+    site.write_text(f'{mute}[[labels]]\nset = {{ team = "a" }}\n')
+    settings = taken(watch)
+    assert (len(settings.mutes), settings.label_rules) == (1, [({}, {"team": "a"})])
+    assert [(line["event"], line["keys"]) for line in logs] == [("notification settings changed", ["labels", "mutes"])]
     assert look_twice(watch) is None
 
 

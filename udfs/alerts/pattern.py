@@ -1,15 +1,19 @@
-"""Glob patterns over an alert's labels: what routes and silences are made of.
+"""Glob patterns over an alert's labels: what routes, silences and static labels are made of.
 
 Patterns are those of fnmatch, case and all: `*`, `?`, `[abc]`. Source: Python's fnmatch.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from glob import escape
 
 LABELS = ("kind", "severity", "cluster", "consumer_group", "topic", "broker_name", "client_id", "cause")
-"""What may be matched on."""
+"""What may be matched on, beside static labels."""
+
+is_label_name = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}").fullmatch
+"""Prometheus' syntax."""
 
 MOST_CHARACTERS = 255
 
@@ -19,9 +23,13 @@ Matchers = Mapping[str, tuple[str, ...]]
 
 
 def is_match(matchers: Matchers, labels: Labels) -> bool:
-    """Whether every label named matches one of its patterns; no matcher asks nothing. A missing label is ""."""
+    """Return whether every label named matches one of its patterns; without matchers everything matches.
+
+    A missing label is "". A missing static label matches nothing: a silence must not widen when a name is removed.
+    """
     return all(
-        any(fnmatchcase(labels.get(label) or "", pattern) for pattern in patterns)
+        (label in LABELS or label in labels)
+        and any(fnmatchcase(labels.get(label) or "", pattern) for pattern in patterns)
         for label, patterns in matchers.items()
     )
 
@@ -46,6 +54,6 @@ def read_matchers(text: str) -> Matchers:
     if not isinstance(given, dict) or not given:
         raise ValueError("matchers are no JSON object with a label")
     for label, globs in given.items():
-        if label not in LABELS or not isinstance(globs, list) or not all(isinstance(one, str) for one in globs):
+        if not is_label_name(label) or not isinstance(globs, list) or not all(isinstance(one, str) for one in globs):
             raise ValueError(f"matchers: {str(label)[:50]!r} is no label with a list of patterns")
     return {label: tuple(globs) for label, globs in given.items()}

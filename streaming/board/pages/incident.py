@@ -70,7 +70,7 @@ def read(view: View) -> dict[str, Any]:
     if not asked:
         raise AskedError("id is missing: open an incident from the alerts page, or give /incident?id=ID.")
     try:
-        story = read_story(view.history, find_incident(view.history, asked))
+        story = read_story(view.history, find_incident(view.history, asked), labels=view.labels)
     except UnknownIncidentError as error:
         raise AskedError(f"{error}.".replace("INCIDENT ", "id = ", 1)) from None
     return {

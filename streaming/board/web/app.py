@@ -32,6 +32,7 @@ from streaming.board.web.tables import Seen, Tables
 from streaming.system.bounded_server import BoundedServer, Bounds, listen
 from streaming.text.times import MINUTE, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
+from udfs.alerts.static_labels import LabelRules
 
 KEPT_BODIES = 64
 """Rendered bodies kept for viewers of the same URL until the tables change."""
@@ -61,8 +62,9 @@ class Board:
         clock_ms: Callable[[], int],
         pages: tuple[Page, ...] = PAGES,
         runbooks_url: str = runbooks.ROOT,
+        labels: LabelRules = (),
     ) -> None:
-        self.settings, self._runbooks_url = settings, runbooks_url
+        self.settings, self._runbooks_url, self._labels = settings, runbooks_url, labels
         self.now_ms = clock_ms
         """Returns epoch ms by the board's clock."""
         self.tables = Tables(warehouse)
@@ -130,6 +132,7 @@ class Board:
             round(self.settings.stale_seconds * 1000),
             None if newest_ms is None else min(newest_ms, now_ms),
             self._runbooks_url,
+            self._labels,
         )
 
 
@@ -214,7 +217,8 @@ class BoardServer:
         Raises SettingsError if others can reach it without a token, OSError if the address cannot be bound.
         """
         runbooks_url = settings.oncall.runbook_base_url or runbooks.ROOT
-        self.board = Board(settings.board, settings.paths.warehouse, clock_ms, runbooks_url=runbooks_url)
+        place, labels = settings.paths.warehouse, settings.label_rules
+        self.board = Board(settings.board, place, clock_ms, runbooks_url=runbooks_url, labels=labels)
         app = make_app(self.board, access or AccessControl.of(settings.board))
         host = settings.board.host
         self._listening = listen(host, settings.board.port)

@@ -119,14 +119,14 @@ def alerts(
 def alert_of(notice: Notice, latest_ms: int, ends_at: str, links: Links) -> dict[str, Any]:
     """Return one alert. `ends_at` is the end of a firing one; times after `latest_ms` are cut to it.
 
-    The labels are kind, severity and the identity labels that are not empty. What may change during an incident is an
-    annotation, because it must not identify the alert.
+    The labels are kind, severity, static labels and the identity labels that are not empty. What may change during an
+    incident is an annotation, because it must not identify the alert.
     """
     # Event time may be ahead of this clock; Alertmanager refuses or ignores an end before the start or in the future.
     starts_ms = min(notice.started_at_ms, latest_ms)
     more = len(notice.queues) - QUEUES_SHOWN
     queues = ", ".join(notice.queues[:QUEUES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    labels = {**notice.labels, "alertname": notice.kind, "severity": notice.severity}
+    labels = {**notice.all_labels(), "alertname": notice.kind, "severity": notice.severity}
     annotations = {
         "summary": one_line(notice.summary, ANNOTATION_CHARACTERS),
         "advice": one_line(notice.advice, ANNOTATION_CHARACTERS),

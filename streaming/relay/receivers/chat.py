@@ -20,6 +20,7 @@ from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verd
 from streaming.text.result import parse_object
 from streaming.text.times import span, time_text
 from udfs.alerts.firing_limit import rank_of
+from udfs.alerts.static_labels import describe_labels
 
 BODY_BYTES = 20_000
 SIGNATURE_BYTES = 200
@@ -209,6 +210,8 @@ def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
     texts = [head, one_line(notice.summary, SUMMARY_CHARACTERS)]
     if is_firing and notice.advice:
         texts.append("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS))
+    if notice.static_labels:
+        texts.append(one_line(describe_labels(notice.static_labels), SUMMARY_CHARACTERS))
     lines = [text.translate(style.escapes) for text in texts]
     lines[0] = style.head.format(lines[0])
     if is_firing and (runbook := links.runbook(notice)):

@@ -32,7 +32,7 @@ class LogReceiver(Receiver):
                 "incident_id": notice.incident_id,
                 "cause": notice.cause,
                 "reason": notice.reason,
-                **{name: value for name, value in notice.labels.items() if name not in {"kind", "event"}},
+                **{name: value for name, value in notice.all_labels().items() if name not in {"kind", "event"}},
                 "summary": one_line(notice.summary, LINE_CHARACTERS),
                 "advice": one_line(notice.advice, LINE_CHARACTERS),
                 **({"runbook_url": runbook} if (runbook := self._links.runbook(notice)) else {}),

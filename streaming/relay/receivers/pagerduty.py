@@ -68,7 +68,7 @@ def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
         **({"runbook_url": runbook} if runbook else {}),
         "cause": notice.cause,
         "reason": notice.reason,
-        "labels": notice.labels,
+        "labels": notice.all_labels(),
         "queues": list(notice.queues),
         "incident_id": notice.incident_id,
         "started_at": iso(notice.started_at_ms),

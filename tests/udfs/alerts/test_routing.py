@@ -21,12 +21,13 @@ INFO = ALERT | {"severity": "info"}
         ({"topic": ("*",)}, True),
         ({"topic": ("?*",)}, False),
         ({"topic": ("",)}, True),
+        ({"team": ("*",)}, False),
         ({"consumer_group": ("[!a-z]*",)}, False),
         ({"consumer_group": ("a" * 20 + "*" * 200 + "b",)}, False),
     ],
     ids=str,
 )
-def test_all_labels_named_must_match_and_a_missing_label_is_empty(
+def test_all_labels_named_must_match_and_a_missing_one_of_the_alert_is_empty(
     matchers: dict[str, tuple[str, ...]], is_matched: bool
 ) -> None:
     assert is_match(matchers, ALERT) is is_matched
