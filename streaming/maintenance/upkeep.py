@@ -93,6 +93,7 @@ KEPT: Mapping[str, Callable[[Table], str]] = {
     "acknowledgements": _with_subject,
     "silences": _newest("ends_at >= cutoff()"),
     "assignments": _newest("true"),
+    "backlogs": _newest("messages >= 1000"),
     "memberships": _newest("change IN ('JOINED', 'CHANGED')"),
     "fault_items": _newest("NOT available"),
     "broker_health": _newest("true"),
