@@ -18,11 +18,11 @@ from udfs.groups.backlog import STALE_MS
 
 pytestmark = pytest.mark.replay
 
-Told = list[tuple[int, int, int | None]]
+Reports = list[tuple[int, int, int | None]]
 """Second, queue and messages of rows."""
 
 
-def told(rows: Rows) -> Told:
+def reports(rows: Rows) -> Reports:
     return [
         ((row["changed_at"] - START) // SECOND, row["queue_id"], row["messages"]) for row in rows.get("backlogs", [])
     ]
@@ -52,7 +52,7 @@ def test_a_burst_that_a_hung_client_does_not_consume() -> None:
     """40,000 messages at 95 s: 5,000 in each queue. Agents report no offsets after its cache is full."""
     messages = messages_of(Simulation(load_scenario("burst_hung"), 1, START).events(14 * MINUTE))
     rows = replay(cut(messages, 40))
-    begun, ended = told(rows)[:3], told(rows)[3:]
+    begun, ended = reports(rows)[:3], reports(rows)[3:]
     assert {(second, messages) for second, _, messages in begun} == {(160, 5_000)}
     assert {messages for _, _, messages in ended} == {None}
     assert rows["backlogs"] == replay(cut(messages, 7), is_kept=False)["backlogs"], "each batch by a new worker"
@@ -64,9 +64,9 @@ def test_a_backlog_is_reported_after_a_minute_as_it_doubles_and_when_it_is_consu
     events += [offsets(second, 0, 12_000) for second in range(300, 400, 10)]
     events += [offsets(second, 0, 40) for second in range(400, 600, 10)]
     stream = Stream()
-    rows: Told = []
+    rows: Reports = []
     for batch in by_ticks(in_order(*events)):
-        rows += told(stream.feed(batch))
+        rows += reports(stream.feed(batch))
         restarted = Stream()
         restarted._store, restarted._enveloper = stream._store, stream._enveloper
         stream = restarted
@@ -88,15 +88,15 @@ def test_a_backlog_is_reported_after_a_minute_as_it_doubles_and_when_it_is_consu
 )
 def test_what_is_gone_has_no_backlog(news: list[Event], second: int) -> None:
     rows = Stream().feed_each(by_ticks(in_order(*lives(200), *behind(200), *news, clock(219))))
-    assert told(rows)[:1] == [(169, 0, 5_000)]
-    assert [row for row in told(rows)[1:] if second <= row[0] <= second + 15] == [(told(rows)[1][0], 0, None)]
-    assert len(told(rows)) == 2
+    assert reports(rows)[:1] == [(169, 0, 5_000)]
+    assert [row for row in reports(rows)[1:] if second <= row[0] <= second + 15] == [(reports(rows)[1][0], 0, None)]
+    assert len(reports(rows)) == 2
 
 
 def test_offsets_that_are_missing_for_minutes_are_no_longer_known() -> None:
     """Its client lives on and is asked, and the broker answers: only the offsets are missing."""
     events = [*lives(900), *behind(200), *(pull(second, queue) for second in range(200, 900, 10) for queue in (0, 1))]
-    rows = told(Stream().feed_each(by_ticks(in_order(*events))))
+    rows = reports(Stream().feed_each(by_ticks(in_order(*events))))
     assert rows[0] == (169, 0, 5_000)
     assert [row[1:] for row in rows[1:]] == [(0, None)]
     assert STALE_MS <= (rows[1][0] - 190) * SECOND <= STALE_MS + 2 * MINUTE
