@@ -130,11 +130,12 @@ def calm_until(state: GroupState, rules: Rules) -> int:
     if kinds := tuple(incident.kind for incident in state.incidents.values() if not incident.has_fired):
         signs_ms = min((ms for condition, ms in state.conditions.items() if condition.startswith(kinds)), default=0)
     return min(
-        heard_ms + min(rules.heartbeat_late_ms, rules.channel_expired_ms, HOLD_MS),  # a queue may fall behind meanwhile
+        heard_ms + min(rules.heartbeat_late_ms, rules.channel_expired_ms),
         pulled_ms + rules.pull_silence_ms,
         stands_ms + rules.consume_silence_ms,
         signs_ms + rules.settle_ms,
         next_row_ms(state, rules) if is_behind else FAR_MS,
+        (heard_ms if pulled_ms == FAR_MS else pulled_ms) + HOLD_MS,  # a queue may have fallen behind just after it
     )
 
 
