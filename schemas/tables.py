@@ -122,24 +122,6 @@ ASSIGNMENTS = _table(
     _column("verdict_reason", STRING, "code for UNKNOWN or NOT_JUDGED (udfs.groups.verdict_reason); else null"),
 )
 
-BACKLOGS = _table(
-    "backlogs",
-    "One row each time a queue's backlog of 1,000 messages or more began, doubled, halved or ended.",
-    ("cluster", "consumer_group", "topic", "broker_name", "queue_id"),
-    _CLUSTER,
-    _column("consumer_group", STRING, "the consumer group", required=True),
-    _column("topic", STRING, "the topic", required=True),
-    _column("broker_name", STRING, "the queue's broker", required=True),
-    _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
-    _column(
-        "messages",
-        LONG,
-        "messages from the committed offset to the end of the queue; until the next row the backlog is within a factor "
-        "of two. Below 1,000: it ended, and no row follows before 1,000. null: no longer known",
-    ),
-    _CHANGED_AT,
-)
-
 MEMBERSHIPS = _table(
     "memberships",
     "One row each time a channel joined or left a consumer group in one broker's view.",
@@ -160,6 +142,24 @@ MEMBERSHIPS = _table(
         required=True,
     ),
     _column("last_heartbeat", TIMESTAMP, "event time of its newest heartbeat", required=True),
+    _CHANGED_AT,
+)
+
+BACKLOGS = _table(
+    "backlogs",
+    "One row each time a queue's backlog of 1,000 messages or more began, doubled, halved or ended.",
+    ("cluster", "consumer_group", "topic", "broker_name", "queue_id"),
+    _CLUSTER,
+    _column("consumer_group", STRING, "the consumer group", required=True),
+    _column("topic", STRING, "the topic", required=True),
+    _column("broker_name", STRING, "the queue's broker", required=True),
+    _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
+    _column(
+        "messages",
+        LONG,
+        "messages from the committed offset to the end of the queue; until the next row the backlog is within a factor "
+        "of two. Below 1,000: it ended, and no row follows before 1,000. null: no longer known",
+    ),
     _CHANGED_AT,
 )
 
@@ -299,8 +299,8 @@ TABLES: Mapping[str, Table] = {
     for table in (
         ALERTS,
         ASSIGNMENTS,
-        BACKLOGS,
         MEMBERSHIPS,
+        BACKLOGS,
         FAULT_ITEMS,
         BROKER_HEALTH,
         QUARANTINE,

@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_written_fails(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_table_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"consumer_group": "billing"})
-    assert "1 of 12 tables exist and open" in connect()["tables"]
+    assert "12 of 12 tables exist and open" in connect()["tables"]
     for commit in (tmp_path / "warehouse" / "alerts" / "_delta_log").glob("*.json"):
         commit.write_text("{")
     assert f"failed: {tmp_path}/warehouse/alerts cannot be opened" in connect(1)["tables"]
