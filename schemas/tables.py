@@ -145,6 +145,24 @@ MEMBERSHIPS = _table(
     _CHANGED_AT,
 )
 
+BACKLOGS = _table(
+    "backlogs",
+    "One row each time a queue's backlog of 1,000 messages or more began, doubled, halved or ended.",
+    ("cluster", "consumer_group", "topic", "broker_name", "queue_id"),
+    _CLUSTER,
+    _column("consumer_group", STRING, "the consumer group", required=True),
+    _column("topic", STRING, "the topic", required=True),
+    _column("broker_name", STRING, "the queue's broker", required=True),
+    _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
+    _column(
+        "messages",
+        LONG,
+        "messages from the committed offset to the end of the queue; until the next row the backlog is within a factor "
+        "of two. Below 1,000: it ended, and no row follows before 1,000. null: no longer known",
+    ),
+    _CHANGED_AT,
+)
+
 FAULT_ITEMS = _table(
     "fault_items",
     "One row each time a producer's FaultItem of a broker became unavailable or available again.",
@@ -283,6 +301,7 @@ TABLES: Mapping[str, Table] = {
         ALERTS,
         ASSIGNMENTS,
         MEMBERSHIPS,
+        BACKLOGS,
         FAULT_ITEMS,
         BROKER_HEALTH,
         QUARANTINE,

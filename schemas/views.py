@@ -68,6 +68,11 @@ VIEWS: Mapping[str, View] = {
             f"SELECT * FROM assignments_now WHERE verdict IN ('UNOWNED', 'NOT_CONSUMED') AND {_NO_CANARY}",
         ),
         View(
+            "backlogged_queues",
+            "Queues with a backlog of 1,000 messages or more now; without the canary.",
+            f"SELECT * FROM backlogs_now WHERE messages >= 1000 AND {_NO_CANARY}",
+        ),
+        View(
             "avoided_brokers",
             "Brokers that at least one producer avoids now: k (unavailable_producers) of n (producers). "
             "Without the canary.",

@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 
 from conf.section import one_of
 from conf.settings import Settings
-from schemas.tables import ALERTS, ASSIGNMENTS, QUALITY, QUARANTINE, TABLES
+from schemas.tables import ALERTS, ASSIGNMENTS, BACKLOGS, QUALITY, QUARANTINE, TABLES
 from streaming.board.web.access import AccessControl, Guard
 from streaming.history.explain_command import with_times
 from streaming.history.incident_story import newest_incident, read_story
@@ -210,10 +210,11 @@ class Tools:
     def groups(self, cluster: Cluster = None, group: Group = None, limit: Limit = ROWS) -> str:
         """List consumer groups, the worst first: their queues by verdict, members and firing alerts.
 
-        `wrong` counts the queues with a problem, and `worst` is the worst verdict.
+        `wrong` counts the queues with a problem, and `worst` is the worst verdict. `backlog` is in messages, within a
+        factor of two; queues below 1,000 do not count.
         """
         options = self._options(cluster=cluster, group=group)
-        history = open_history(options, ASSIGNMENTS, *LIVE_TABLES)
+        history = open_history(options, ASSIGNMENTS, BACKLOGS, *LIVE_TABLES)
         rows = [with_times(row) for row in read_groups(history) if is_asked(row, options.names)]
         _check_names(options, is_empty=not rows)
         return self._answer(history, {"groups": rows[:limit]}, _cut(limit, is_cut=len(rows) > limit))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from schemas.tables import ALERTS
+from schemas.tables import ALERTS, BACKLOGS, Table
 from streaming.history.query_options import Broker, Cluster, FormatName, Group, QueryOptions, parse_options
 from streaming.history.table_question import is_glob, open_history, read_notes
 from streaming.store.current import read_brokers, read_clusters, read_groups
@@ -54,7 +54,8 @@ def groups(
 ) -> None:
     """List the consumer groups in their newest state, the worst first.
 
-    The state is the worst verdict on a queue; `wrong` counts the queues with a problem.
+    The state is the worst verdict on a queue; `wrong` counts the queues with a problem. The backlog is in messages,
+    within a factor of two; queues below 1,000 do not count.
 
     Example: balancewatch groups
 
@@ -62,8 +63,8 @@ def groups(
     """
     options = parse_options(format_=format_, warehouse=warehouse, cluster=cluster, group=group)
     columns = {"cluster": "cluster", "group": "consumer_group", "state": "worst", "firing": "firing"}
-    columns |= {"members": "members", "queues": "queues", "wrong": "wrong", "kind": "kind"}
-    _list(options, read_groups, columns)
+    columns |= {"members": "members", "queues": "queues", "wrong": "wrong", "backlog": "backlog", "kind": "kind"}
+    _list(options, read_groups, columns, BACKLOGS)
 
 
 def brokers(
@@ -83,10 +84,12 @@ def brokers(
     _list(options, read_brokers, columns)
 
 
-def _list(options: QueryOptions, read: Callable[[History], Sequence[Row]], columns: Mapping[str, str]) -> None:
+def _list(
+    options: QueryOptions, read: Callable[[History], Sequence[Row]], columns: Mapping[str, str], *more: Table
+) -> None:
     """Print the rows that match, with these columns by heading, and notes. Leaves with 1 for unreadable tables."""
     try:
-        history = open_history(options, ALERTS, *LIVE_TABLES)
+        history = open_history(options, ALERTS, *LIVE_TABLES, *more)
         rows = [row for row in read(history) if is_asked(row, options.names)]
         shown = rows if options.format == "parquet" else [*map(plain, rows)]
         print_rows(shown, options.format, "Nothing matches.", lambda rows: print_lines(rows, layout_of(columns)))

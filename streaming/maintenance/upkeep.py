@@ -94,6 +94,7 @@ KEPT: Mapping[str, Callable[[Table], str]] = {
     "silences": _newest("ends_at >= cutoff()"),
     "assignments": _newest("true"),
     "memberships": _newest("change IN ('JOINED', 'CHANGED')"),
+    "backlogs": _newest("messages >= 1000"),
     "fault_items": _newest("NOT available"),
     "broker_health": _newest("true"),
     "quarantine": lambda _: "FROM old WHERE false",

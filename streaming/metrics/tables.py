@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from conf.location import Location
 from schemas.tables import TABLES
 from streaming.metrics.names import METRICS
+from streaming.store.current import BACKLOG_SQL
 from streaming.store.store import History
 from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -27,7 +28,7 @@ Row = Mapping[str, Any]
 Subject = tuple[str, str]
 """A cluster and a name in it."""
 
-Figures = Mapping[tuple[str, tuple[str, ...]], int]
+Figures = dict[tuple[str, tuple[str, ...]], int]
 """A subject's values by gauge and by the labels that do not name the subject."""
 
 Sample = tuple[str, Mapping[str, str], float]
@@ -61,6 +62,7 @@ GAUGES = (
     "balancewatch_queues",
     "balancewatch_members",
     "balancewatch_client_ids",
+    "balancewatch_group_backlog_messages",
     "balancewatch_unavailable_producers",
     "balancewatch_producers",
     "balancewatch_groups",
@@ -88,6 +90,9 @@ QUERIES = {
                      count(DISTINCT client_id) AS client_ids
               FROM members GROUP BY cluster, consumer_group, broker_name)
         GROUP BY cluster, consumer_group""",
+    "backlogs": f"""
+        SELECT cluster, consumer_group, {BACKLOG_SQL} AS backlog
+        FROM backlogged_queues GROUP BY cluster, consumer_group""",
     "broker_health": f"""
         SELECT cluster, broker_name, unavailable_producers, producers FROM broker_health_now
         WHERE {_REAL} AND producers > 0""",
@@ -204,7 +209,8 @@ class TableMetrics(Collector):
         for reader in self._readers:
             rows[reader.table] = reader.rows
             yield "balancewatch_table_age_seconds", {"table": reader.table}, time.monotonic() - reader.read_at
-        groups, brokers = _groups(rows["assignments"], rows["memberships"]), _brokers(rows["broker_health"])
+        groups = _groups(rows["assignments"], rows["memberships"], rows["backlogs"])
+        brokers = _brokers(rows["broker_health"])
         full = {cluster for cluster, _ in (*groups, *brokers)}
         full |= {row["cluster"] for row in rows["alerts"] if row["incidents"]}
         empty = {row["cluster"] for table in ("assignments", "alerts") for row in rows[table]} - full
@@ -242,9 +248,10 @@ class TableMetrics(Collector):
             yield "balancewatch_event_time_lag_seconds", {"cluster": cluster}, seconds
 
 
-def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subject, Figures]:
+def _groups(assignments: Sequence[Row], memberships: Sequence[Row], backlogs: Sequence[Row]) -> dict[Subject, Figures]:
     queues = {(row["cluster"], row["consumer_group"]): row for row in assignments}
     members = {(row["cluster"], row["consumer_group"]): row for row in memberships}
+    behind = {(row["cluster"], row["consumer_group"]): row["backlog"] for row in backlogs}
     groups: dict[Subject, Figures] = {}
     for subject in members.keys() | {subject for subject, row in queues.items() if not row["is_closed"]}:
         counts, channels = queues.get(subject, {}), members.get(subject, {})
@@ -252,6 +259,8 @@ def _groups(assignments: Sequence[Row], memberships: Sequence[Row]) -> dict[Subj
             ("balancewatch_members", ()): channels.get("channels", 0),
             ("balancewatch_client_ids", ()): channels.get("client_ids", 0),
         }
+        if subject in behind:
+            groups[subject]["balancewatch_group_backlog_messages", ()] = behind[subject]
     return groups
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from streaming.queries.parcel import Reject
 from udfs.alerts.alert import Transition
+from udfs.groups.backlog import BacklogRow
 from udfs.groups.queue_state import OwnershipRow
 from udfs.groups.state import GroupState
 from udfs.producers.board import Flip, Health
@@ -61,6 +62,19 @@ def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, no
         "since": row.since_ms,
         "changed_at": now_ms,
         "verdict_reason": row.reason,
+    }
+
+
+def backlog_row(group: GroupState, row: BacklogRow, now_ms: int) -> Row:
+    broker_name, queue_id = queue_order(row.queue)
+    return {
+        "cluster": group.cluster,
+        "consumer_group": group.consumer_group,
+        "topic": row.topic,
+        "broker_name": broker_name,
+        "queue_id": queue_id,
+        "messages": row.messages,
+        "changed_at": now_ms,
     }
 
 

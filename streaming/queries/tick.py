@@ -235,6 +235,7 @@ def evaluate(work: WorkingSet, cluster: str, name: str, at: ClusterTick, rules: 
     else:
         work.cluster(cluster).frozen.pop(name, None)
     work.put("assignments", (assignment_row(group, row, outcome.completeness, now_ms) for row in outcome.ownership))
+    work.put_backlogs(group, outcome.backlogs, now_ms)
     work.put_alerts((*outcome.transitions, *come_back(group, now_ms)))
     if group.is_forgotten():
         work.drop_group(cluster, name)

@@ -5,13 +5,14 @@ from functools import lru_cache
 from typing import Any
 
 from streaming.queries.parcel import Reject
-from streaming.queries.rows import alert_row, assignment_row, membership_row, quarantine_row
+from streaming.queries.rows import alert_row, assignment_row, backlog_row, membership_row, quarantine_row
 from streaming.queries.state import GroupEntry, ShardState
 from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition, with_words
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.life import Reason
 from udfs.brokers.families import family_of
+from udfs.groups.backlog import BacklogRow, end_backlogs
 from udfs.groups.group import end_all
 from udfs.groups.planning import close_queues
 from udfs.groups.state import GroupState
@@ -135,11 +136,15 @@ class WorkingSet:
             self.state.channels.put(channel, sorted(others | joined) or None)
             self.put("memberships", [membership_row(group, change)])
 
+    def put_backlogs(self, group: GroupState, rows: Iterable[BacklogRow], now_ms: int) -> None:
+        self.put("backlogs", (backlog_row(group, row, now_ms) for row in rows))
+
     def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: str = "") -> None:
         """Resolve the open incidents of the group, or of one topic of it; its queues have no planned owner any more."""
         closed = close_queues(group, now_ms, topic)
         self.put("assignments", (assignment_row(group, row, 1.0, now_ms) for row in closed))
         self.put_alerts(with_words(transition, words) for transition in end_all(group, reason, now_ms, topic))
+        self.put_backlogs(group, end_backlogs(group, topic), now_ms)
 
     def end_group(self, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
         """Resolve all of the group, let its members leave, and drop it. `words` go into the alerts."""
@@ -171,7 +176,7 @@ class WorkingSet:
         self._drop_rows(lambda row: about in row.items() and "state" in row and row["consumer_group"] is None)
 
     def _drop_rows(self, is_dropped: Callable[[dict[str, Any]], bool]) -> None:
-        for table in ("alerts", "assignments", "memberships"):
+        for table in ("alerts", "assignments", "backlogs", "memberships"):
             if table in self.rows:
                 kept = [row for row in self.rows[table] if row.get("kind") == RULE_FAILED or not is_dropped(row)]
                 self.rows[table] = kept

@@ -214,6 +214,9 @@ def read_clusters(history: History) -> list[dict[str, Any]]:
 _COUNTS = {name.lower(): f"count(*) FILTER (verdict = '{name}')" for name in WORST_FIRST}
 """Number of queues of each verdict, by column."""
 
+BACKLOG_SQL = "least(sum(messages), 9223372036854775807)::BIGINT"
+"""Messages of several rows of `backlogged_queues`."""
+
 _NUMBERS = ("queues", "topics", "members", *_COUNTS, "firing")
 
 _SQL = f"""
@@ -230,6 +233,9 @@ WITH counted AS (
         min(epoch_ms(since)) FILTER (verdict IN {WRONG}) AS wrong_since_ms
     FROM assignments_now
     GROUP BY ALL
+), behind AS (
+    SELECT cluster, consumer_group, {BACKLOG_SQL} AS backlog, epoch_ms(max(changed_at)) AS backlog_changed_ms
+    FROM backlogged_queues GROUP BY ALL
 ), listed AS (
     SELECT cluster, consumer_group, count(DISTINCT client_id) AS members
     FROM memberships_now WHERE change IN ('JOINED', 'CHANGED') GROUP BY ALL
@@ -250,11 +256,14 @@ WITH counted AS (
         cluster,
         consumer_group,
         {", ".join(f"coalesce({name}, 0) AS {name}" for name in _NUMBERS)},
+        backlog,
+        backlog_changed_ms,
         wrong_since_ms,
         incident_id,
         kind
     FROM known
     LEFT JOIN counted USING (cluster, consumer_group)
+    LEFT JOIN behind USING (cluster, consumer_group)
     LEFT JOIN listed USING (cluster, consumer_group)
     LEFT JOIN fired USING (cluster, consumer_group)
     WHERE ($cluster = '' OR cluster = $cluster) AND ($cluster = $canary OR cluster <> $canary)
@@ -275,7 +284,8 @@ def read_groups(history: History, cluster: str = "") -> list[dict[str, Any]]:
     """Return all groups, or one cluster's, worst first; the canary's only if its cluster is named.
 
     Each has counts of its queues by verdict, the number of those with a problem (`wrong`), the worst verdict, and its
-    oldest firing incident that is not inhibited. It is NOT_JUDGED if no queue has a problem and none is OK.
+    oldest firing incident that is not inhibited. It is NOT_JUDGED if no queue has a problem and none is OK. `backlog`
+    sums the queues with 1,000 messages or more, None without any; `backlog_changed_ms` is their newest change.
 
     Groups that have gone are left out: no members, all queues NOT_JUDGED without owner, and no firing alert.
     """

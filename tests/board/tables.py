@@ -47,6 +47,10 @@ def assignment(queue_id: int, verdict: str, **columns: Any) -> dict[str, Any]:
     return warehouse_stage.assignment(queue_id, verdict, 0) | row | columns
 
 
+def backlog(queue_id: int, messages: int | None, ago_ms: int = 2 * MINUTE, **columns: Any) -> dict[str, Any]:
+    return warehouse_stage.backlog(queue_id, messages, 0, cluster="prod", changed_at=NOW_MS - ago_ms) | columns
+
+
 def member(client_id: str, client_addr: str, **columns: Any) -> dict[str, Any]:
     row = {"cluster": "prod", "client_addr": client_addr, "client_version": "V4_9_8"}
     row |= {"last_heartbeat": NOW_MS, "changed_at": NOW_MS - 9 * MINUTE}

@@ -7,7 +7,7 @@ import pytest
 from streaming.board.pages.group import PAGE, QUEUES_A_PAGE
 from streaming.board.url import AskedError
 from tests.board.components import Element, by_id, cells_of, links_of, rows_of, text_of, walk
-from tests.board.tables import MINUTE, NOW_MS, alert, assignment, member, shown, write
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, backlog, member, shown, write
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
 A, B = "10.0.0.1@7#11", "10.0.0.2@7#12"
@@ -105,6 +105,21 @@ def test_a_past_time_shows_the_state_at_that_time(tmp_path: Path) -> None:
     assert list(rows_by_queue(page)) == ["broker-a:0"]
     assert "State at 2026-11-21T10:55:00.000Z, 5 min ago." in text_of(page)
     assert "--at 2026-11-21T10:55:00.000Z" in text_of(page)
+
+
+def test_backlogs_of_queues_now_and_at_a_past_time(tmp_path: Path) -> None:
+    write(tmp_path, {"assignments": [assignment(number, "OK", changed_at=NOW_MS - 9 * MINUTE) for number in range(3)]})
+    assert "Backlog" not in text_of(shown(PAGE, tmp_path, group="billing"))
+    write(tmp_path, {"backlogs": [backlog(0, 4_000, 8 * MINUTE), backlog(1, 7_000, 8 * MINUTE)]}, 1)
+    write(tmp_path, {"backlogs": [backlog(0, None), backlog(1, 15_000), backlog(2, 300)]}, 2)
+
+    def backlogs(**asked: str) -> list[str]:
+        rows = rows_by_queue(shown(PAGE, tmp_path, group="billing", **asked))
+        return [text_of(cells_of(row)[2]) for row in rows.values()]
+
+    assert backlogs() == ["unknown 2 min ago", "15,000 2 min ago", ""]
+    assert backlogs(at="5m") == ["4,000 8 min ago", "7,000 8 min ago", ""]
+    assert "blank: below 1,000 or never reported" in text_of(shown(PAGE, tmp_path, group="billing"))
 
 
 def test_many_queues_are_paged_worst_first_and_counted_by_broker(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from streaming.board.pages.groups import GROUPS_A_PAGE, PAGE
 from tests.board.components import Element, by_id, cells_of, links_of, rows_of, text_of
-from tests.board.tables import alert, assignment, member, shown, write
+from tests.board.tables import alert, assignment, backlog, member, shown, write
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
@@ -45,6 +45,17 @@ def test_order_rows_search_and_clusters(warehouse: Path) -> None:
     assert names(shown(PAGE, warehouse, cluster=CANARY_CLUSTER)) == ["canary"]
     assert names(shown(PAGE, warehouse, q="AR")) == ["starved"]
     assert "No group name contains 'zzz'." in text_of(shown(PAGE, warehouse, q="zzz"))
+
+
+def test_the_backlog_of_a_group_with_its_time_and_what_a_blank_means(tmp_path: Path) -> None:
+    queues = [assignment(0, "OK", consumer_group=name) for name in ("billing", "calm")]
+    write(tmp_path, {"assignments": queues})
+    assert "Blank" not in text_of(shown(PAGE, tmp_path))
+    write(tmp_path, {"backlogs": [backlog(0, 12_000), backlog(1, 400)]}, 1)
+    page = shown(PAGE, tmp_path)
+    assert text_of(by_id(page, "groups-prod/billing")) == "billing prod ● OK 1 12,000 2 min ago 0"
+    assert text_of(by_id(page, "groups-prod/calm")) == "calm prod ● OK 1 0"
+    assert "Blank: below 1,000 in each queue." in text_of(page)
 
 
 def test_which_groups_are_listed_and_how_they_are_named(tmp_path: Path) -> None:

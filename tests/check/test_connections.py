@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_written_fails(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_table_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"consumer_group": "billing"})
-    assert "1 of 11 tables exist and open" in connect()["tables"]
+    assert "12 of 12 tables exist and open" in connect()["tables"]
     for commit in (tmp_path / "warehouse" / "alerts" / "_delta_log").glob("*.json"):
         commit.write_text("{")
     assert f"failed: {tmp_path}/warehouse/alerts cannot be opened" in connect(1)["tables"]
@@ -188,7 +188,7 @@ def test_a_bucket_is_written_and_left_empty(tmp_path: Path, monkeypatch: pytest.
         for name, value in environment_of(address).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", f"s3://{BUCKET}/tables")
-        assert connect()["tables"] == f"ok: s3://{BUCKET}/tables is writable; 0 of 11 tables exist and open"
+        assert connect()["tables"] == f"ok: s3://{BUCKET}/tables is writable; 0 of 12 tables exist and open"
         monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", "s3://no-bucket/tables")
         assert "bucket no-bucket does not exist" in connect(1)["tables"]
 

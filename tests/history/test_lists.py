@@ -6,7 +6,7 @@ import pytest
 
 from streaming.text.times import wall_ms
 from tests.history.test_alerts_command import incident
-from tests.history.warehouse_stage import assignment, member, rows_of, run, write
+from tests.history.warehouse_stage import START_MS, assignment, backlog, member, rows_of, run, write
 
 HEALTH = {"cluster": "c", "broker_name": "broker-b", "unavailable_producers": 2, "producers": 3}
 
@@ -53,6 +53,27 @@ def test_groups(warehouse: Path) -> None:
         ["prod", "audit", "OK", "0", "0", "1", "0"]
     ]
     assert rows_of(warehouse, "groups", "--group", "bil*")[0]["incident_id"] == "a-1"
+
+
+def test_a_groups_backlog_is_the_sum_of_its_queues_with_a_thousand_messages_or_more(tmp_path: Path) -> None:
+    rows = [assignment(number, "OK", 0) for number in range(4)]
+    write(
+        tmp_path,
+        {
+            "alerts": [incident("a-1", "FIRING")],
+            "assignments": [*rows, assignment(0, "OK", 0, consumer_group="audit")],
+            "backlogs": [backlog(number, 50_000, 0) for number in range(4)],
+        },
+        {"backlogs": [backlog(0, 2_000, 60), backlog(1, 1_000, 70), backlog(2, 300, 80), backlog(3, None, 90)]},
+    )
+    assert [row["backlog"] for row in rows_of(tmp_path, "groups")] == [3_000, None]
+    assert rows_of(tmp_path, "groups")[0]["backlog_changed_ms"] == START_MS + 70_000
+    text = run(tmp_path, "groups").stdout.splitlines()
+    assert "backlog" in text[0]
+    assert text[1].split()[-2:] == ["3000", "starved_queue"]
+    huge = [backlog(number, 2**63 - 1, 100) for number in range(2)]
+    write(tmp_path / "huge", {"alerts": [incident("a-1", "FIRING")], "assignments": rows, "backlogs": huge})
+    assert rows_of(tmp_path / "huge", "groups")[0]["backlog"] == 2**63 - 1
 
 
 def test_brokers(warehouse: Path) -> None:

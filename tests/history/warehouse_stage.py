@@ -75,6 +75,12 @@ def assignment(queue_id: int, verdict: str, second: int, **columns: Any) -> Row:
     } | columns
 
 
+def backlog(queue_id: int, messages: int | None, second: int, **columns: Any) -> Row:
+    of_queue = {"cluster": "c", "consumer_group": "billing", "topic": "orders", "broker_name": "broker-a"}
+    row = of_queue | {"queue_id": queue_id, "messages": messages, "changed_at": START_MS + second * 1000}
+    return row | columns
+
+
 def member(client_id: str, change: str, second: int, **columns: Any) -> Row:
     return {
         "cluster": "c",

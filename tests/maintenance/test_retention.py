@@ -19,6 +19,7 @@ from schemas.tables import (
     ALERT_DELIVERIES,
     ALERTS,
     ASSIGNMENTS,
+    BACKLOGS,
     BROKER_HEALTH,
     FAULT_ITEMS,
     MEMBERSHIPS,
@@ -49,6 +50,12 @@ class Keyed:
 
 KEYED = [
     Keyed(ASSIGNMENTS, lambda n: {"queue_id": n}, {"verdict": ["OK", "UNOWNED", "NOT_JUDGED"]}, lambda _: True),
+    Keyed(
+        BACKLOGS,
+        lambda n: {"queue_id": n},
+        {"messages": [None, 400, 1_000, 90_000]},
+        lambda row: (row["messages"] or 0) >= 1_000,
+    ),
     Keyed(
         MEMBERSHIPS,
         lambda n: {"client_id": f"c{n}"},

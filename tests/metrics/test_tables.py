@@ -92,6 +92,23 @@ def test_twins_are_two_channels_with_one_client_id_at_the_broker_that_lists_the_
     assert (scrapes.value("members", **GROUP), scrapes.value("client_ids", **GROUP)) == (2, 2)
 
 
+def test_a_group_has_a_backlog_series_only_while_it_is_reported(tmp_path: Path) -> None:
+    """Of its queues with 1,000 messages or more; groups beyond the limit are summed."""
+    scrapes = Scrapes(tmp_path, max_groups=1)
+
+    def behind(group: str, queue_id: int, messages: int | None) -> dict[str, Any]:
+        place = {"cluster": "c", "consumer_group": group, "topic": "t", "broker_name": "b", "queue_id": queue_id}
+        return place | {"messages": messages}
+
+    scrapes.write(assignments=[assignment(name, 0, "OK") for name in ("g", "h", "i")])
+    assert scrapes.samples("group_backlog_messages") == {}
+    scrapes.write(backlogs=[behind("g", 0, 4_000), behind("g", 1, 1_000), behind("g", 2, 999), behind("h", 0, 5_000)])
+    assert scrapes.value("group_backlog_messages", **GROUP) == 5_000
+    assert scrapes.value("group_backlog_messages", cluster="c", consumer_group="other") == 5_000
+    scrapes.write(backlogs=[behind("g", 0, 20), behind("g", 1, None)])
+    assert scrapes.value("group_backlog_messages", **GROUP) is None
+
+
 def test_a_deleted_group_loses_its_series(scrapes: Scrapes) -> None:
     scrapes.write(
         assignments=[assignment("g", 0, "OK"), assignment("stays", 0, "OK")], memberships=[membership("g", "1:1", "x")]

@@ -21,7 +21,7 @@ from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import open_table, table_path
 from streaming.warehouse.warehouse_error import WarehouseError
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
-from tests.history.warehouse_stage import START_MS, Row, alert, assignment, member, write
+from tests.history.warehouse_stage import START_MS, Row, alert, assignment, backlog, member, write
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
@@ -89,6 +89,7 @@ def test_views_for_people_leave_the_canary_to_the_tables(tmp_path: Path) -> None
         "alerts": [alert("one", "FIRING", 5), alert("hid", "FIRING", 5, **canary)],
         "memberships": [member("A@1", "JOINED", 0), member("B@1", "JOINED", 0, **canary)],
         "assignments": [assignment(0, "UNOWNED", 0), assignment(0, "UNOWNED", 0, **canary)],
+        "backlogs": [backlog(0, 5_000, 0), backlog(0, 5_000, 0, **canary)],
         "broker_health": [{"cluster": "c", **health}, {**health, **canary}],
     }
     history = History(write(tmp_path, rows))

@@ -8,6 +8,7 @@ channel_expired_ms  after it: the channel has left
 pull_silence_ms     after the newest pull of a puller: the queue has one less, or none
 consume_silence_ms  after the commit last moved, where a full cache keeps its client from pulling: it stands still
 settle_ms           after the first sign of what is wrong among its members, until it is reported
+HOLD_MS             after a queue fell behind, until its backlog is reported (backlog.py)
 
 Each deadline only moves on with time, so the nearest of before is a lower bound of the nearest of now. A group that is
 not calm is evaluated at each tick, but for one without members of which nothing has changed for longer than any hold.
@@ -22,6 +23,7 @@ from udfs.alerts.life import FIRING, PENDING, is_waiting
 from udfs.alerts.rules import FORGET_GROUP_MS, PULL_MAX_IDLE_MS, Rules
 from udfs.brokers.broker_coverage import BrokerCoverage
 from udfs.brokers.families import BIRTH_MS
+from udfs.groups.backlog import FAR_MS, HOLD_MS, has_news, next_row_ms
 from udfs.groups.findings.brokers import REMEMBERED_MS
 from udfs.groups.findings.members import CLIENT_ID_AT_RISK, INCONSISTENT_SUBSCRIPTION
 from udfs.groups.plan import SPLIT_VIEW
@@ -43,8 +45,6 @@ from udfs.rocketmq.membership import Member
 
 STANDING = (SPLIT_VIEW, INCONSISTENT_SUBSCRIPTION, CLIENT_ID_AT_RISK)
 """Kinds that rest on who is a member where, and on no pull: what is told of them stands until that changes."""
-
-FAR_MS = 1 << 62
 
 
 def is_calm(snapshot: GroupSnapshot, *, has_left: bool) -> bool:
@@ -118,12 +118,14 @@ def calm_until(state: GroupState, rules: Rules) -> int:
         default=FAR_MS,
     )
     pulled_ms = stands_ms = FAR_MS
+    is_behind = bool(state.backlogs)
     for queue_state in state.queue_states():
         for puller in queue_state.pullers.values():
             pulled_ms = min(pulled_ms, puller.last_pull_ms)
         known = queue_state.consumption
         if known is not None and known.is_cache_full:
             stands_ms = min(stands_ms, known.since_ms)
+        is_behind = is_behind or (known is not None and known.behind_ms is not None)
     signs_ms = FAR_MS
     if kinds := tuple(incident.kind for incident in state.incidents.values() if not incident.has_fired):
         signs_ms = min((ms for condition, ms in state.conditions.items() if condition.startswith(kinds)), default=0)
@@ -132,6 +134,8 @@ def calm_until(state: GroupState, rules: Rules) -> int:
         pulled_ms + rules.pull_silence_ms,
         stands_ms + rules.consume_silence_ms,
         signs_ms + rules.settle_ms,
+        next_row_ms(state, rules) if is_behind else FAR_MS,
+        (heard_ms if pulled_ms == FAR_MS else pulled_ms) + HOLD_MS,  # a queue may have fallen behind just after it
     )
 
 
@@ -211,15 +215,19 @@ def repeat_pull(group: GroupState, pull: Pull, rules: Rules) -> bool:
     """A queue's one puller pulls on, or a round reports how far it is consumed.
 
     Not: a pull that was refused, that a slave serves, or of another client; a commit that fell, or has stood still for
-    nearly as long as it may.
+    nearly as long as it may; a backlog that is to be reported.
     """
-    topic = group.topics.get(pull.topic)
-    queue_state = topic.queues.get(f"{pull.broker_name}:{pull.queue_id}") if topic is not None else None
+    topic, name = group.topics.get(pull.topic), f"{pull.broker_name}:{pull.queue_id}"
+    queue_state = topic.queues.get(name) if topic is not None else None
     if topic is None or queue_state is None or pull.broker_id:
         return False
     known, last_ms, now_ms = queue_state.consumption, queue_state.last_pull_ms, pull.event_time_ms
     has_offsets = pull.commit_offset is not None and pull.max_offset is not None
-    if has_offsets and (known is None or not _is_steady(known, pull, max(now_ms, last_ms or 0), rules)):
+    if has_offsets and (
+        known is None
+        or not _is_steady(known, pull, max(now_ms, last_ms or 0), rules)
+        or has_news(group, name, queue_state, pull)
+    ):
         return False
     if pull.offsets_only:
         return _repeat_offsets(queue_state, pull)

@@ -7,13 +7,14 @@ incidents however it is cut into batches.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from udfs.alerts.alert import Finding, Incident, Transition, brokers_of
 from udfs.alerts.life import Coverage, Evaluation, Reason, end, step
 from udfs.alerts.prose import join_words, name_queues, some
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage, FrozenQueues
+from udfs.groups.backlog import BacklogRow, report_backlogs
 from udfs.groups.calm import calm_until, is_calm, next_evaluation_ms
 from udfs.groups.diagnosis import CONSUME_STOPPED, FROZEN_CLIENT, GROUP_OFFLINE, ORDER_LOCK, PULL_STOPPED
 from udfs.groups.findings import FINDERS
@@ -57,6 +58,7 @@ class Outcome:
     due_ms: int | None
     completeness: float = 1.0
     is_calm: bool = False
+    backlogs: list[BacklogRow] = field(default_factory=list)
 
 
 NEED_A_MASTER = (SLAVE_READ, ORDER_AT_RISK)
@@ -92,13 +94,14 @@ def tick(
         judge_again(snapshot, judgement)
     ownership = [row for judgement in judgements for row in report(judgement, now_ms)]
     ownership = closed + close_idle_topics(state, routes, ownership, now_ms, rules)
+    backlogs = report_backlogs(state, now_ms, rules)
     snapshot.note_on_time()
     coverage = snapshot.coverage()
     transitions = [row for kind, find in FINDERS for row in _step(snapshot, kind, find(snapshot), coverage)]
     if is_calm(snapshot, has_left=has_left) and (until_ms := calm_until(state, rules)) > now_ms:
-        return Outcome(changes, ownership, transitions, until_ms, coverage.completeness, is_calm=True)
+        return Outcome(changes, ownership, transitions, until_ms, coverage.completeness, True, backlogs)
     due_ms = next_evaluation_ms(state, broker_coverage, now_ms, rules)
-    return Outcome(changes, ownership, transitions, due_ms, coverage.completeness)
+    return Outcome(changes, ownership, transitions, due_ms, coverage.completeness, False, backlogs)
 
 
 def _cover(

@@ -22,6 +22,9 @@ from udfs.groups.plan import NOBODYS, WRITE_ONLY_QUEUE, PlannedShare
 PULL_THRESHOLD_FOR_QUEUE = 1_000
 """DefaultMQPushConsumer.pullThresholdForQueue: a client with so many messages of a queue unconsumed pulls no more."""
 
+LEAST_BACKLOG = PULL_THRESHOLD_FOR_QUEUE
+"""Messages from which on a backlog is reported. Fewer may all be in the cache of a client that consumes them."""
+
 PULL_BATCH = 32
 """DefaultMQPushConsumer.pullBatchSize: what the answer may add to the cache."""
 
@@ -65,6 +68,7 @@ class Consumption:
     consumed_ms    the newest event at which the commit had advanced
     is_cache_full  as of the newest pull, its client had more unconsumed than it pulls beyond
     asked_offset   the furthest offset that was pulled since the commit last moved, first at `asked_ms`
+    behind_ms      since when each event showed a backlog of LEAST_BACKLOG or more; None if the newest did not
     """
 
     commit_offset: int
@@ -76,6 +80,7 @@ class Consumption:
     is_cache_full: bool = False
     asked_offset: int = 0
     asked_ms: int = 0
+    behind_ms: int | None = None
 
     def stands_ms(self, now_ms: int, data_since_ms: int = 0) -> int:
         """For how long the commit is known to stand still while messages wait.
@@ -121,11 +126,16 @@ def note_offsets(known: Consumption | None, pull: Pull) -> Consumption | None:
         return None  # a slave serves: the commits it knows are older than the group's
     if commit_offset is None or max_offset is None or (known is not None and now_ms < known.reported_ms):
         return known
+    is_behind = max_offset - commit_offset >= LEAST_BACKLOG
     if known is None or max_offset < known.commit_offset:  # or made anew: a topic deleted, a broker's store wiped
-        is_full = not pull.offsets_only and is_cache_full(pull)
+        is_full, behind_ms = not pull.offsets_only and is_cache_full(pull), now_ms if is_behind else None
         return Consumption(
-            commit_offset, max_offset, now_ms, max_offset, now_ms, None, is_full, pull.pull_offset, now_ms
+            commit_offset, max_offset, now_ms, max_offset, now_ms, None, is_full, pull.pull_offset, now_ms, behind_ms
         )
+    if not is_behind:
+        known.behind_ms = None
+    elif known.behind_ms is None:
+        known.behind_ms = now_ms
     is_full = known.is_cache_full if pull.offsets_only else is_cache_full(pull)
     known.consumed_ms = now_ms if commit_offset > known.commit_offset else known.consumed_ms
     is_idle = (

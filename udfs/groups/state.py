@@ -69,6 +69,7 @@ class GroupState:
     data_from_ms   when the cluster gave data again after a gap
     most_members   how many ClientIds the group had at once at the most
     is_replaced    the group has no member, and its family of groups is born and dies with processes (families.py)
+    backlogs       topic → queue → the messages of its newest reported backlog, and when it was reported (backlog.py)
     """
 
     cluster: str
@@ -86,6 +87,7 @@ class GroupState:
     data_from_ms: int = 0
     most_members: int = 0
     is_replaced: bool = False
+    backlogs: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
 
     def observe(self, pull: Pull) -> None:
         """Remember who pulled; a pull older than the newest known only lengthens its puller's span.

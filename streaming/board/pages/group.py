@@ -140,6 +140,6 @@ PAGE = Page(
     read,
     draw,
     parameters=frozenset({"cluster", "group", "topic", "at", "verdict", "broker", "order", "page"}),
-    tables=frozenset({"acknowledgements", "alerts", "assignments", "memberships"}),
+    tables=frozenset({"acknowledgements", "alerts", "assignments", "backlogs", "memberships"}),
     back=("All groups", "/groups"),
 )

@@ -1,12 +1,12 @@
 """One consumer group, now or at a past time: its queues, channels and open incidents."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from schemas.tables import ALERTS, ASSIGNMENTS, MEMBERSHIPS
+from schemas.tables import ALERTS, ASSIGNMENTS, BACKLOGS, MEMBERSHIPS
 from schemas.views import acknowledged_sql
 from streaming.board.url import AskedError
 from streaming.store.store import History
@@ -61,7 +61,10 @@ class Channel:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of one cluster as of `at_ms`; None means now. `incidents` are open, causes first."""
+    """A group of one cluster as of `at_ms`; None means now. `incidents` are open, causes first.
+
+    `backlogs` are by the queue's key: `messages`, 1,000 or more, or None if no longer known, and `changed_ms`.
+    """
 
     cluster: str
     consumer_group: str
@@ -69,6 +72,7 @@ class Group:
     queues: tuple[Queue, ...]
     channels: tuple[Channel, ...]
     incidents: Sequence[Mapping[str, Any]]
+    backlogs: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
 
     def topics(self) -> list[str]:
         return sorted({queue.topic for queue in self.queues})
@@ -123,8 +127,14 @@ def read_group(
     is_there = (history.rows(f"SELECT 1 FROM {table} WHERE {_OF_GROUP} LIMIT 1", params) for table in elsewhere)
     if not queues and not channels and not any(is_there):
         raise AskedError(_describe_unknown(history, cluster, consumer_group))
+    backlogs = history.rows(
+        "SELECT concat(topic, ' ', broker_name, ':', queue_id) AS key, messages, epoch_ms(changed_at) AS changed_ms "
+        f"FROM {history.newest(BACKLOGS, at_ms)} WHERE {_OF_GROUP} AND coalesce(messages, 1000) >= 1000",
+        params,
+    )
     members = tuple(Channel(**{**row, "topics": tuple(row["topics"])}) for row in channels)
-    return Group(name, consumer_group, at_ms, tuple(queues), members, incidents)
+    by_queue = {row.pop("key"): row for row in backlogs}
+    return Group(name, consumer_group, at_ms, tuple(queues), members, incidents, by_queue)
 
 
 _OF_GROUP = "cluster = $cluster AND consumer_group = $consumer_group"

@@ -33,5 +33,5 @@ PAGE = Page(
     read,
     nav="Groups",
     parameters=frozenset({"cluster", "q", "page"}),
-    tables=frozenset({"alerts", "assignments", "broker_health", "fault_items", "memberships"}),
+    tables=frozenset({"alerts", "assignments", "backlogs", "broker_health", "fault_items", "memberships"}),
 )

@@ -450,6 +450,6 @@ PAGE = Page(
     read,
     draw,
     parameters=frozenset({"cluster", "group", "topic", "queue", "at", "since", "page"}),
-    tables=frozenset({"acknowledgements", "alerts", "assignments", "memberships"}),
+    tables=frozenset({"acknowledgements", "alerts", "assignments", "backlogs", "memberships"}),
     back=("All groups", "/groups"),
 )

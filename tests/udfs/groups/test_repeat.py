@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import examples
 from tests.udfs.groups.facts import RULES, A, B, ConsumerData, Heartbeat, Life, Pull, at, subscribes, two_clients
+from udfs.groups.backlog import HOLD_MS
 from udfs.groups.calm import calm_until, repeat_heartbeat, repeat_pull
 from udfs.groups.queue_state import PULL_THRESHOLD_FOR_QUEUE
 from udfs.groups.state import GroupState
@@ -108,9 +109,16 @@ def test_a_commit_that_stands_still_is_news_well_before_that_is_called_a_silence
     assert 60 <= seconds <= (RULES.consume_silence_ms - RULES.pull_silence_ms) // 1000 + 5
 
 
-def test_a_client_whose_cache_is_full_gives_its_group_a_deadline() -> None:
+@pytest.mark.parametrize(
+    ("waiting", "deadline_ms"),
+    [
+        pytest.param(990, RULES.consume_silence_ms, id="a_commit_that_may_not_stand_still"),
+        pytest.param(5_000, HOLD_MS, id="a_backlog_that_is_to_be_reported"),
+    ],
+)
+def test_a_client_whose_cache_is_full_gives_its_group_a_deadline(waiting: int, deadline_ms: int) -> None:
     group = calm_group()
-    ahead = {"pull_offset": 100 + PULL_THRESHOLD_FOR_QUEUE, "commit_offset": 101, "max_offset": 5_000}
+    ahead = {"pull_offset": 100 + PULL_THRESHOLD_FOR_QUEUE, "commit_offset": 120, "max_offset": 120 + waiting}
     assert repeat_pull(group, replace(PULLED, **ahead), RULES)
     for queue_state in group.topics["orders"].queues.values():
         queue_state.last_pull_ms = at(1_000)
@@ -118,7 +126,7 @@ def test_a_client_whose_cache_is_full_gives_its_group_a_deadline() -> None:
             puller.last_pull_ms = at(1_000)
     for member in group.membership.views["broker-a"].values():
         member.last_heartbeat_ms = at(1_000)
-    assert calm_until(group, RULES) == at(125) + RULES.consume_silence_ms
+    assert calm_until(group, RULES) == at(125) + deadline_ms
 
 
 seconds = st.floats(60, 200)
