@@ -195,6 +195,7 @@ class Log(Section):
 class Settings(Section):
     """All settings of one process, made by `Settings.load`."""
 
+    language: Literal["en", "zh"]
     kafka: Kafka
     paths: Paths
     spark: Spark
@@ -239,7 +240,7 @@ class Settings(Section):
         Raises SettingsError.
         """
         sources = read_sources(flags)
-        for name in sources.keys.keys() - {"paths", "oncall", "mutes", "canary", "board", "log"}:
+        for name in sources.keys.keys() - {"language", "paths", "oncall", "mutes", "canary", "board", "log"}:
             del sources.keys[name]
         sources.keys = read_toml(DEFAULTS) | sources.keys
         return cls._of(sources)
