@@ -61,8 +61,9 @@ class Board:
         clock_ms: Callable[[], int],
         pages: tuple[Page, ...] = PAGES,
         runbooks_url: str = runbooks.ROOT,
+        language: str = "en",
     ) -> None:
-        self.settings, self._runbooks_url = settings, runbooks_url
+        self.settings, self._runbooks_url, self.language = settings, runbooks_url, language
         self.now_ms = clock_ms
         """Returns epoch ms by the board's clock."""
         self.tables = Tables(warehouse)
@@ -170,7 +171,7 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         return Response(text, status, media_type="application/json")
 
     def show_runbook(request: Request) -> Response:
-        found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX)
+        found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX, board.language)
         link = f'<h1>Runbook not found</h1><p>See the <a href="{runbooks.ROOT}/">list of runbooks</a>.</p>'
         title, html = found or ("Runbook not found", link)
         page = render("runbook.html", 0, title=title, path="", body=html, **frame)
@@ -214,7 +215,9 @@ class BoardServer:
         Raises SettingsError if others can reach it without a token, OSError if the address cannot be bound.
         """
         runbooks_url = settings.oncall.runbook_base_url or runbooks.ROOT
-        self.board = Board(settings.board, settings.paths.warehouse, clock_ms, runbooks_url=runbooks_url)
+        self.board = Board(
+            settings.board, settings.paths.warehouse, clock_ms, runbooks_url=runbooks_url, language=settings.language
+        )
         app = make_app(self.board, access or AccessControl.of(settings.board))
         host = settings.board.host
         self._listening = listen(host, settings.board.port)
