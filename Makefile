@@ -117,6 +117,9 @@ field: jars ## a real RocketMQ with injected faults, against its clients' logs (
 docs: $(VENV)/.ready ## rewrite the generated tables of the pages
 	@$(BIN)/python -m tests.manual
 
+phrases: $(VENV)/.ready ## collect new texts of alerts for translation, in conf/locale
+	@$(BIN)/python -m tests.manual.phrases
+
 pictures: $(VENV)/.ready ## pictures of every page of the board, light, dark and phone, in .bench/pictures
 	@$(BIN)/python -m tests.board.pictures $(ARGS)
 
@@ -124,4 +127,4 @@ clean: ## delete the files of demo, bench, score, storm and field
 	@rm -rf .demo .bench .kafka .score .oracle .field .storm
 
 .PHONY: help setup jars lock pins demo test test-fast watch hooks proof oracle lint format bench soak score chaos storm field
-.PHONY: docs pictures clean
+.PHONY: docs phrases pictures clean

@@ -196,6 +196,7 @@ class Log(Section):
 class Settings(Section):
     """All settings of one process, made by `Settings.load`."""
 
+    language: Literal["en", "zh"]
     kafka: Kafka
     paths: Paths
     spark: Spark
@@ -241,7 +242,8 @@ class Settings(Section):
         Raises SettingsError.
         """
         sources = read_sources(flags)
-        for name in sources.keys.keys() - {"paths", "labels", "oncall", "mutes", "canary", "board", "log"}:
+        own = {"language", "paths", "labels", "oncall", "mutes", "canary", "board", "log"}
+        for name in sources.keys.keys() - own:
             del sources.keys[name]
         sources.keys = read_toml(DEFAULTS) | sources.keys
         return cls._of(sources)

@@ -19,7 +19,6 @@ from typing import Any
 import structlog
 from kafka.errors import KafkaError
 
-from conf.location import Location
 from conf.settings import Quality, Settings
 from schemas.expectations import Severity
 from schemas.suites import CONTRACT
@@ -33,13 +32,19 @@ from streaming.self_monitoring.self_alerts import OpenAlert, SelfAlert, SelfAler
 from streaming.text.times import wall_ms
 from streaming.warehouse.rows import Rows, arrow_table
 from streaming.warehouse.writer import DeltalakeWriter
+from udfs.alerts.alert import wording
+from udfs.alerts.phrase import join_clauses, phrase
 from udfs.alerts.self_kinds import DATA_QUALITY, LIMITS, OWN_CLUSTER
 
 _ADVICE = {
-    "queue in set": "Check that a collector publishes the routes of the cluster, and that its name is unique.",
-    "ahead_ms in range": "Correct the clock (NTP) of the machine that publishes these events, or of the agent.",
+    "queue in set": phrase("Check that a collector publishes the routes of the cluster, and that its name is unique."),
+    "ahead_ms in range": phrase("Correct the clock (NTP) of the machine that publishes these events, or of the agent."),
 }
 """Expectation to advice."""
+
+_REPAIR = phrase(
+    "Fix the agent that publishes these events; `balancewatch quarantine --topic {topic}` lists the reasons."
+)
 
 _EVIDENCE = ("expectation", "suite", "description", "evaluated", "unexpected", "sample_offsets")
 
@@ -96,20 +101,23 @@ def describe(topic: str, failed: Sequence[Row]) -> SelfAlert:
     """Return the alert of a topic, the worst expectation first."""
     worst_first = sorted(failed, key=lambda row: -row["unexpected_share"])
     reported = [
-        f"{row['unexpected']:,} of {row['evaluated']:,} fail: {row['description']}"
-        + (f" (found {', '.join(row['observed'])})" if row["observed"] else "")
+        phrase("{unexpected:,} of {evaluated:,} fail: {description}{found}").given(
+            **{name: row[name] for name in ("unexpected", "evaluated", "description")},
+            found=phrase(" (found {values})", values=", ".join(row["observed"])) if row["observed"] else "",
+        )
         for row in worst_first[:3]
     ]
-    more = f"; {len(failed) - 3} more expectations fail" if len(failed) > 3 else ""
+    if len(failed) > 3:
+        reported.append(phrase("{number} more expectations fail", number=len(failed) - 3))
     return SelfAlert(
         DATA_QUALITY,
         "error",
         DATA_QUALITY,
         {"cluster": OWN_CLUSTER, "topic": topic, "suite": topic},
-        f"Events of {topic} fail their data expectations, so verdicts that depend on them may be wrong. "
-        f"{'; '.join(reported)}{more}.",
-        _ADVICE.get(worst_first[0]["expectation"])
-        or f"Fix the agent that publishes these events; `balancewatch quarantine --topic {topic}` lists the reasons.",
+        *wording(
+            "Events of {topic} fail their data expectations, so verdicts that depend on them may be wrong. {failed}.",
+            _ADVICE.get(worst_first[0]["expectation"], _REPAIR),
+        ).given(topic=topic, failed=join_clauses(reported)),
         {"failed": [{name: row[name] for name in _EVIDENCE} for row in worst_first]},
     )
 
@@ -118,10 +126,13 @@ def _names(outcomes: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
     return {(row["suite"], row["expectation"]) for row in outcomes}
 
 
-def read_open_topics(warehouse: Location) -> SelfAlerts:
+def read_open_topics(settings: Settings) -> SelfAlerts:
     """Return the alerts that an earlier `run` left open; each names its topic and lists what failed."""
     return read_open(
-        warehouse, DATA_QUALITY, lambda alert: (alert.labels["topic"], _names(alert.evidence.get("failed", ())))
+        settings.paths.warehouse,
+        DATA_QUALITY,
+        lambda alert: (alert.labels["topic"], _names(alert.evidence.get("failed", ()))),
+        settings.language,
     )
 
 
@@ -193,7 +204,7 @@ class Inspector:
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
         self._checkpoint = checkpoint_of(balance.NAME, settings)
         self._inspection = Inspection(settings, past_ms=past_ms)
-        self._alerts = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse))
+        self._alerts = QualityAlerts(settings.quality, read_open_topics(settings))
         self._progress = ReadProgress(self._checkpoint)
         self._noting = threading.Lock()
         self._batches = 0
@@ -236,7 +247,7 @@ class Inspector:
         """Reconnect, and read the open alerts from the table: a row may not have been written."""
         self._inspection.close()
         with suppress(Exception):  # the table may be the cause
-            self._alerts = QualityAlerts(self._settings.quality, read_open_topics(self._settings.paths.warehouse))
+            self._alerts = QualityAlerts(self._settings.quality, read_open_topics(self._settings))
 
     def look(self, now_ms: int) -> None:
         """Validate the messages that the query read last, topic by topic; topics without new messages are skipped.
@@ -290,7 +301,7 @@ class Inspector:
 def end_open(settings: Settings, writer: DeltalakeWriter, on_alerts: OnAlerts | None = None) -> None:
     """Resolve the alerts that an earlier `run` left open, because this one validates nothing."""
     now_ms = wall_ms()
-    rows = QualityAlerts(settings.quality, read_open_topics(settings.paths.warehouse)).end_all(now_ms)
+    rows = QualityAlerts(settings.quality, read_open_topics(settings)).end_all(now_ms)
     if rows:
         writer.append(ALERTS, arrow_table(rows, ALERTS, now_ms), APP_ID, now_ms)
         if on_alerts is not None:

@@ -56,7 +56,9 @@ def start_dataframe(spark: SparkSession, settings: Settings, tasks: int) -> Data
         messages.mapInArrow(make_pack(keys), PACKED)
         .groupBy("shard")
         .transformWithState(
-            statefulProcessor=BalanceProcessor(keys, rulebook(settings), settings.queries.max_offsets_per_trigger),
+            statefulProcessor=BalanceProcessor(
+                keys, rulebook(settings), settings.queries.max_offsets_per_trigger, settings.language
+            ),
             outputStructType=OUTPUT,
             outputMode="Update",
             timeMode="None",
@@ -119,8 +121,8 @@ def make_pack(keys: list[int]) -> Any:
 class BalanceProcessor(StatefulProcessor):
     """Carries parcels to a shard and its rows out; the rules know nothing of Spark."""
 
-    def __init__(self, keys: list[int], rules: Rulebook, limit: int) -> None:
-        self._keys, self._rules, self._limit = keys, rules, limit
+    def __init__(self, keys: list[int], rules: Rulebook, limit: int, language: str) -> None:
+        self._keys, self._rules, self._limit, self._language = keys, rules, limit, language
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._store = SparkShardStore(handle)
@@ -129,7 +131,8 @@ class BalanceProcessor(StatefulProcessor):
         number = self._keys.index(key[0])
         with without_pauses(), _states.state_of(number, self._store) as state:
             parcels = [decode_parcel(row.parcel) for row in rows]
-            found = work_through(number, len(self._keys), state, self._rules, parcels, self._limit, published_plan())
+            rules, limit, planned, language = self._rules, self._limit, published_plan(), self._language
+            found = work_through(number, len(self._keys), state, rules, parcels, limit, planned, language=language)
             del parcels
         for table in sorted(found):
             if found[table]:

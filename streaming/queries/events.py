@@ -15,6 +15,7 @@ from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
 from streaming.queries.parcel import Chunk, Message
 from streaming.queries.state import ShardIndex
+from udfs.alerts.phrase import Phrase, phrase
 from udfs.brokers import skew
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
 from udfs.brokers.skew import WINDOW_MS, pick_behind
@@ -34,8 +35,10 @@ SLACK_MS = 10_000
 _SOURCES = {HEARTBEATS: skew.HEARTBEATS, PULLS: skew.PULLS}
 
 
-def words_of(decision: Any) -> str:
-    return f"Forgotten by {decision.owner}{f': {decision.reason}' if decision.reason else ''}."
+def words_of(decision: Any) -> Phrase:
+    if not decision.reason:
+        return phrase("Forgotten by {owner}.", owner=decision.owner)
+    return phrase("Forgotten by {owner}: {reason}.", owner=decision.owner, reason=decision.reason)
 
 
 def source_of(topic: str, event: Any) -> tuple[str, str] | None:

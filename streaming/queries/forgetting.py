@@ -14,6 +14,7 @@ from streaming.queries.state import ShardIndex
 from streaming.queries.working_set import WorkingSet
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, end
+from udfs.alerts.phrase import Words
 from udfs.brokers.cluster_findings import CLUSTER_NO_DATA
 from udfs.rocketmq.membership import LEFT, Change
 
@@ -56,7 +57,7 @@ class ForgottenClusters:
         return clock.source == RUN or not clock.brokers_answered
 
 
-def forget_cluster(work: WorkingSet, cluster: str, words: str, now_ms: int, *, writes_rows: bool) -> None:
+def forget_cluster(work: WorkingSet, cluster: str, words: Words, now_ms: int, *, writes_rows: bool) -> None:
     """Forget the cluster with all its groups. `writes_rows`: this shard writes the cluster's rows."""
     entry = work.cluster(cluster)
     for name in sorted(entry.groups.keys() | work.dirty.get(cluster, set())):
@@ -86,7 +87,7 @@ def give_up_clusters(work: WorkingSet) -> None:
 
 
 def forget_broker(
-    work: WorkingSet, cluster: str, broker_name: str, words: str, now_ms: int, *, writes_rows: bool
+    work: WorkingSet, cluster: str, broker_name: str, words: Words, now_ms: int, *, writes_rows: bool
 ) -> None:
     """Forget a broker until it gives data again: its members leave, and its queues are in no route."""
     entry = work.cluster(cluster)
@@ -114,7 +115,9 @@ def forget_broker(
             work.touch(cluster, name, now_ms)
 
 
-def forget_collector(work: WorkingSet, cluster: str, name: str, words: str, now_ms: int, *, writes_rows: bool) -> None:
+def forget_collector(
+    work: WorkingSet, cluster: str, name: str, words: Words, now_ms: int, *, writes_rows: bool
+) -> None:
     """Forget a collector until its next round: its groups are not missed, and its open incident is resolved."""
     watch = work.cluster(cluster).watch
     watch.rounds.sources.pop(name, None)
@@ -123,5 +126,5 @@ def forget_collector(work: WorkingSet, cluster: str, name: str, words: str, now_
         work.put_alerts([_ended(incident, words, now_ms)])
 
 
-def _ended(incident: Incident, words: str, now_ms: int) -> Transition:
+def _ended(incident: Incident, words: Words, now_ms: int) -> Transition:
     return with_words(end(incident, Reason.FORGOTTEN, Evaluation(now_ms)), words)

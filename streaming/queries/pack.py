@@ -22,6 +22,7 @@ from schemas.send_columns import Integers, Sends, integers_of, read_sends
 from streaming.queries.events import BROKER, CLUSTER, FORGET, SLACK_MS, at_most, source_of, words_of
 from streaming.queries.parcel import PULLING_MS, Ahead, Chunk, Key, Message, Pack, Parcel, Reject, Span, shard_of
 from streaming.system.light_imports import without
+from udfs.alerts.phrase import Words
 from udfs.brokers import skew
 from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
@@ -240,7 +241,7 @@ class Combiner:
         self._ticks: dict[tuple[str, str | None], int] = {}
         self._ticks_ms: dict[str, set[int]] = {}
         self.rejects: list[tuple[str, int, Reject]] = []
-        self._forgotten: dict[Key, list[tuple[str, str, int, str]]] = {}
+        self._forgotten: dict[Key, list[tuple[str, str, int, Words]]] = {}
         self._read: dict[tuple[str, int], tuple[int, int]] = {}
         self._lags = Lags()
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from udfs.alerts.phrase import Words
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
 from udfs.brokers.skew import Behind, Lag
 from udfs.producers.attempts import Attempts
@@ -112,7 +113,7 @@ class Pack(msgspec.Struct, array_like=True, gc=False):
     tick_ms: int | None = None
     fleet: dict[str, list[Attempts]] = {}
     read: list[Chunk] = []
-    forgotten: list[tuple[str, str, int, str]] = []
+    forgotten: list[tuple[str, str, int, Words]] = []
     asked_ms: dict[str, int] = {}
     ticks_ms: list[int] = []
     lags: list[Lag] = []

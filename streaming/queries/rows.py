@@ -27,6 +27,7 @@ def _columns(fields: Any, *names: str) -> Row:
 
 
 def alert_row(transition: Transition) -> Row:
+    """Return the row of a transition; summary and advice may be phrases, which a language is chosen for later."""
     incident = transition.incident
     return {
         **_columns(incident, "alert_id", "incident_id", "kind", "severity", "cause", "topic", "broker_name"),

@@ -64,8 +64,10 @@ from streaming.queries.waiting import (
     waiting_until,
 )
 from streaming.queries.working_set import WorkingSet, key_of
+from streaming.text.language import translate
 from streaming.warehouse.rows import Rows
 from udfs.alerts.life import Reason
+from udfs.alerts.phrase import Words, phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER, Rulebook
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster import NOBODY_TELLS
@@ -374,7 +376,7 @@ class Shard:
         if fleet is not None:
             fleet.note_gone(gone_brokers(work.cluster(name).watch.incidents.values()), at.now_ms)
         note_tick(cluster, event.ingest_time_ms, is_own=clock.source == RUN)
-        work.put_alerts(end_drop(cluster.timing, at.now_ms, "events"))
+        work.put_alerts(end_drop(cluster.timing, at.now_ms, phrase("{number} events were dropped in total.")))
         with cluster_set_aside(work, name, event, rules, writes_rows=writes_rows):
             self._intake.give_up_routes(name, at.now_ms)
         recovered = list(come_back(cluster.watch, at.now_ms))
@@ -428,7 +430,7 @@ class Shard:
             self._shard_index.clusters.pop(name, None)
             self._newest_clocks[name] = decision
 
-    def _end_group(self, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
+    def _end_group(self, cluster: str, name: str, reason: Reason, now_ms: int, words: Words = "") -> None:
         """End the group in its shard; in all shards a stopped collector is not missed for it any more."""
         self.work.cluster(cluster).watch.rounds.drop_group(name)
         if shard_of(cluster, name, self._shards) == self._number:
@@ -464,10 +466,12 @@ def work_through(
     limit: int = 0,
     planned: Planned | None = None,
     engine: type[Shard] = Shard,
+    language: str = "en",
 ) -> Rows:
     """Run one batch of one shard: write its state, and return its rows by table.
 
-    `limit` is maxOffsetsPerTrigger, 0 for none. Without a plan it counts as having cut the batch.
+    `limit` is maxOffsetsPerTrigger, 0 for none. Without a plan it counts as having cut the batch. `language` is that of
+    the alerts' texts.
     """
     parcels = list(parcels)
     chunks = [chunk for parcel in parcels for chunk in parcel.chunks]
@@ -494,4 +498,6 @@ def work_through(
             shard.work.put(table, of_table)
     for parcel in parcels:
         shard.work.put("quarantine", (quarantine_row(*reject) for reject in parcel.rejects))
+    for row in shard.work.rows.get("alerts", ()):
+        row.update({name: translate(row[name], language) for name in ("summary", "advice")})
     return shard.work.rows

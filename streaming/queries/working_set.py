@@ -11,6 +11,7 @@ from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition, with_words
 from udfs.alerts.failed_rule import RULE_FAILED
 from udfs.alerts.life import Reason
+from udfs.alerts.phrase import Words
 from udfs.brokers.families import family_of
 from udfs.groups.backlog import BacklogRow, end_backlogs
 from udfs.groups.group import end_all
@@ -139,14 +140,14 @@ class WorkingSet:
     def put_backlogs(self, group: GroupState, rows: Iterable[BacklogRow], now_ms: int) -> None:
         self.put("backlogs", (backlog_row(group, row, now_ms) for row in rows))
 
-    def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: str = "") -> None:
+    def end(self, group: GroupState, reason: Reason, now_ms: int, topic: str | None = None, words: Words = "") -> None:
         """Resolve the open incidents of the group, or of one topic of it; its queues have no planned owner any more."""
         closed = close_queues(group, now_ms, topic)
         self.put("assignments", (assignment_row(group, row, 1.0, now_ms) for row in closed))
         self.put_alerts(with_words(transition, words) for transition in end_all(group, reason, now_ms, topic))
         self.put_backlogs(group, end_backlogs(group, topic), now_ms)
 
-    def end_group(self, cluster: str, name: str, reason: Reason, now_ms: int, words: str = "") -> None:
+    def end_group(self, cluster: str, name: str, reason: Reason, now_ms: int, words: Words = "") -> None:
         """Resolve all of the group, let its members leave, and drop it. `words` go into the alerts."""
         group = self.change(cluster, name, now_ms)
         self.put_changes(group, [Change(broker, member, LEFT, now_ms) for broker, member in group.membership.members()])

@@ -182,10 +182,11 @@ def start_clock(wall_ms: Callable[[], int], pace_ns: Callable[[], int] = time.mo
 
 @dataclass(frozen=True)
 class Links:
-    """Public URLs of the board and of the runbooks; empty ones give no links."""
+    """Public URLs of the board and of the runbooks, with the language of their labels; empty ones give no links."""
 
     board_url: str = ""
     runbooks_url: str = ""
+    language: str = "en"
 
     def incident(self, notice: Notice) -> str | None:
         """Return the page of the incident; the watchdog and a test, which are in no table, link to the first page."""

@@ -17,9 +17,11 @@ from streaming.relay.receivers.posting import Receiver, Verdict
 from streaming.terminal.command import fail, load
 from streaming.terminal.format_option import format_option
 from streaming.text.console import VisibleConsole
+from streaming.text.language import translate
 from streaming.text.output import say, write_json
 from streaming.text.suggestions import closest
 from streaming.text.times import wall_ms
+from udfs.alerts.alert import wording
 from udfs.alerts.self_kinds import OWN_CLUSTER
 
 HOLD_MS = 10_000
@@ -76,15 +78,15 @@ def send_test(
     """
     if all_ == (receiver is not None):
         fail("give either a RECEIVER or --all", code=2)
-    settings = load().oncall
+    language, settings = (loaded := load()).language, loaded.oncall
     try:
-        receivers = make_receivers(settings)
+        receivers = make_receivers(settings, language=language)
     except SettingsError as error:
         fail(str(error), code=2)
     names = list(receivers) if receiver is None else _pick(receiver, settings)
     types = {name: given.type for given in settings.receivers for name in names_of(given)}
     try:
-        calls = _test([(types[name], receivers[name]) for name in names], shows=format_ == "table")
+        calls = _test([(types[name], receivers[name]) for name in names], language, shows=format_ == "table")
     finally:
         for each in receivers.values():
             each.close()
@@ -109,7 +111,7 @@ def _pick(text: str, settings: OnCall) -> list[str]:
     return known[text]
 
 
-def _test(receivers: Sequence[tuple[str, Receiver]], *, shows: bool) -> list[dict[str, Any]]:
+def _test(receivers: Sequence[tuple[str, Receiver]], language: str, *, shows: bool) -> list[dict[str, Any]]:
     """Send each (type, receiver) its alert, then the ends, also if the wait for them is interrupted; return the calls.
 
     A receiver that refused the alert gets no end.
@@ -129,7 +131,9 @@ def _test(receivers: Sequence[tuple[str, Receiver]], *, shows: bool) -> list[dic
 
     ends, waits_ms = [], [0]
     for type_, receiver in receivers:
-        notice = _notice(receiver.name.partition("[")[0])  # replicas notify together: theirs is the same alert
+        notice = _notice(
+            receiver.name.partition("[")[0], language
+        )  # replicas notify together: theirs is the same alert
         verdict = call(receiver, notice)
         if verdict == "DELIVERED":
             waits_ms.append(HOLD_MS if type_ in PAGING else receiver.traits.min_interval_ms)
@@ -146,7 +150,11 @@ def _test(receivers: Sequence[tuple[str, Receiver]], *, shows: bool) -> list[dic
     return calls
 
 
-def _notice(receiver: str) -> Notice:
+def _notice(receiver: str, language: str) -> Notice:
+    text = wording(
+        "Test of the receiver {receiver} by `balancewatch oncall test`. No queue is affected.",
+        "No action is needed: the test ends within seconds.",
+    ).given(receiver=receiver)
     now_ms, key = wall_ms(), f"test-{secrets.token_hex(8)}"
     return Notice(
         alert_id=key,
@@ -156,8 +164,8 @@ def _notice(receiver: str) -> Notice:
         status="firing",
         labels={"cluster": OWN_CLUSTER, "receiver": receiver, "test": "true"},
         cluster=OWN_CLUSTER,
-        summary=f"Test of the receiver {receiver} by `balancewatch oncall test`. No queue is affected.",
-        advice="No action is needed: the test ends within seconds.",
+        summary=translate(text.summary, language),
+        advice=translate(text.advice, language),
         started_at_ms=now_ms,
         changed_at_ms=now_ms,
     )

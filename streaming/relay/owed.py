@@ -109,13 +109,14 @@ class Owed:
         mutes: Sequence[Quiet] = (),
         lost_after_ms: int | None = None,
         labels: LabelRules = (),
+        language: str = "en",
     ) -> None:
-        """See RelayAlerts for `lost_after_ms`."""
+        """See RelayAlerts for `lost_after_ms` and `language`."""
         self.outboxes, self.log = outboxes, log
         self.incidents: dict[str, Incident] = {}
         self.completed: dict[str, bool] = {}
         """Incidents that are over → whether a person could have known of them."""
-        self.own_alerts = RelayAlerts(round(1000 * settings.resend_seconds), lost_after_ms)
+        self.own_alerts = RelayAlerts(round(1000 * settings.resend_seconds), lost_after_ms, language)
         self.watchers = pick_watchdog_receivers(routes)
         self._routes, self._labels, self._limit = routes, labels, settings.max_firing_per_kind
         self._limit_reason = f"the limit of {self._limit} alerts of this kind and cluster is reached"

@@ -11,22 +11,24 @@ from streaming.logs.logs import mask
 from streaming.relay.notice import Notice, Now, one_line, read_notice
 from streaming.relay.outbox import Outbox
 from streaming.self_monitoring.self_alerts import SelfAlert, SelfAlerts
+from udfs.alerts.alert import Text, wording
 from udfs.alerts.firing_limit import ALERTS_LIMITED, describe_more
+from udfs.alerts.phrase import Words
 from udfs.alerts.routing import WATCHDOG
 from udfs.alerts.self_kinds import CANARY_LOST, DELIVERY_FAILED, LIMITS, OWN_CLUSTER, RELAY_KINDS, RUN_FAILING
 
 _TROUBLES = {
-    "bad_key": (
-        "rejects its key; its alerts are waiting",
-        "Correct the key in its environment variable and restart the relay; it then delivers the waiting alerts",
+    "bad_key": wording(
+        "Receiver {receiver} rejects its key; its alerts are waiting.",
+        "Correct the key in its environment variable and restart the relay; it then delivers the waiting alerts.",
     ),
-    "unreachable": (
-        "cannot be reached; its alerts are waiting",
-        "Check the receiver and the network path to it; the relay retries and delivers the waiting alerts",
+    "unreachable": wording(
+        "Receiver {receiver} cannot be reached; its alerts are waiting.",
+        "Check the receiver and the network path to it; the relay retries and delivers the waiting alerts.",
     ),
-    "refuses": (
-        "rejects alerts; they are not retried",
-        "Check its address, and its answers in the table alert_deliveries; rejected alerts are not sent again",
+    "refuses": wording(
+        "Receiver {receiver} rejects alerts; they are not retried.",
+        "Check its address, and its answers in the table alert_deliveries; rejected alerts are not sent again.",
     ),
 }
 
@@ -41,13 +43,13 @@ class RelayAlerts:
     """The relay's open alerts. `note` receives each of their rows. Waits use the monotonic clock.
 
     A canary is lost after `lost_after_ms` without arrival. 0 expects no canary; with None this process does not check.
-    `failure` is why `run` processes no events: empty if it does, None if that is not known.
+    `failure` is why `run` processes no events: empty if it does, None if unknown. `language` is that of the texts.
     """
 
-    def __init__(self, resend_ms: int, lost_after_ms: int | None = None) -> None:
+    def __init__(self, resend_ms: int, lost_after_ms: int | None = None, language: str = "en") -> None:
         self.failure: str | None = None
         self._resend_ms, self._lost_after_ms = resend_ms, lost_after_ms
-        self._alerts = SelfAlerts()
+        self._alerts = SelfAlerts(language)
         self._wanted_at_ms: dict[str, int] = {}
         self._updated_at_ms: dict[str, int] = {}
         self._canary_at_ms: int | None = None
@@ -65,7 +67,8 @@ class RelayAlerts:
 
     def rows(self, limited: Iterable[SelfAlert], outboxes: Mapping[str, Outbox], now: Now) -> list[dict[str, Any]]:
         """Return the rows to write now. The text of an open alert changes at most once per resend interval."""
-        wanted = {alert.alert_id: alert for alert in (*limited, *self._conditions(outboxes, now.pace_ms))}
+        holding = (*limited, *self._conditions(outboxes, now.pace_ms))
+        wanted = {alert.alert_id: self._alerts.translated(alert) for alert in holding}
         self._wanted_at_ms |= dict.fromkeys(wanted, now.pace_ms)
         rows = []
         for known in self._alerts:
@@ -112,8 +115,7 @@ class RelayAlerts:
 
 def delivery_failed(receiver: str, trouble: str, owed: int) -> SelfAlert:
     """Return the alert for all other receivers. `trouble` is bad_key, unreachable or refuses."""
-    what, advice = _TROUBLES[trouble]
-    alert = _critical(DELIVERY_FAILED, f"Receiver {receiver} {what}.", f"{advice}.", receiver=receiver)
+    alert = _critical(DELIVERY_FAILED, _TROUBLES[trouble].given(receiver=receiver), receiver=receiver)
     return replace(alert, cause=trouble, evidence={"owed": owed})
 
 
@@ -126,29 +128,31 @@ def alerts_limited(cluster: str, kind: str, number: int, limit: int, severity: s
 
 def canary_lost() -> SelfAlert:
     """Return the alert for a canary that did not arrive: real alerts may not arrive either."""
-    return _critical(
-        CANARY_LOST,
+    text = wording(
         "The canary alert did not arrive: real alerts may be late, or lost between Kafka and the relay.",
         "Check `balancewatch run` (log, /readyz) and Kafka; `balancewatch canary` shows the latest canaries.",
-    )
+    ).given()
+    return _critical(CANARY_LOST, text)
 
 
 def run_failing(failure: str) -> SelfAlert:
     """Return the alert for a `run` that processes no events; secrets in the reason are masked."""
-    return _critical(
-        RUN_FAILING,
-        f"`balancewatch run` processes no events: {one_line(mask(failure), 500).rstrip('.')}.",
+    text = wording(
+        "`balancewatch run` processes no events: {reason}.",
         "Correct the cause, and restart `run` if it has ended. Until then no new problem is detected, and open alerts "
         "stay open.",
-    )
+    ).given(reason=one_line(mask(failure), 500).rstrip("."))
+    return _critical(RUN_FAILING, text)
 
 
-def watchdog(started_at_ms: int, attests: str) -> Notice:
+def watchdog(started_at_ms: int, attests: Words, language: str = "en") -> Notice:
     """Return the alert that always fires: if a receiver no longer gets it, a part of the delivery path is down."""
-    text = f"This alert always fires: {attests}.", "Configure a dead man's switch that pages when this alert stops."
-    alert = replace(_critical(WATCHDOG, *text), severity="info")
-    return replace(read_notice(SelfAlerts().open(alert, started_at_ms)), reason=None)
+    text = wording(
+        "This alert always fires: {attests}.", "Configure a dead man's switch that pages when this alert stops."
+    ).given(attests=attests)
+    row = SelfAlerts(language).open(replace(_critical(WATCHDOG, text), severity="info"), started_at_ms)
+    return replace(read_notice(row), reason=None)
 
 
-def _critical(kind: str, summary: str, advice: str, **labels: str) -> SelfAlert:
-    return SelfAlert(kind, "critical", kind, {"cluster": OWN_CLUSTER, **labels}, summary, advice)
+def _critical(kind: str, text: Text, **labels: str) -> SelfAlert:
+    return SelfAlert(kind, "critical", kind, {"cluster": OWN_CLUSTER, **labels}, *text)

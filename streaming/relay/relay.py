@@ -36,6 +36,7 @@ from streaming.relay.receivers.posting import Answer, Receiver
 from streaming.relay.tables import TABLE_ERRORS, AlertLogError, DeliveryLog, RelayTables
 from streaming.text.times import wall_ms
 from streaming.warehouse.readable_rows import Row, open_written
+from udfs.alerts.phrase import phrase
 from udfs.alerts.routing import Route
 from udfs.alerts.silence import Quiet
 
@@ -105,9 +106,9 @@ class Relay(threading.Thread):
         self._receivers: Mapping[str, Receiver] = {}
         self._unreadable: set[str] = set()
         self._rng = random.Random()  # noqa: S311  # jitter
-        covers = "the relay works; it does not cover the queries"
-        covers = covers if progress is None else "the queries progress and the relay works"
-        self._watchdog, self._counted_at_ms = watchdog(self._now().wall_ms, covers), 0
+        covers = phrase("the relay works; it does not cover the queries")
+        covers = covers if progress is None else phrase("the queries progress and the relay works")
+        self._watchdog, self._counted_at_ms = watchdog(self._now().wall_ms, covers, settings.language), 0
         self._is_ending, self._is_stale, self._is_up = threading.Event(), threading.Event(), threading.Event()
         self._is_stale.set()
         self._works = False
@@ -191,7 +192,7 @@ class Relay(threading.Thread):
     def load(self, tables: RelayTables | None = None) -> None:
         """Load what is owed from the tables. Raises TableAccessError, and then keeps what it has in memory."""
         settings = self._settings
-        receivers = make_receivers(settings.oncall, settings.runbooks_url)
+        receivers = make_receivers(settings.oncall, settings.runbooks_url, settings.language)
         if settings.canary.interval_seconds and self._has_canary:
             receivers[CANARY] = CanaryReceiver()
         routes, mutes = make_routes(settings.oncall), make_mutes(settings.mutes)
@@ -205,7 +206,8 @@ class Relay(threading.Thread):
         boxes = {name: Outbox(name, receiver.traits, oncall, self._rng) for name, receiver in receivers.items()}
         decisions = DeliveryLog(tables, self._listener.decided)
         overdue_ms = lost_after_ms(settings) if self._has_canary else None
-        owed, reading = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms, settings.label_rules), set[str]()
+        rules, language = settings.label_rules, settings.language
+        owed, reading = Owed(routes, boxes, oncall, decisions, mutes, overdue_ms, rules, language), set[str]()
         history = tables.read_history(boxes, now.wall_ms - round(1000 * oncall.resolved_resend_seconds), now.wall_ms)
         self._take_read(owed, reading, SILENCES.name, attempt(tables.read_silences))
         owed.load(history, now)

@@ -286,9 +286,9 @@ class Replayed:
     first_ms: int | None = None
 
 
-def work_through(slices: Iterable[list[Message]], rulebook: Rulebook, asked: Asked) -> Replayed:
+def work_through(slices: Iterable[list[Message]], rulebook: Rulebook, asked: Asked, language: str = "en") -> Replayed:
     """Process the slices. Memory holds a slice, the state, and the transitions of the span."""
-    stream, replayed = Stream(rulebook), Replayed()
+    stream, replayed = Stream(rulebook, language), Replayed()
     pages: Pages = {}
     for messages in slices:
         if messages and replayed.first_ms is None:
@@ -407,7 +407,8 @@ def replay(
             else read_events(events)
         )
         with VisibleConsole(stderr=True).status("replaying events") as status:
-            replayed = work_through(_showing_progress(slices, status, asked), rulebook(settings), asked)
+            slices = _showing_progress(slices, status, asked)
+            replayed = work_through(slices, rulebook(settings), asked, settings.language)
     except (RecordedError, KafkaUnreachableError) as error:
         fail(str(error))
     if all_:

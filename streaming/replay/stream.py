@@ -30,14 +30,14 @@ class Stream:
     `rulebook` may be changed between two calls, as the service does when the files of the rules change.
     """
 
-    def __init__(self, rulebook: Rulebook) -> None:
-        self.rulebook = rulebook
+    def __init__(self, rulebook: Rulebook, language: str = "en") -> None:
+        self.rulebook, self._language = rulebook, language
         self._store, self._states = DictShardStore(), StateCache()
 
     def work_through(self, messages: Sequence[Message]) -> Rows:
         """Return rows by table. A clock event takes all earlier messages as complete."""
         with self._states.state_of(0, self._store) as state:
-            return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1))
+            return work_through(0, 1, state, self.rulebook, parcels_for(messages, 0, 1), language=self._language)
 
 
 AHEAD_MS = 60_000

@@ -35,7 +35,9 @@ from streaming.warehouse.delta_log import Damage, find_damage
 from streaming.warehouse.rows import arrow_table
 from streaming.warehouse.tables import table_path
 from streaming.warehouse.writer import DeltalakeWriter
+from udfs.alerts.alert import Text, wording
 from udfs.alerts.life import Reason
+from udfs.alerts.phrase import Fact, Phrase, join_clauses, phrase, plural
 from udfs.alerts.self_kinds import DATA_LOSS, LIMITS, OWN_CLUSTER
 
 log = structlog.get_logger()
@@ -64,15 +66,19 @@ class Loss:
     def is_remade(self) -> bool:
         return self.wanted > self.end
 
-    def __str__(self) -> str:
-        place = f"{self.topic}-{self.partition}"
-        if self.is_remade:
-            return (
-                f"{place} from offset {self.wanted}, but it ends at {self.end}: the topic was deleted and "
-                "recreated, and an unknown number of messages is lost"
-            )
-        messages = f"{self.gone:,} message{'' if self.gone == 1 else 's'}"
-        return f"{place} from offset {self.wanted}, but it begins at {self.beginning}: {messages} lost"
+    @property
+    def text(self) -> Phrase:
+        at: dict[str, Fact] = {"place": f"{self.topic}-{self.partition}", "offset": self.wanted}
+        if self.gone is None:
+            return phrase(
+                "{place} from offset {offset}, but it ends at {end}: the topic was deleted and recreated, and an "
+                "unknown number of messages is lost"
+            ).given(end=self.end, **at)
+        return plural(
+            self.gone,
+            "{place} from offset {offset}, but it begins at {beginning}: {number:,} message lost",
+            "{place} from offset {offset}, but it begins at {beginning}: {number:,} messages lost",
+        ).given(beginning=self.beginning, **at)
 
 
 def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss]]:
@@ -105,7 +111,7 @@ def losses_of(name: str, settings: Settings) -> tuple[Position | None, list[Loss
 
 def sentence(name: str, losses: Sequence[Loss]) -> str:
     """Return the error text: the lost messages and the setting that lets the query continue."""
-    lost = "; ".join(map(str, losses))
+    lost = join_clauses([loss.text for loss in losses])
     return f"the query {name} needs {lost}; set queries.fail_on_data_loss = false to continue without them"
 
 
@@ -128,7 +134,7 @@ class DataLoss:
     ) -> None:
         """`on_alerts` receives each row of the alerts table after it is written."""
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
-        self._alerts = read_open(settings.paths.warehouse, DATA_LOSS, _identity)
+        self._alerts = read_open(settings.paths.warehouse, DATA_LOSS, _identity, settings.language)
 
     def look(self, name: str, now_ms: int) -> list[Loss]:
         """Return the losses of a query before it starts.
@@ -162,7 +168,9 @@ class DataLoss:
         """Resolve the alerts of the query and of tables an hour after their last loss; called after each batch."""
         for known in self._alerts:
             if known.alert.labels.get("query", name) == name and now_ms - known.changed_ms >= LIMITS.loss_settled_ms:
-                row = self._alerts.resolve(known, now_ms, "Resolved after an hour without further loss")
+                row = self._alerts.resolve(
+                    known, now_ms, phrase("Resolved after an hour without further loss: {summary}")
+                )
                 self._append(known.alert, row, "over")
 
     def _report(self, alert: SelfAlert, now_ms: int) -> None:
@@ -181,16 +189,18 @@ class DataLoss:
         self._on_alerts([row])
 
 
-def _alert(of: dict[str, str], summary: str, advice: str, evidence: dict[str, Any]) -> SelfAlert:
-    return SelfAlert(DATA_LOSS, "error", DATA_LOSS, {"cluster": OWN_CLUSTER, **of}, summary, advice, evidence)
+def _alert(of: dict[str, str], text: Text, evidence: dict[str, Any]) -> SelfAlert:
+    return SelfAlert(DATA_LOSS, "error", DATA_LOSS, {"cluster": OWN_CLUSTER, **of}, *text, evidence)
 
 
 def _loss_alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAlert:
     return _alert(
         {"query": name},
-        f"The query {name} continued without messages that Kafka has deleted: it needed {'; '.join(map(str, losses))}.",
-        "Alerts of the gap may be missing or late. To avoid it, restart `balancewatch run` sooner or raise "
-        "kafka.retention_hours.",
+        wording(
+            "The query {query} continued without messages that Kafka has deleted: it needed {losses}.",
+            "Alerts of the gap may be missing or late. To avoid it, restart `balancewatch run` sooner or raise "
+            "kafka.retention_hours.",
+        ).given(query=name, losses=join_clauses([loss.text for loss in losses])),
         {
             "ranges": [{**asdict(loss), "gone": loss.gone} for loss in losses],
             "checkpoint_id": position.checkpoint_id,
@@ -201,21 +211,19 @@ def _loss_alert(name: str, position: Position, losses: Sequence[Loss]) -> SelfAl
 
 
 def _damage_alert(table: str, damage: Damage) -> SelfAlert:
-    if damage.is_set_aside:
-        effect = "The table continues without its rows."
-        advice = (
-            "Alerts and history of the last minute before the power cut may be missing. Check the disk, and what fired "
-            "then in your receivers."
-        )
-    else:
-        effect = "Newer commits follow, so it stays in the log, and its rows are missing."
-        advice = "Restore the file from a backup; until then the rows of that commit are missing."
-    return _alert(
-        {"table": table},
-        f"A power cut damaged commit {damage.file} of the table {table}. {effect}",
-        advice,
-        {"file": damage.file, "written_ms": damage.written_ms, "is_set_aside": damage.is_set_aside},
+    text = wording(
+        "A power cut damaged commit {file} of the table {table}. Newer commits follow, so it stays in the log, and its "
+        "rows are missing.",
+        "Restore the file from a backup; until then the rows of that commit are missing.",
     )
+    if damage.is_set_aside:
+        text = wording(
+            "A power cut damaged commit {file} of the table {table}. The table continues without its rows.",
+            "Alerts and history of the last minute before the power cut may be missing. Check the disk, and what fired "
+            "then in your receivers.",
+        )
+    evidence = {"file": damage.file, "written_ms": damage.written_ms, "is_set_aside": damage.is_set_aside}
+    return _alert({"table": table}, text.given(file=damage.file, table=table), evidence)
 
 
 def _identity(alert: SelfAlert) -> tuple[str, int, int]:

@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.queries.rows import Row, alert_row
+from streaming.text.language import translate
 from streaming.text.times import to_ms
 from streaming.warehouse.readable_rows import Row as StoredRow
 from streaming.warehouse.readable_rows import read_table
 from streaming.warehouse.warehouse_error import NotWrittenError
 from udfs.alerts.alert import Finding, Text, Transition, alert_id, opened
 from udfs.alerts.life import FIRING, RESOLVED, Reason
+from udfs.alerts.phrase import Phrase, Words, phrase
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class SelfAlert:
     severity: str
     cause: str
     labels: dict[str, str]
-    summary: str
-    advice: str
+    summary: Words
+    advice: Words
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -50,13 +52,14 @@ class OpenAlert:
 
 
 class SelfAlerts:
-    """The open alerts by alert_id. Times are epoch ms.
+    """The open alerts by alert_id, with texts in one language. Times are epoch ms.
 
     `open`, `update` and `resolve` return the row to write; `note` records a written row. A row that could not be
     written has no effect. Times of an incident's rows increase even if the clock is set back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, language: str = "en") -> None:
+        self._language = language
         self._open: dict[str, OpenAlert] = {}
 
     def __iter__(self) -> Iterator[OpenAlert]:
@@ -69,16 +72,21 @@ class SelfAlerts:
         return next((known for known in self if labels.items() <= known.alert.labels.items()), None)
 
     def open(self, alert: SelfAlert, now_ms: int) -> Row:
-        return _row(alert, FIRING, Reason.HOLD_OVER, now_ms, now_ms)
+        return _row(self.translated(alert), FIRING, Reason.HOLD_OVER, now_ms, now_ms)
 
     def update(self, known: OpenAlert, alert: SelfAlert, now_ms: int, reason: Reason = Reason.FIGURES_CHANGED) -> Row:
         """Return a row of the same incident with another text."""
-        return _row(alert, FIRING, reason, known.started_ms, max(now_ms, known.changed_ms + 1))
+        return _row(self.translated(alert), FIRING, reason, known.started_ms, max(now_ms, known.changed_ms + 1))
 
-    def resolve(self, known: OpenAlert, now_ms: int, why: str = "Resolved") -> Row:
-        summary = f"{why}: {known.alert.summary}"
-        over = replace(known.alert, summary=summary, advice="Nothing to do.")
-        return _row(over, RESOLVED, Reason.RECOVERED, known.started_ms, max(now_ms, known.changed_ms + 1))
+    def resolve(self, known: OpenAlert, now_ms: int, over: Phrase | None = None) -> Row:
+        summary = (over or phrase("Resolved: {summary}")).given(summary=known.alert.summary)
+        alert = self.translated(replace(known.alert, summary=summary, advice=phrase("Nothing to do.")))
+        return _row(alert, RESOLVED, Reason.RECOVERED, known.started_ms, max(now_ms, known.changed_ms + 1))
+
+    def translated(self, alert: SelfAlert) -> SelfAlert:
+        """Return the alert with its texts as the table has them."""
+        summary, advice = (translate(words, self._language) for words in (alert.summary, alert.advice))
+        return replace(alert, summary=summary, advice=advice)
 
     def note(self, alert: SelfAlert, state: str, started_ms: int, changed_ms: int) -> None:
         if state == RESOLVED:
@@ -90,7 +98,7 @@ class SelfAlerts:
         self.note(_alert_of(row), row["state"], row["started_at"], row["changed_at"])
 
 
-def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], object]) -> SelfAlerts:
+def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], object], language: str = "en") -> SelfAlerts:
     """Read the kind's alerts that an earlier process left open. Rows for which `check` raises are skipped."""
 
     def read(stored: StoredRow) -> Row:
@@ -101,7 +109,7 @@ def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], objec
             raise ValueError("labels name no cluster")
         return row
 
-    alerts = SelfAlerts()
+    alerts = SelfAlerts(language)
     with suppress(NotWrittenError):
         for row in read_table(warehouse, ALERTS, pc.field("kind") == kind, newest=True, read=read):
             alerts.note_row(row)

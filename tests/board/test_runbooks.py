@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from conf.settings import Settings
 from streaming.board.pages.incident import PAGE
+from streaming.board.web import runbooks
 from streaming.board.web.access import AccessControl
 from streaming.board.web.runbooks import INDEX, METRICS, PAGES, ROOT
 from streaming.metrics.names import METRICS as ALL_METRICS
@@ -71,6 +72,22 @@ def test_a_page_that_is_not_there_says_so_and_names_those_that_are(client: TestC
         assert answer.status_code == 404
     assert "KIND_FACTS" not in client.get(f"{ROOT}/..%2f..%2fkinds.py").text
     assert f'href="{ROOT}/"' in client.get(f"{ROOT}/nope").text
+
+
+def test_a_page_is_in_the_language_of_the_board_if_it_is_translated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = tmp_path / "runbooks" / "zh"
+    pages.mkdir(parents=True)
+    (pages / "slave_read.md").write_text("# slave_read\n\n从节点响应拉取。\n")
+    monkeypatch.setattr(runbooks, "files", lambda _: tmp_path)
+    rendered = runbooks.rendered.__wrapped__
+    assert rendered("slave_read", "zh") == (
+        "slave_read",
+        '<h1 id="slave_read">slave_read</h1>\n<p>从节点响应拉取。</p>\n',
+    )
+    assert rendered("slave_read") == runbooks.rendered("slave_read")
+    assert rendered("split_view", "zh") == rendered("split_view")
 
 
 def test_behind_a_token_runbooks_need_it_too(tmp_path: Path) -> None:

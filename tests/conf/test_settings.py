@@ -157,7 +157,7 @@ def test_an_error_never_shows_a_secret(flags: dict[str, Any]) -> None:
         ("BORD__PORT", "bord.port is not a setting; did you mean {}BOARD__PORT?"),
         ("ONCAL__ENABLED", "oncal.enabled is not a setting; did you mean {}ONCALL__ENABLED?"),
         ("BORD_TOKEN", "bord_token is not a setting; did you mean {}BOARD_TOKEN?"),
-        ("FOO", "foo is not a setting; there are kafka, paths, spark, "),
+        ("FOO", "foo is not a setting; there are language, kafka, paths, "),
         ("CANARY__COLOUR", "canary.colour is not a setting; canary has interval_seconds, slo_seconds"),
     ],
 )

@@ -128,12 +128,12 @@ def test_a_question_that_a_page_shows_is_answered(
 
 
 def test_settings_that_a_page_shows_are_taken(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """A block without a section is a rules file."""
+    """A block that begins with no section or key of the settings is a rules file."""
     file = tmp_path / "shown.toml"
     for block in settings_blocks():
         file.write_text(block.text)
         first = next(line for line in block.text.splitlines() if line and not line.startswith("#"))
-        section = re.match(r"\[+(\w+)", first)
+        section = re.match(r"\[*(\w+)", first)
         with subtests.test(str(block)), pytest.MonkeyPatch.context() as environment:
             for variable in re.findall(r'_env = "(\w+)"', block.text):
                 environment.setenv(variable, "a-secret-of-some-length")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.relay.notice import NO_LINKS, Notice
+from streaming.relay.notice import NO_LINKS, Links, Notice
 from streaming.relay.receivers.chat import PLAIN, Style, digest, dingtalk_message, feishu_message, headline
 from streaming.relay.receivers.posting import json_bytes
 from tests.relay.notices import NOW_MS, notice, notices
@@ -42,6 +42,17 @@ def test_what_is_on_and_what_is_over_are_told_apart() -> None:
         "Resolved after 59 s: No client consumes it."
     )
     assert headline([notice(1), over]) == "balancewatch: 1 firing, 1 resolved"
+
+
+def test_the_frame_of_a_chat_is_in_the_language_of_the_settings() -> None:
+    links = Links("http://b", "http://b/runbooks", "zh")
+    given = [notice(number) for number in range(60)]
+    message = dingtalk_message(given, NOW_MS, links)["markdown"]
+    assert message["title"] == "balancewatch: 60 条触发"
+    assert "**【触发】critical starved_queue（始于 2026-11-21 10:52:20 UTC，已持续 1 min）**" in message["text"]
+    assert "处理：Give each process" in message["text"]  # as the row has it
+    assert "[处置手册](http://b/runbooks/starved_queue#duplicate_client_id)" in message["text"]
+    assert re.search(r"另有 \d+ 条，查看：balancewatch alerts --current$", message["text"])
 
 
 def test_a_change_is_notified_as_one() -> None:

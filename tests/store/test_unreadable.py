@@ -100,7 +100,7 @@ def test_run_starts_though_a_row_of_its_own_cannot_be_read(warehouse: Path, name
 def open_in(warehouse: Path) -> tuple[str, str]:
     """The query of the one data loss that is open, and the topic of the one quality alert."""
     (lost,) = read_open(warehouse, DATA_LOSS, data_loss._identity)
-    (bad,) = read_open_topics(warehouse)
+    (bad,) = read_open_topics(Settings.load(paths={"warehouse": warehouse}))
     return lost.alert.labels["query"], bad.alert.labels["topic"]
 
 
@@ -124,7 +124,7 @@ def test_what_run_reports_of_itself_ends_though_a_row_of_it_says_something_else(
     for number, (name, text) in enumerate(NOT_OF_LOSS):
         add(warehouse, ALERTS, {**ALERT, **OF_LOSS, "incident_id": f"l-{number}", name: text})
     settings, writer = Settings.load(paths={"warehouse": warehouse}), DeltalakeWriter(warehouse)
-    assert QualityAlerts(settings.quality, read_open_topics(warehouse)).end_all(START_MS) == []
+    assert QualityAlerts(settings.quality, read_open_topics(settings)).end_all(START_MS) == []
     data_loss.DataLoss(settings, writer).progress("assignments", START_MS + 10**10)
     assert {row["state"] for row in read_current_alerts(warehouse)} == {"FIRING"}
 

@@ -4,14 +4,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from streaming.queries import shard
 from streaming.simulator.scenario import Scenario, load_scenario, scenario_names
+from streaming.text.language import translate
 from tests.lab.score.expectations import Expectation, expectations_of
 from tests.lab.score.truth import TrueSimulation
 from tests.simulator.modelled import MINUTE, Events, Run, run
 from tests.support.engine import Stream
+from udfs.alerts.phrase import Words
 
 SEED = 1
 """The seed of `make test`."""
@@ -50,7 +54,12 @@ class Play:
     @property
     def alerts(self) -> list[dict[str, Any]]:
         """Every alert row that the rules write."""
-        return _alerts(self)
+        return _alerts(self)[0]
+
+    @property
+    def texts(self) -> list[Words]:
+        """Every summary and advice of them, before its language was chosen."""
+        return _alerts(self)[1]
 
 
 @lru_cache(maxsize=1)
@@ -59,8 +68,15 @@ def _run(play: Play) -> Run:
 
 
 @lru_cache(maxsize=1)
-def _alerts(play: Play) -> list[dict[str, Any]]:
-    return Stream().feed(play.events).get("alerts", [])
+def _alerts(play: Play) -> tuple[list[dict[str, Any]], list[Words]]:
+    texts: list[Words] = []
+
+    def note(words: Words, language: str) -> str:
+        texts.append(words)
+        return translate(words, language)
+
+    with patch.object(shard, "translate", note):
+        return Stream().feed(play.events).get("alerts", []), texts
 
 
 def plays(daily: Collection[str]) -> pytest.MarkDecorator:

@@ -8,6 +8,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from udfs.alerts.phrase import Fact, Phrase, Words, join_sentences
+
 MOST_ENTRIES = 100
 """Entries of one list of the evidence: a row is for people, and is kept in the state."""
 
@@ -15,8 +17,24 @@ MOST_ENTRIES = 100
 class Text(NamedTuple):
     """What people read: what is wrong, where, since when and why; and the one line that fixes it."""
 
-    summary: str
-    advice: str
+    summary: Words
+    advice: Words
+
+
+class Wording(NamedTuple):
+    """A summary, or a reason that a summary gives, and its advice, without their facts."""
+
+    summary: Phrase
+    advice: Phrase
+
+    def given(self, **facts: Fact) -> Text:
+        """Return the text; summary and advice keep the facts that they name."""
+        texts = (part.given(**{name: facts[name] for name in facts if f"{{{name}" in part.template}) for part in self)
+        return Text(*texts)
+
+
+def wording(summary: str | Phrase, advice: str | Phrase) -> Wording:
+    return Wording(*(Phrase(part, {}) if isinstance(part, str) else part for part in (summary, advice)))
 
 
 @dataclass(frozen=True)
@@ -125,12 +143,12 @@ class Transition:
     completeness: float = 1.0
 
 
-def with_words(transition: Transition, words: str) -> Transition:
+def with_words(transition: Transition, words: Words) -> Transition:
     """The same row, with what a person said of it at the end of its summary."""
     if not words:
         return transition
     text = transition.incident.text
-    text = text._replace(summary=f"{text.summary} {words}")
+    text = text._replace(summary=join_sentences(text.summary, words))
     return replace(transition, incident=replace(transition.incident, text=text))
 
 

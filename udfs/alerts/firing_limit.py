@@ -4,6 +4,9 @@ Prometheus' `limit` throws away all alerts of a rule that has too many; Alertman
 new ones. Here those notified first stay, the others wait, and one alert says how many wait.
 """
 
+from udfs.alerts.alert import Text, wording
+from udfs.alerts.phrase import plural
+
 ALERTS_LIMITED = "alerts_limited"
 
 SEVERITIES = ("critical", "error", "warning", "info")
@@ -15,10 +18,13 @@ def rank_of(severity: str) -> int:
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 
-def describe_more(kind: str, cluster: str, limited: int, limit: int) -> tuple[str, str]:
-    """Return (summary, advice) of the alert that represents those held back."""
-    are = "is" if limited == 1 else "are"
-    return (
-        f"{limited} more {kind} {are} firing in cluster {cluster}, above the limit of {limit} single notifications.",
-        f"balancewatch alerts --current --state FIRING --kind {kind} --cluster {cluster}",
-    )
+def describe_more(kind: str, cluster: str, limited: int, limit: int) -> Text:
+    """Return the text of the alert that represents those held back."""
+    return wording(
+        plural(
+            limited,
+            "{number} more {kind} is firing in cluster {cluster}, above the limit of {limit} single notifications.",
+            "{number} more {kind} are firing in cluster {cluster}, above the limit of {limit} single notifications.",
+        ),
+        "balancewatch alerts --current --state FIRING --kind {kind} --cluster {cluster}",
+    ).given(kind=kind, cluster=cluster, limit=limit)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of, opened, with_finding
+from udfs.alerts.phrase import phrase
 from udfs.alerts.rules import KindRules, Rules
 
 SLOTS = 21
@@ -132,9 +133,10 @@ def advance(
 def end(incident: Incident, reason: Reason, evaluation: Evaluation) -> Transition:
     """Return the last row, which says how long the incident lasted."""
     seconds = max(0, evaluation.now_ms - incident.started_at_ms) // 1000
-    lasted = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
-    verb = "Resolved" if incident.has_fired else "Not confirmed"
-    text = Text(f"{verb} after {lasted}: {incident.text.summary}", "Nothing to do.")
+    lasted = phrase("{number} s", number=seconds) if seconds < 120 else phrase("{number} min", number=seconds // 60)
+    over = phrase("Resolved after {lasted}: {summary}")
+    over = over if incident.has_fired else phrase("Not confirmed after {lasted}: {summary}")
+    text = Text(over.given(lasted=lasted, summary=incident.text.summary), phrase("Nothing to do."))
     return _row(replace(incident, text=text), RESOLVED, reason, evaluation)[1]
 
 

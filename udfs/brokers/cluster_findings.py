@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any, Protocol
 
-from udfs.alerts.alert import Finding, Incident, Text, Transition, with_words
+from udfs.alerts.alert import Finding, Incident, Transition, with_words, wording
 from udfs.alerts.life import Evaluation, Reason, advance, end, step
-from udfs.alerts.prose import clock, count, join_words, some
+from udfs.alerts.phrase import Fact, Phrase, phrase, plural, some_of
+from udfs.alerts.prose import clock, number_of
 from udfs.alerts.rules import KindRules, Rules
 from udfs.brokers.cluster_state import BROKER_NO_DATA, BROKER_WITHOUT_MASTER, ClusterState
 from udfs.brokers.rounds import SLOW_MS, Tick
@@ -23,15 +24,14 @@ FOUND_MS = 40_000
 """After its last heartbeat a silent broker is found so late: a heartbeat interval, and the next one's delay."""
 
 NO_DATA = {
-    NOT_ANSWERING: Text(
+    NOT_ANSWERING: wording(
         "the others do not answer the collector",
         "Check that {lacking} run and that the collector reaches them (network, ACL).",
     ),
-    COLLECTOR_SILENT: Text(
-        "its collector sends nothing",
-        "Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka.",
+    COLLECTOR_SILENT: wording(
+        "its collector sends nothing", "Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka."
     ),
-    NOTHING_ARRIVES: Text(
+    NOTHING_ARRIVES: wording(
         "no heartbeat of a client arrives", "Check that the agents of cluster {cluster} run and reach Kafka."
     ),
 }
@@ -60,11 +60,21 @@ def find_cluster_no_data(
         cause=cause,
         severity="error",
         since_ms=since_ms,
-        text=Text(
-            f"Only {answering} of {count(len(tick.asked), 'broker')} of cluster {cluster} "
-            f"{'has' if answering == 1 else 'have'} given data since {clock(since_ms)}: {NO_DATA[cause].summary}. "
-            "The state of its groups is unknown; open alerts stay open.",
-            NO_DATA[cause].advice.format(cluster=cluster, lacking=some(lacking)),
+        text=wording(
+            plural(
+                answering,
+                "Only {number} of {brokers} of cluster {cluster} has given data since {time}: {reason}. The state of "
+                "its groups is unknown; open alerts stay open.",
+                "Only {number} of {brokers} of cluster {cluster} have given data since {time}: {reason}. The state of "
+                "its groups is unknown; open alerts stay open.",
+            ),
+            NO_DATA[cause].advice,
+        ).given(
+            brokers=number_of(len(tick.asked), "broker"),
+            cluster=cluster,
+            time=clock(since_ms),
+            reason=NO_DATA[cause].summary,
+            lacking=some_of(lacking),
         ),
         labels={"cluster": cluster},
         evidence={"asked": sorted(tick.asked), "without_data": lacking},
@@ -94,24 +104,30 @@ def find_brokers_no_data(
         if cause == CLIENTS_SILENT:  # where heartbeats come late, each of them ends a silence that looks long
             ready_ms = max(ready_ms, cluster_state.silent_at_ms.get(broker_name, 0) + rules.no_data_page_ms - FOUND_MS)
         topics = cluster_state.topics.get(broker_name, 0)
-        serves = f"It serves {count(topics, 'topic')}; alerts on its queues are inhibited by this one."
-        advice = f"Check that {broker_name} runs and is reachable (process, disk, network); restart it if not."
+        summary = phrase(
+            "Broker {broker_name} of cluster {cluster} has given no data since {time}: it does not answer the "
+            "collector."
+        )
         if cause == ANSWERS_SELDOM:
-            text = Text(
-                f"Broker {broker_name} of cluster {cluster} has missed {share:.0%} of the newest poll rounds since "
-                f"{clock(since_ms)}: it answers the collector only intermittently. {serves}",
-                advice,
+            summary = phrase(
+                "Broker {broker_name} of cluster {cluster} has missed {share:.0%} of the newest poll rounds since "
+                "{time}: it answers the collector only intermittently."
             )
-        else:
-            why = (
-                "none of its clients reaches it, although they reach other brokers"
-                if cause == CLIENTS_SILENT
-                else "it does not answer the collector"
+        elif cause == CLIENTS_SILENT:
+            summary = phrase(
+                "Broker {broker_name} of cluster {cluster} has given no data since {time}: none of its clients reaches "
+                "it, although they reach other brokers."
             )
-            text = Text(
-                f"Broker {broker_name} of cluster {cluster} has given no data since {clock(since_ms)}: {why}. {serves}",
-                f"{advice} If it was removed: balancewatch forget --cluster {cluster} --broker {broker_name}",
-            )
+        forget = phrase(" If it was removed: balancewatch forget --cluster {cluster} --broker {broker_name}")
+        text = wording(
+            "{summary} It serves {topics}; alerts on its queues are inhibited by this one.",
+            "Check that {broker_name} runs and is reachable (process, disk, network); restart it if not.{forget}",
+        ).given(
+            summary=summary.given(broker_name=broker_name, cluster=cluster, time=clock(since_ms), share=share),
+            topics=number_of(topics, "topic"),
+            broker_name=broker_name,
+            forget="" if cause == ANSWERS_SELDOM else forget.given(cluster=cluster, broker_name=broker_name),
+        )
         evidence: dict[str, Any] = {"topics": topics}
         if cause == ANSWERS_SELDOM:
             evidence["missed_rounds_share"] = share
@@ -141,12 +157,12 @@ def find_brokers_without_master(
             cause=NO_MASTER,
             severity="error",
             since_ms=since_ms,
-            text=Text(
-                f"Broker {broker_name} of cluster {cluster} has had no master since {clock(since_ms)}: producers "
-                f"cannot write to it, and ordered consumers get no locks. Its {count(topics, 'topic')} can be read "
-                "only from slaves with slaveReadEnable = true (off by default).",
-                f"Bring the master of {broker_name} back (brokerId 0).",
-            ),
+            text=wording(
+                "Broker {broker_name} of cluster {cluster} has had no master since {time}: producers cannot write "
+                "to it, and ordered consumers get no locks. Its {topics} can be read only from slaves with "
+                "slaveReadEnable = true (off by default).",
+                "Bring the master of {broker_name} back (brokerId 0).",
+            ).given(broker_name=broker_name, cluster=cluster, time=clock(since_ms), topics=number_of(topics, "topic")),
             labels={"cluster": cluster, "broker_name": broker_name},
             broker_name=broker_name,
             evidence={"topics": topics},
@@ -195,13 +211,13 @@ def find_slow_collector(cluster_state: ClusterState, cluster: str, now_ms: int) 
         cause=SLOW_ROUNDS,
         severity="warning",
         since_ms=since_ms,
-        text=Text(
-            f"The poll rounds of cluster {cluster} are {round(interval_ms / 1000)} s apart. Changes between two "
-            "rounds are missed: clients that alternate on a queue (double_consumed_queue), short freezes, quick "
-            "reconnects. Other findings are up to two rounds late.",
+        text=wording(
+            "The poll rounds of cluster {cluster} are {seconds} s apart. Changes between two rounds are missed: "
+            "clients that alternate on a queue (double_consumed_queue), short freezes, quick reconnects. Other "
+            "findings are up to two rounds late.",
             "Lower collector.interval_seconds. If the rounds themselves take that long, find the clients or "
             "brokers that do not answer (collector's log), or let a second collector read some of the groups.",
-        ),
+        ).given(cluster=cluster, seconds=round(interval_ms / 1000)),
         labels={"cluster": cluster},
         evidence={"interval_ms": interval_ms, "told_ms": max(one.reported_ms or 0 for one in sure) or None},
     )
@@ -221,19 +237,21 @@ def find_stopped_collectors(cluster_state: ClusterState, cluster: str, now_ms: i
         brokers = sorted(cluster_state.rounds.lost_brokers(name, now_ms) - cluster_state.forgotten_ms.keys())
         if groups == [] and not brokers:
             continue
-        of_groups = "all groups that no other collector reads" if groups is None else count(len(groups), "group")
-        lost = [*([] if groups == [] else [of_groups]), *(f"broker {broker_name}" for broker_name in brokers)]
+        lost = [number_of(len(groups), "group")] if groups else []
+        lost += [phrase("all groups that no other collector reads")] if groups is None else []
+        lost += [phrase("broker {broker_name}", broker_name=broker_name) for broker_name in brokers]
         yield Finding(
             kind=CLUSTER_NO_DATA,
             cause=COLLECTOR_SILENT,
             severity="error",
             since_ms=source.now_ms,
-            text=Text(
-                f"Collector {name} of cluster {cluster} has sent nothing since {clock(source.now_ms)}, while "
-                f"another one runs. No other collector reads {some(lost)}: their state is unknown, and no new "
-                "alert fires for them.",
-                f"Check that collector {name} runs and reaches Kafka, or let another collector read its part. If "
-                f"it was removed: balancewatch forget --cluster {cluster} --collector {shlex.quote(name)}",
+            text=wording(
+                "Collector {collector} of cluster {cluster} has sent nothing since {time}, while another one runs. "
+                "No other collector reads {lost}: their state is unknown, and no new alert fires for them.",
+                "Check that collector {collector} runs and reaches Kafka, or let another collector read its part. "
+                "If it was removed: balancewatch forget --cluster {cluster} --collector {quoted}",
+            ).given(
+                collector=name, cluster=cluster, time=clock(source.now_ms), lost=some_of(lost), quoted=shlex.quote(name)
             ),
             labels={"cluster": cluster, "collector": name},
             evidence={"collector": name, "groups": groups, "brokers": brokers},
@@ -246,22 +264,20 @@ def find_no_clock(cluster: str, since_ms: int, *, has_ahead: bool) -> Finding:
     """Kind 15, cause no_clock. A cluster has no clock when its events arrive for no_data_page_ms, or three rounds,
     without a tick.
     """
-    ahead = (
+    ahead = phrase(
         "The collector's clock is ahead of Kafka's, so its clock events are refused (clock_skew): correct it. "
-        if has_ahead
-        else ""
     )
     return Finding(
         kind=CLUSTER_NO_DATA,
         cause=NO_CLOCK,
         severity="error",
         since_ms=since_ms,
-        text=Text(
-            f"Cluster {cluster} has had no clock events since {clock(since_ms)}, although other events arrive. Its "
-            "groups are not evaluated: no alert on them fires or resolves.",
-            f"{ahead}Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka. Without a "
+        text=wording(
+            "Cluster {cluster} has had no clock events since {time}, although other events arrive. Its groups are not "
+            "evaluated: no alert on them fires or resolves.",
+            "{ahead}Check that `balancewatch collect` for cluster {cluster} runs and reaches Kafka. Without a "
             "collector, `balancewatch run` sends the clock events; if it cannot, its log says why.",
-        ),
+        ).given(cluster=cluster, time=clock(since_ms), ahead=ahead if has_ahead else ""),
         labels={"cluster": cluster},
         is_missing=True,
     )
@@ -274,12 +290,12 @@ def find_dropped(cluster: str, shard: int, dropped: int, since_ms: int, inhibite
         cause=EVENTS_DROPPED,
         severity="error",
         since_ms=since_ms,
-        text=Text(
-            f"Shard {shard} has dropped the oldest {dropped} events of cluster {cluster} since {clock(since_ms)}, "
-            "because too many wait for a clock event, and continues to drop events. Kafka still has them.",
-            f"Check that the collector of cluster {cluster} runs and reaches Kafka. `balancewatch replay` evaluates "
+        text=wording(
+            "Shard {shard} has dropped the oldest {dropped} events of cluster {cluster} since {time}, because too "
+            "many wait for a clock event, and continues to drop events. Kafka still has them.",
+            "Check that the collector of cluster {cluster} runs and reaches Kafka. `balancewatch replay` evaluates "
             "the dropped events.",
-        ),
+        ).given(shard=shard, dropped=dropped, cluster=cluster, time=clock(since_ms)),
         labels={"cluster": cluster, "shard": str(shard)},
         evidence={"dropped": dropped, "shard": shard},
         inhibited_by=inhibited_by,
@@ -294,13 +310,13 @@ def find_dropped_sends(cluster: str, dropped: int, since_ms: int) -> Finding:
         cause=EVENTS_DROPPED,
         severity="error",
         since_ms=since_ms,
-        text=Text(
-            f"The oldest {dropped} runs of sends of cluster {cluster} were dropped, because too many wait for a clock "
-            f"event, and more will be. No alert on a broker covers the time before {clock(since_ms)}. Kafka still has "
+        text=wording(
+            "The oldest {dropped} runs of sends of cluster {cluster} were dropped, because too many wait for a "
+            "clock event, and more will be. No alert on a broker covers the time before {time}. Kafka still has "
             "the events.",
-            f"Check that the collector of cluster {cluster} runs and reaches Kafka. Without a collector, `balancewatch "
-            "run` sends the clock events; if it cannot, its log says why.",
-        ),
+            "Check that the collector of cluster {cluster} runs and reaches Kafka. Without a collector, "
+            "`balancewatch run` sends the clock events; if it cannot, its log says why.",
+        ).given(dropped=dropped, cluster=cluster, time=clock(since_ms)),
         labels={"cluster": cluster, "events": "sends"},
         evidence={"dropped": dropped},
         is_missing=True,
@@ -325,11 +341,13 @@ def report_drop(
             yield transition
 
 
-def end_drop(state: Dropping, now_ms: int, noun: str, reason: Reason = Reason.DATA_RETURNED) -> Iterator[Transition]:
+def end_drop(
+    state: Dropping, now_ms: int, total: Phrase, reason: Reason = Reason.DATA_RETURNED
+) -> Iterator[Transition]:
     """End the alert of a drop: a clock event covers what still waits, or the cluster is forgotten."""
     if state.drop is not None:
         over = end(state.drop, reason, Evaluation(max(now_ms, state.drop.written_ms)))
-        yield with_words(over, f"{state.dropped} {noun} were dropped in total.")
+        yield with_words(over, total.given(number=state.dropped))
     state.drop, state.dropped = None, 0
 
 
@@ -352,12 +370,12 @@ def find_name_servers(cluster_state: ClusterState, cluster: str, now_ms: int) ->
     away = sorted(listed - reached)
     if not away:
         return
-    effect = (
-        f"Clients and brokers use {some(sorted(reached))} until then."
-        if reached
-        else "Running clients keep their routes, but new clients cannot start, and routes do not change. The "
-        "collector still polls the brokers."
+    effect = phrase(
+        "Running clients keep their routes, but new clients cannot start, and routes do not change. The collector "
+        "still polls the brokers."
     )
+    if reached:
+        effect = phrase("Clients and brokers use {name_servers} until then.", name_servers=some_of(sorted(reached)))
     rounds = [source for source in sources if source.unreachable_ms.keys() & set(away)]
     since_ms = min(source.unreachable_ms[name] for source in rounds for name in away if name in source.unreachable_ms)
     yield Finding(
@@ -365,12 +383,15 @@ def find_name_servers(cluster_state: ClusterState, cluster: str, now_ms: int) ->
         cause=SOME_UNREACHABLE if reached else ALL_UNREACHABLE,
         severity="warning" if reached else "error",
         since_ms=since_ms,
-        text=Text(
-            f"NameServer {some(away)} of cluster {cluster} {'has' if len(away) == 1 else 'have'} not answered "
-            f"since {clock(since_ms)}. {effect}",
-            f"Check that the NameServer process runs on {some(away)} (mqnamesrv, port 9876) and that the "
-            "collector reaches it.",
-        ),
+        text=wording(
+            plural(
+                len(away),
+                "NameServer {away} of cluster {cluster} has not answered since {time}. {effect}",
+                "NameServer {away} of cluster {cluster} have not answered since {time}. {effect}",
+            ),
+            "Check that the NameServer process runs on {away} (mqnamesrv, port 9876) and that the collector reaches "
+            "it.",
+        ).given(away=some_of(away), cluster=cluster, time=clock(since_ms), effect=effect),
         labels={"cluster": cluster},
         evidence={"unreachable": away, "name_servers": sorted(listed)},
         is_ready=any(source.now_ms > since_ms for source in rounds),
@@ -400,13 +421,13 @@ def find_name_conflict(cluster_state: ClusterState, cluster: str, now_ms: int) -
         cause=TWO_CLUSTERS,
         severity="error",
         since_ms=since_ms,
-        text=Text(
-            f"Collectors {some(names)} have published two clusters under the name {cluster} since "
-            f"{clock(since_ms)}: brokers with the same names have different addresses. Alerts on its groups mix "
-            "both clusters and are inhibited.",
+        text=wording(
+            "Collectors {collectors} have published two clusters under the name {cluster} since {time}: brokers "
+            "with the same names have different addresses. Alerts on its groups mix both clusters and are "
+            "inhibited.",
             "Give one of the collectors another collector.cluster, restart it, then run: balancewatch forget "
-            f"--cluster {cluster}",
-        ),
+            "--cluster {cluster}",
+        ).given(collectors=some_of(names), cluster=cluster, time=clock(since_ms)),
         labels={"cluster": cluster},
         evidence={"collectors": {name: collectors[name].addresses for name in names}},
         is_ready=now_ms >= since_ms + CONFLICT_MS,
@@ -420,6 +441,8 @@ AHEAD_OVER_MS = 120_000
 """A clock that sends no time from the future for this long has been corrected."""
 
 NAMED = 5
+
+ROLES = {"broker": phrase("brokers"), "client": phrase("clients"), "collector": phrase("collectors")}
 
 
 def step_skew(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rules) -> Iterator[Transition]:
@@ -454,29 +477,25 @@ def _skew_finding(
     known = cluster_state.incidents.get(f"{CLOCK_SKEW} {role}")
     since_ms = known.started_at_ms if known else now_ms
     worst = sorted(machines, key=lambda name: (-abs(machines[name]), name))
-    off = join_words(
-        [
-            f"{name} by {round(abs(machines[name]) / 1000)} s {'ahead' if machines[name] > 0 else 'behind'}"
-            for name in worst[:NAMED]
-        ]
-    )
-    more = f" and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
-    advice = (
-        f"Correct the clock of {join_words(worst[:NAMED])} (chrony or ntpd), or find out why its messages arrive late."
+    off: list[str | Phrase] = []
+    for name in worst[:NAMED]:
+        by = phrase("{machine} by {seconds} s behind")
+        by = phrase("{machine} by {seconds} s ahead") if machines[name] > 0 else by
+        off.append(by.given(machine=name, seconds=round(abs(machines[name]) / 1000)))
+    summary = phrase(
+        "Clocks of {role} of cluster {cluster} have differed from Kafka's since {time}: {off}{more}. Findings use "
+        "Kafka's time and stay correct; the times in the logs of these machines are wrong."
     )
     if cause == CLOCK_AHEAD:
-        text = Text(
-            f"Clock events of cluster {cluster} have been ahead of Kafka's time since {clock(since_ms)}: {off}{more}. "
-            "They are quarantined, and no group is evaluated at them.",
-            advice,
+        summary = phrase(
+            "Clock events of cluster {cluster} have been ahead of Kafka's time since {time}: {off}{more}. They are "
+            "quarantined, and no group is evaluated at them."
         )
-    else:
-        what = {"broker": "brokers", "client": "clients", "collector": "collectors"}.get(role, role)
-        text = Text(
-            f"Clocks of {what} of cluster {cluster} have differed from Kafka's since {clock(since_ms)}: {off}{more}. "
-            "Findings use Kafka's time and stay correct; the times in the logs of these machines are wrong.",
-            advice,
-        )
+    more = phrase(" and {number} more", number=len(worst) - NAMED) if len(worst) > NAMED else ""
+    facts: dict[str, Fact] = {"role": ROLES.get(role, role), "cluster": cluster, "time": clock(since_ms), "off": off}
+    text = wording(
+        summary, "Correct the clock of {machines} (chrony or ntpd), or find out why its messages arrive late."
+    ).given(**facts, more=more, machines=worst[:NAMED])
     names = sorted(machines)
     return Finding(
         kind=CLOCK_SKEW,

@@ -7,8 +7,9 @@ broker at one time have not, unless their heartbeats stop too, or the broker's c
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from udfs.alerts.alert import Finding, Text
-from udfs.alerts.prose import clock, count, some
+from udfs.alerts.alert import Finding, wording
+from udfs.alerts.phrase import phrase, some_of
+from udfs.alerts.prose import clock, number_of
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import NO_PULLS, Unasked
 from udfs.brokers.cluster_state import ClusterState
@@ -179,17 +180,18 @@ def find_mute(cluster_state: ClusterState, cluster: str, now_ms: int, rules: Rul
         broker_name = None if is_all else brokers[0]
         since_ms = max(mute_ms[name] for name in brokers)
         seen_ms = max(cluster_state.mute_at_ms[name] for name in brokers)
-        whose = f"broker {broker_name}" if broker_name else f"{count(len(brokers), 'broker')} ({some(brokers)})"
+        where = phrase("{number} ({brokers})", number=number_of(len(brokers), "broker"), brokers=some_of(brokers))
+        where = phrase("broker {broker_name}", broker_name=broker_name) if broker_name else where
         yield Finding(
             kind="broker_no_data" if broker_name else "cluster_no_data",
             cause=PULLS_MISSING,
             severity="error",
             since_ms=since_ms,
-            text=Text(
-                f"No pull at {whose} of cluster {cluster} has been reported since {clock(since_ms)}, although clients "
+            text=wording(
+                "No pull at {brokers} of cluster {cluster} has been reported since {time}, although clients "
                 "continue to send heartbeats. Consumption there is unknown, so no queue is reported as stalled.",
-                f"Check that the source of the pull events of {whose} (agent, collector) runs and reaches Kafka.",
-            ),
+                "Check that the source of the pull events of {brokers} (agent, collector) runs and reaches Kafka.",
+            ).given(brokers=where, cluster=cluster, time=clock(since_ms)),
             labels={"cluster": cluster, **({"broker_name": broker_name} if broker_name else {}), "feed": "pulls"},
             broker_name=broker_name,
             evidence={"brokers": brokers},

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from udfs.alerts.alert import Finding, Incident, Transition, brokers_of
 from udfs.alerts.life import Coverage, Evaluation, Reason, end, step
-from udfs.alerts.prose import join_words, name_queues, some
+from udfs.alerts.phrase import join_sentences, phrase, plural, some_of
+from udfs.alerts.prose import join_words, queues_of_topic
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage, FrozenQueues
 from udfs.groups.backlog import BacklogRow, report_backlogs
@@ -414,18 +415,26 @@ def _listing(one: _Shared, others: Iterable[FrozenQueues]) -> Finding:
     same.sort(key=lambda other: (other.consumer_group, other.topic))
     if not one.culprits or not (same or one.entry == UNSERVED):
         return one.finding
-    queues = [f"{name_queues(other.queues)} of topic {other.topic} in group {other.consumer_group}" for other in same]
-    listed, text, names = some(queues, 20) if queues else "", one.finding.text, join_words(one.culprits)
-    is_one = len(one.culprits) == 1
-    also = f"; affected, too: {listed}." if listed else "."
-    if one.entry == UNSERVED:
-        whose = f"roker {names}" if is_one else f"rokers {names}"
-        summary = (
-            f"{text.summary} B{whose} {'serves' if is_one else 'serve'} no pull of any group, although heartbeats and "
-            f"committed offsets arrive{also}"
+    queues = [
+        phrase("{queues} in group {consumer_group}").given(
+            queues=queues_of_topic(other.queues, other.topic), consumer_group=other.consumer_group
         )
-        text = text._replace(summary=summary, advice=f"First check the pull threads of b{whose}. {text.advice}")
+        for other in same
+    ]
+    text, number, listed = one.finding.text, len(one.culprits), some_of(queues, 20)
+    also = phrase("; affected, too: {queues}", queues=listed) if listed else ""
+    if one.entry == UNSERVED:
+        more = plural(
+            number,
+            "Broker {names} serves no pull of any group, although heartbeats and committed offsets arrive{also}.",
+            "Brokers {names} serve no pull of any group, although heartbeats and committed offsets arrive{also}.",
+        )
+        brokers = plural(number, "broker {names}", "brokers {names}", names=one.culprits)
+        first = phrase("First check the pull threads of {brokers}.", brokers=brokers)
+        text = text._replace(advice=join_sentences(first, text.advice))
+    elif one.finding.cause == FROZEN_CLIENT:
+        more = plural(number, "Process {names} is frozen{also}.", "Process {names} are frozen{also}.")
     else:
-        state = "frozen" if one.finding.cause == FROZEN_CLIENT else "without pulls"
-        text = text._replace(summary=f"{text.summary} Process {names} {'is' if is_one else 'are'} {state}{also}")
-    return replace(one.finding, text=text, figures=listed)
+        more = plural(number, "Process {names} is without pulls{also}.", "Process {names} are without pulls{also}.")
+    text = text._replace(summary=join_sentences(text.summary, more.given(names=one.culprits, also=also)))
+    return replace(one.finding, text=text, figures=join_words([str(queue) for queue in listed]) if listed else "")

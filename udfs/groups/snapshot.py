@@ -7,6 +7,7 @@ from functools import cached_property
 
 from udfs.alerts.alert import Incident
 from udfs.alerts.life import Coverage
+from udfs.alerts.phrase import Phrase, phrase
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import EVERY_MEMBER, NO_PULLS, BrokerCoverage
 from udfs.groups.diagnosis import Evidence
@@ -217,8 +218,8 @@ class GroupSnapshot:
         return {"cluster": self.state.cluster, "consumer_group": self.state.consumer_group}
 
     @property
-    def where(self) -> str:
-        return f"group {self.state.consumer_group} (cluster {self.state.cluster})"
+    def where(self) -> Phrase:
+        return phrase("group {consumer_group} (cluster {cluster})", **self.labels)
 
     def shared_topics(self) -> Iterator[tuple[str, TopicState]]:
         """Topics whose queues the group's members share out, by name."""

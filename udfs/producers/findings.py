@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of
+from udfs.alerts.alert import Finding, Incident, Text, Transition, brokers_of, wording
 from udfs.alerts.life import FIRING, Evaluation, step
-from udfs.alerts.prose import clock, count, join_words, some
+from udfs.alerts.phrase import Phrase, Words, phrase, plural, some_of
+from udfs.alerts.prose import clock, number_of
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_state import BROKER_ISOLATED, BROKER_NO_DATA, FAILING_BROKER, Gone, waits_under
 from udfs.producers.attempts import QUIET_MS
@@ -93,73 +94,103 @@ def describe_isolated(
     cluster: str, avoided: Avoided, is_failing: bool, since_ms: int, gone: Gone | None = None
 ) -> Text:
     """Summary and advice for a broker that a share of its producers avoids; `gone`, if others miss it, too."""
-    name = avoided.broker_name
     releases = sorted({item.client_version for item in avoided.avoiders.values()}, key=parse_client_version)
-    who = f"{len(avoided.avoiders)} of {count(len(avoided.versions), 'producer')}"
-    avoid = "has avoided" if len(avoided.avoiders) == 1 else "have avoided"
-    until_ms = avoided.until_ms()
-    until = f"until at least {clock(until_ms)}" if until_ms else "repeatedly"
-    by_release = f" ({_describe_releases(avoided, releases)})" if len(releases) > 1 else ""
-    least_ms, most_ms = avoided.latencies_ms()
-    took = f"{least_ms:,} ms" if least_ms == most_ms else f"{least_ms:,} to {most_ms:,} ms"
-    why = f"their sends to it fail after {took}" if is_failing else f"it answered their sends in {took}"
-    summary = f"{who} {avoid} {name} (cluster {cluster}) since {clock(since_ms)}, {until}{by_release}. Cause: {why}."
+    until_ms, (least_ms, most_ms) = avoided.until_ms(), avoided.latencies_ms()
+    took = phrase("{least_ms:,} ms") if least_ms == most_ms else phrase("{least_ms:,} to {most_ms:,} ms")
+    why = phrase("their sends to it fail after {took}") if is_failing else phrase("it answered their sends in {took}")
+    also: Words = ""
     if gone is not None and gone.is_notified:
-        summary += " The broker gives no data either." if gone.kind == BROKER_NO_DATA else " It has no master."
-    advice = (
-        f"Check that the master of {name} is up and reachable from the producers' hosts; its log says why it refuses "
-        "sends."
-        if is_failing
-        else f"Check {name}: disk and flush times, page cache, GC, send threads. Producers return without action."
+        also = phrase(" It has no master.")
+        also = phrase(" The broker gives no data either.") if gone.kind == BROKER_NO_DATA else also
+    advice = phrase(
+        "Check {broker_name}: disk and flush times, page cache, GC, send threads. Producers return without action."
     )
-    return Text(summary, advice)
+    if is_failing:
+        advice = phrase(
+            "Check that the master of {broker_name} is up and reachable from the producers' hosts; its log says why it "
+            "refuses sends."
+        )
+    return wording(
+        plural(
+            len(avoided.avoiders),
+            "{number} of {producers} has avoided {broker_name} (cluster {cluster}) since {time}, {until}{by_release}. "
+            "Cause: {reason}.{also}",
+            "{number} of {producers} have avoided {broker_name} (cluster {cluster}) since {time}, {until}{by_release}. "
+            "Cause: {reason}.{also}",
+        ),
+        advice,
+    ).given(
+        producers=number_of(len(avoided.versions), "producer"),
+        cluster=cluster,
+        time=clock(since_ms),
+        broker_name=avoided.broker_name,
+        until=phrase("until at least {time}", time=clock(until_ms)) if until_ms else phrase("repeatedly"),
+        by_release=_describe_releases(avoided, releases) if len(releases) > 1 else "",
+        reason=why.given(took=took.given(least_ms=least_ms, most_ms=most_ms)),
+        also=also,
+    )
 
 
-def _describe_releases(avoided: Avoided, releases: Sequence[str]) -> str:
+def _describe_releases(avoided: Avoided, releases: Sequence[str]) -> Phrase:
     reported = []
     for version in releases:
         until_ms = avoided.until_ms(version)
         of_version = sum(item.client_version == version for item in avoided.avoiders.values())
-        reported.append(f"{of_version} of {version}" + (f" until {clock(until_ms)}" if until_ms else ""))
-    return join_words(reported)
+        of = phrase("{number} of {release} until {time}") if until_ms else phrase("{number} of {release}")
+        reported.append(of.given(number=of_version, release=version, time=clock(until_ms or 0)))
+    return phrase(" ({releases})", releases=reported)
 
 
 def describe_evicted(cluster: str, broker_name: str, client_ids: Sequence[str], producers: int, since_ms: int) -> Text:
-    who = "this producer" if len(client_ids) == 1 else "these producers"
-    summary = (
-        f"{len(client_ids)} of {count(producers, 'producer')} will never send to {broker_name} (cluster {cluster}) "
-        f"again: {some(client_ids)}. The avoidance should have ended at {clock(since_ms)}, but RocketMQ 5.1.4 waits "
-        "for a reachability check that is off by default (apache/rocketmq issue 7812)."
+    return wording(
+        "{number} of {producers} will never send to {broker_name} (cluster {cluster}) again: {client_ids}. The "
+        "avoidance should have ended at {time}, but RocketMQ 5.1.4 waits for a reachability check that is off by "
+        "default (apache/rocketmq issue 7812).",
+        "Restart {who} now; then upgrade the client to 5.2.0 or newer, or set -Dcom.rocketmq.startDetectorEnable=true.",
+    ).given(
+        number=len(client_ids),
+        producers=number_of(producers, "producer"),
+        broker_name=broker_name,
+        cluster=cluster,
+        client_ids=some_of(client_ids),
+        time=clock(since_ms),
+        who=phrase("this producer") if len(client_ids) == 1 else phrase("these producers"),
     )
-    advice = (
-        f"Restart {who} now; then upgrade the client to 5.2.0 or newer, or set -Dcom.rocketmq.startDetectorEnable=true."
-    )
-    return Text(summary, advice)
 
 
 def describe_unavailable(
     cluster: str, stranded: Mapping[str, Stranded], alive: int, is_all: bool, since_ms: int
 ) -> Text:
-    brokers = sorted({broker_name for one in stranded.values() for broker_name in one.brokers})
-    has = "has" if len(stranded) == 1 else "have"
-    summary = (
-        f"{len(stranded)} of {count(alive, 'producer')} of cluster {cluster} {has} avoided all of "
-        f"{'its' if len(stranded) == 1 else 'their'} brokers since {clock(since_ms)}: {some(sorted(stranded))} "
-        f"({some(brokers)}). Sends still go to these brokers."
-    )
-    advice = (
-        "The brokers are slow or failing for most producers: check what they share (network, storage, NameServer)."
-        if is_all
-        else "Most producers are fine: check the hosts and the network of these producers."
-    )
+    check = phrase("Most producers are fine: check the hosts and the network of these producers.")
+    if is_all:
+        check = phrase(
+            "The brokers are slow or failing for most producers: check what they share (network, storage, NameServer)."
+        )
     # pickOneAtLeast's broker is written into the shared queue list: up to 5.1.3, but for 4.9.8.
     versions = sorted({one.client_version for one in stranded.values()}, key=parse_client_version)
     releases_of = {version: parse_client_version(version) for version in versions}
     spoilt = [name for name, known in releases_of.items() if known < (5, 1, 4) and not (4, 9, 8) <= known < (5, 0, 0)]
-    if spoilt:
-        releases = join_words(spoilt)
-        advice += f" Then restart producers of {releases}: they may stay with one broker (apache/rocketmq issue 7779)."
-    return Text(summary, advice)
+    restart = phrase(
+        "Then restart producers of {releases}: they may stay with one broker (apache/rocketmq issue 7779)."
+    )
+    return wording(
+        plural(
+            len(stranded),
+            "{number} of {producers} of cluster {cluster} has avoided all of its brokers since {time}: {client_ids} "
+            "({brokers}). Sends still go to these brokers.",
+            "{number} of {producers} of cluster {cluster} have avoided all of their brokers since {time}: {client_ids} "
+            "({brokers}). Sends still go to these brokers.",
+        ),
+        phrase("{first} {second}") if spoilt else check,
+    ).given(
+        producers=number_of(alive, "producer"),
+        cluster=cluster,
+        time=clock(since_ms),
+        client_ids=some_of(sorted(stranded)),
+        brokers=some_of(sorted({broker_name for one in stranded.values() for broker_name in one.brokers})),
+        first=check,
+        second=restart.given(releases=spoilt),
+    )
 
 
 BROKER_EVICTED, NO_AVAILABLE_BROKER = "broker_evicted", "no_available_broker"

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from udfs.alerts.alert import Incident, Transition, brokers_of, with_words
 from udfs.alerts.life import Evaluation, Reason, Window, end
+from udfs.alerts.phrase import Words, phrase
 from udfs.alerts.rules import Rules
 from udfs.brokers.cluster_findings import CLUSTER_NO_DATA, end_drop, find_dropped_sends, report_drop
 from udfs.brokers.cluster_state import Gone
@@ -314,7 +315,7 @@ MOST_RUNS, MOST_BYTES = 300_000, 64 << 20
 KEPT_SHARE = 0.75
 """The share that a drop keeps, so that not every batch makes another."""
 
-RUNS = "runs of sends"
+RUNS = phrase("{number} runs of sends were dropped in total.")
 
 RUN_BYTES, PRODUCER_BYTES = 200, 100
 """The approximate size of a run in the state, and of a producer at a broker without its name."""
@@ -384,7 +385,7 @@ def forget_items(board: Board, now_ms: int) -> tuple[list[Flip], list[Health]]:
     return flips, [Health(0, 0, None, now_ms)] if had_items else []
 
 
-def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: str = "") -> Iterator[Transition]:
+def forget_of_fleet(fleet: Fleet, kind: str, name: str, now_ms: int, words: Words = "") -> Iterator[Transition]:
     """Forget a broker, or with the kind "cluster" the fleet; `words` are those of the person who decided it."""
     is_all = kind == "cluster"
     for key, incident in sorted(fleet.incidents.items()):

@@ -63,8 +63,10 @@ class Board:
         pages: tuple[Page, ...] = PAGES,
         runbooks_url: str = runbooks.ROOT,
         labels: LabelRules = (),
+        language: str = "en",
     ) -> None:
         self.settings, self._runbooks_url, self._labels = settings, runbooks_url, labels
+        self.language = language
         self.now_ms = clock_ms
         """Returns epoch ms by the board's clock."""
         self.tables = Tables(warehouse)
@@ -173,7 +175,7 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         return Response(text, status, media_type="application/json")
 
     def show_runbook(request: Request) -> Response:
-        found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX)
+        found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX, board.language)
         link = f'<h1>Runbook not found</h1><p>See the <a href="{runbooks.ROOT}/">list of runbooks</a>.</p>'
         title, html = found or ("Runbook not found", link)
         page = render("runbook.html", 0, title=title, path="", body=html, **frame)
@@ -217,8 +219,14 @@ class BoardServer:
         Raises SettingsError if others can reach it without a token, OSError if the address cannot be bound.
         """
         runbooks_url = settings.oncall.runbook_base_url or runbooks.ROOT
-        place, labels = settings.paths.warehouse, settings.label_rules
-        self.board = Board(settings.board, place, clock_ms, runbooks_url=runbooks_url, labels=labels)
+        self.board = Board(
+            settings.board,
+            settings.paths.warehouse,
+            clock_ms,
+            runbooks_url=runbooks_url,
+            labels=settings.label_rules,
+            language=settings.language,
+        )
         app = make_app(self.board, access or AccessControl.of(settings.board))
         host = settings.board.host
         self._listening = listen(host, settings.board.port)

@@ -29,12 +29,17 @@ PAGES = {
 
 
 @cache
-def rendered(name: str) -> tuple[str, str] | None:
-    """Return title and HTML of a page, whose headings have GitHub's anchors; None for an unknown name."""
+def rendered(name: str, language: str = "en") -> tuple[str, str] | None:
+    """Return title and HTML of a page, whose headings have GitHub's anchors; None for an unknown name.
+
+    A page that is not translated is English.
+    """
     if name not in PAGES:
         return None
+    translated = files("udfs.alerts") / "runbooks" / language / f"{name}.md"
+    page = translated if translated.is_file() else PAGES[name]
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(_GENERATED.sub("", PAGES[name].read_text(encoding="utf-8")))
+    tokens = parser.parse(_GENERATED.sub("", page.read_text(encoding="utf-8")))
     title = name
     for token, inner in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and inner is not None:

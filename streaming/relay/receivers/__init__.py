@@ -26,12 +26,12 @@ LEASES = 4
 """A lease lasts this many resend intervals, as in Prometheus: one late renewal must not end an alert."""
 
 
-def make_receivers(settings: OnCall, runbooks_url: str = "") -> dict[str, Receiver]:
+def make_receivers(settings: OnCall, runbooks_url: str = "", language: str = "en") -> dict[str, Receiver]:
     """Return the receivers by name; Alertmanager's replicas are `am[0]`, `am[1]`.
 
     `runbooks_url` comes from all settings, which know the board's address. Raises SettingsError with the key.
     """
-    links, kept = Links(settings.board_url, runbooks_url), {"lease_seconds": LEASES * settings.resend_seconds}
+    links, kept = Links(settings.board_url, runbooks_url, language), {"lease_seconds": LEASES * settings.resend_seconds}
     receivers: dict[str, Receiver] = {}
     for number, given in enumerate(settings.receivers):
         key = f"oncall.receivers[{number}]"

@@ -15,8 +15,10 @@ from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, json_bytes
+from streaming.text.language import translate
 from streaming.text.times import iso, to_ms
 from streaming.text.visible_text import visible_name
+from udfs.alerts.phrase import phrase
 
 ALERTS_PATH = "/api/v2/alerts"
 QUEUES_SHOWN = 20
@@ -124,8 +126,9 @@ def alert_of(notice: Notice, latest_ms: int, ends_at: str, links: Links) -> dict
     """
     # Event time may be ahead of this clock; Alertmanager refuses or ignores an end before the start or in the future.
     starts_ms = min(notice.started_at_ms, latest_ms)
-    more = len(notice.queues) - QUEUES_SHOWN
-    queues = ", ".join(notice.queues[:QUEUES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    queues = ", ".join(notice.queues[:QUEUES_SHOWN])
+    if (more := len(notice.queues) - QUEUES_SHOWN) > 0:
+        queues = f"{queues} {translate(phrase('and {number} more', number=more), links.language)}"
     labels = {**notice.all_labels(), "alertname": notice.kind, "severity": notice.severity}
     annotations = {
         "summary": one_line(notice.summary, ANNOTATION_CHARACTERS),

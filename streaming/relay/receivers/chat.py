@@ -17,9 +17,11 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, Verdict, json_bytes
+from streaming.text.language import translate
 from streaming.text.result import parse_object
 from streaming.text.times import span, time_text
 from udfs.alerts.firing_limit import rank_of
+from udfs.alerts.phrase import phrase
 from udfs.alerts.static_labels import describe_labels
 
 BODY_BYTES = 20_000
@@ -141,7 +143,7 @@ class Feishu(Robot):
 
 def dingtalk_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
     """Return the request's body, at most BODY_BYTES."""
-    title = headline(notices)
+    title = headline(notices, links.language)
 
     def envelope(text: str) -> dict[str, Any]:
         return {"msgtype": "markdown", "markdown": {"title": title, "text": f"### {title}\n\n{text}"}}
@@ -151,7 +153,7 @@ def dingtalk_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_L
 
 def feishu_message(notices: Sequence[Notice], now_ms: int, links: Links = NO_LINKS) -> dict[str, Any]:
     """Return the request's body, at most BODY_BYTES with its signature."""
-    title = headline(notices)
+    title = headline(notices, links.language)
     colour = "red" if any(notice.status == "firing" for notice in notices) else "green"
 
     def envelope(text: str) -> dict[str, Any]:
@@ -172,10 +174,12 @@ def signature(key: str, text: str, timestamp: int) -> dict[str, str]:
     return {"timestamp": str(timestamp), "sign": base64.b64encode(signed).decode("ascii")}
 
 
-def headline(notices: Sequence[Notice]) -> str:
+def headline(notices: Sequence[Notice], language: str = "en") -> str:
     """Return the product's name, for chats that filter by keyword, and the numbers of firing and resolved incidents."""
-    counts = {status: sum(notice.status == status for notice in notices) for status in ("firing", "resolved")}
-    return "balancewatch: " + ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    titles = {"firing": phrase("{number} firing"), "resolved": phrase("{number} resolved")}
+    counts = {status: sum(notice.status == status for notice in notices) for status in titles}
+    shown = (translate(titles[status].given(number=count), language) for status, count in counts.items() if count)
+    return "balancewatch: " + ", ".join(shown)
 
 
 def digest(
@@ -191,8 +195,8 @@ def digest(
     blocks = [_block(notice, now_ms, style, links) for notice in order]
     for count in range(len(blocks), 0, -1):
         more = len(blocks) - count
-        rest = [f"and {more} more; see: balancewatch alerts --current"] if more else []
-        message = envelope("\n\n".join([*blocks[:count], *rest]))
+        rest = translate(phrase("and {number} more; see: balancewatch alerts --current", number=more), links.language)
+        message = envelope("\n\n".join([*blocks[:count], *([rest] if more else [])]))
         if len(json_bytes(message)) <= max_bytes:
             break
     return message
@@ -200,22 +204,24 @@ def digest(
 
 def _block(notice: Notice, now_ms: int, style: Style, links: Links) -> str:
     kind, is_firing = one_line(notice.kind, NAME_CHARACTERS), notice.status == "firing"
+    at_ms, to_ms = (notice.started_at_ms, now_ms) if is_firing else (notice.changed_at_ms, notice.changed_at_ms)
+    head = phrase("RESOLVED {kind} (at {time}, after {lasted})")
     if is_firing:
-        ago = span(now_ms - notice.started_at_ms)
-        update = "" if notice.is_first else ", changed"
-        head = f"FIRING {notice.severity} {kind}{update} (since {time_text(notice.started_at_ms)}, {ago})"
-    else:
-        ago = span(notice.changed_at_ms - notice.started_at_ms)
-        head = f"RESOLVED {kind} (at {time_text(notice.changed_at_ms)}, after {ago})"
-    texts = [head, one_line(notice.summary, SUMMARY_CHARACTERS)]
+        head = phrase("FIRING {severity} {kind} (since {time}, {lasted})")
+        head = head if notice.is_first else phrase("FIRING {severity} {kind}, changed (since {time}, {lasted})")
+    head = head.given(
+        severity=notice.severity, kind=kind, time=time_text(at_ms), lasted=span(to_ms - notice.started_at_ms)
+    )
+    texts = [translate(head, links.language), one_line(notice.summary, SUMMARY_CHARACTERS)]
     if is_firing and notice.advice:
-        texts.append("Fix: " + one_line(notice.advice, ADVICE_CHARACTERS))
+        fix = phrase("Fix: {advice}", advice=one_line(notice.advice, ADVICE_CHARACTERS))
+        texts.append(translate(fix, links.language))
     if notice.static_labels:
         texts.append(one_line(describe_labels(notice.static_labels), SUMMARY_CHARACTERS))
     lines = [text.translate(style.escapes) for text in texts]
     lines[0] = style.head.format(lines[0])
     if is_firing and (runbook := links.runbook(notice)):
-        lines.append(style.link.format("Runbook", runbook))
+        lines.append(style.link.format(translate(phrase("Runbook"), links.language), runbook))
     if incident := links.incident(notice):
-        lines.append(style.link.format("Incident", incident))
+        lines.append(style.link.format(translate(phrase("Incident"), links.language), incident))
     return style.line_end.join(lines)

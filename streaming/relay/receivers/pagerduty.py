@@ -11,9 +11,11 @@ from typing import Any
 
 from streaming.relay.notice import NO_LINKS, Links, Notice, one_line
 from streaming.relay.receivers.posting import Answer, HttpReceiver, Traits, json_bytes
+from streaming.text.language import translate
 from streaming.text.times import iso
 from streaming.text.visible_text import visible_name
 from udfs.alerts.firing_limit import SEVERITIES
+from udfs.alerts.phrase import phrase
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
 
@@ -51,8 +53,8 @@ class PagerDuty(HttpReceiver):
 def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
     """Return the body within BODY_BYTES: too large evidence is left out first, then queues, and the body says so."""
     incident, runbook = links.incident(notice), links.runbook(notice)
-    named = ((incident, "Incident on the board"), (runbook, f"Runbook: {notice.kind}"))
-    shown = [{"href": href, "text": text} for href, text in named if href]
+    named = ((incident, phrase("Incident on the board")), (runbook, phrase("Runbook: {kind}", kind=notice.kind)))
+    shown = [{"href": href, "text": translate(text, links.language)} for href, text in named if href]
     body: dict[str, Any] = {
         "routing_key": routing_key,
         "event_action": ACTIONS[notice.status],
@@ -87,9 +89,11 @@ def event(notice: Notice, routing_key: str, links: Links = NO_LINKS) -> bytes:
     body["payload"] = {name: value for name, value in payload.items() if value is not None}
     encoded = json_bytes(body)
     if len(encoded) > BODY_BYTES:
-        details["evidence"] = "omitted: the event exceeded 512 KB; see the alerts table"
+        omitted = phrase("omitted: the event exceeded 512 KB; see the alerts table")
+        details["evidence"] = translate(omitted, links.language)
         encoded = json_bytes(body)
     if len(encoded) > BODY_BYTES and len(notice.queues) > QUEUES_LEFT:
-        details["queues"] = [*notice.queues[:QUEUES_LEFT], f"and {len(notice.queues) - QUEUES_LEFT} more"]
+        more = phrase("and {number} more", number=len(notice.queues) - QUEUES_LEFT)
+        details["queues"] = [*notice.queues[:QUEUES_LEFT], translate(more, links.language)]
         encoded = json_bytes(body)
     return encoded

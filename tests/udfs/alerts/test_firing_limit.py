@@ -11,7 +11,7 @@ def test_a_severity_nobody_knows_comes_last() -> None:
 
 @pytest.mark.parametrize(("number", "words"), [(1, "1 more starved_queue is"), (900, "900 more starved_queue are")])
 def test_the_alert_for_the_rest_counts_them_and_names_the_command_that_lists_them(number: int, words: str) -> None:
-    summary, advice = describe_more("starved_queue", "prod", number, 100)
+    summary, advice = map(str, describe_more("starved_queue", "prod", number, 100))
     assert summary.startswith(words)
     assert "above the limit of 100" in summary
     assert advice == "balancewatch alerts --current --state FIRING --kind starved_queue --cluster prod"

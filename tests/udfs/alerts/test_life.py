@@ -148,7 +148,7 @@ def test_what_began_long_ago_and_comes_anew_is_another_incident_though_it_has_th
 def test_the_last_row_reports_how_long_it_was(now_ms: int, lasted: str) -> None:
     row = end(fired().incident, Reason.GROUP_DELETED, Evaluation(now_ms))
     assert (row.state, row.reason) == (RESOLVED, "group_deleted")
-    assert row.incident.text == (f"Resolved after {lasted}: It is so.", "Nothing to do.")
+    assert (*map(str, row.incident.text),) == (f"Resolved after {lasted}: It is so.", "Nothing to do.")
 
 
 def test_an_alert_that_keeps_coming_back_is_held_open_as_one_incident_with_a_count() -> None:

@@ -54,7 +54,8 @@ SUMMARY = (
 def starved(cause: str, **reported: Any) -> tuple[str, str]:
     queues = ["broker-a:6", "broker-a:7", "broker-b:0"]
     facts = {"client_id": "172.17.0.2@7", "client_addr": "10.20.0.11:40112", "backlog": 1200, **reported}
-    return describe_starved_queue("DefaultCluster", "order-service", "orders", cause, queues, AT, **facts)
+    text = describe_starved_queue("DefaultCluster", "order-service", "orders", cause, queues, AT, **facts)
+    return str(text.summary), str(text.advice)
 
 
 def test_a_page_says_where_since_when_why_and_what_to_do() -> None:
@@ -90,7 +91,8 @@ TWIN_ADVICE = (
 
 
 def duplicate(views: dict[str, list[str]], starved: dict[str, list[str]]) -> tuple[str, str]:
-    return describe_duplicate_client_id("DefaultCluster", "order-service", "172.17.0.2@7", views, starved, AT)
+    text = describe_duplicate_client_id("DefaultCluster", "order-service", "172.17.0.2@7", views, starved, AT)
+    return str(text.summary), str(text.advice)
 
 
 def test_twins_on_two_hosts_are_reported_with_both() -> None:

@@ -69,7 +69,7 @@ def test_a_drop_is_reported_once_until_a_tick_comes_and_its_end_says_how_many(mo
         "events_dropped",
     )
     assert reported.incident.labels == {"cluster": "c", "events": "sends"}
-    assert "The oldest 11 runs of sends of cluster c" in reported.incident.text.summary
+    assert "The oldest 11 runs of sends of cluster c" in str(reported.incident.text.summary)
     assert (reported.incident.started_at_ms - START) // SECOND == 72
     feed(fleet, every(6 * SECOND, 5 * MINUTE, 8 * MINUTE, "p0", latency_ms=900), RULES)
     assert drops_of(fleet) == []
@@ -77,7 +77,7 @@ def test_a_drop_is_reported_once_until_a_tick_comes_and_its_end_says_how_many(mo
     feed(fleet, [Tick(9 * MINUTE)], RULES)
     (over,) = end_drop(fleet, fleet.judged_ms, RUNS)
     assert (over.state, over.reason) == ("RESOLVED", Reason.DATA_RETURNED)
-    assert over.incident.text.summary.endswith("41 runs of sends were dropped in total.")
+    assert str(over.incident.text.summary).endswith("41 runs of sends were dropped in total.")
     assert list(end_drop(fleet, fleet.judged_ms, RUNS)) == []
 
 

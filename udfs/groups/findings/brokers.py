@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from udfs.alerts.alert import Finding, Text
-from udfs.alerts.prose import clock, count, join_words
+from udfs.alerts.alert import Finding, wording
+from udfs.alerts.phrase import phrase, plural
+from udfs.alerts.prose import clock, number_of
 from udfs.groups.snapshot import GroupSnapshot
 from udfs.rocketmq.model import queue_order
 
@@ -12,12 +13,12 @@ SLAVE_READ, ORDER_AT_RISK = "slave_read", "order_at_risk"
 MASTER_DOWN, MASTER_BUSY, BROKER_DOWN, QUEUES_LOST = "master_down", "master_busy", "broker_down", "queues_lost"
 
 SLAVE_READS = {
-    MASTER_DOWN: Text(
+    MASTER_DOWN: wording(
         "its master is down",
         "Bring the master of {broker_name} back: until then producers cannot write, and ordered consumers get no "
         "locks.",
     ),
-    MASTER_BUSY: Text(
+    MASTER_BUSY: wording(
         "the group reads messages that are no longer in the master's memory (over 40 % behind)",
         "Help the group catch up: add consumers or queues, or find what slows its listeners down.",
     ),
@@ -53,10 +54,15 @@ def find_slave_reads(snapshot: GroupSnapshot) -> Iterator[Finding]:
             cause=cause,
             severity="warning" if cause == MASTER_DOWN else "info",
             since_ms=since_ms,
-            text=Text(
-                f"A slave of {broker_name} has served {count(len(since), 'queue')} of {snapshot.where} since "
-                f"{clock(since_ms)}: {SLAVE_READS[cause].summary}.",
-                SLAVE_READS[cause].advice.format(broker_name=broker_name),
+            text=wording(
+                "A slave of {broker_name} has served {queues} of {group} since {time}: {reason}.",
+                SLAVE_READS[cause].advice,
+            ).given(
+                broker_name=broker_name,
+                queues=number_of(len(since), "queue"),
+                group=snapshot.where,
+                time=clock(since_ms),
+                reason=SLAVE_READS[cause].summary,
             ),
             labels={**snapshot.labels, "broker_name": broker_name},
             topic=topics[0] if len(topics) == 1 else None,
@@ -90,23 +96,25 @@ def find_orders_at_risk(snapshot: GroupSnapshot) -> Iterator[Finding]:
         if since_ms is None:
             continue
         names = sorted(down)
-        effect = (
-            "the topic has only one queue and stops until the broker is back"
-            if sum(topic_state.read_queue_nums.values()) <= 1
-            else "messages of one key now go to another queue and overtake those that wait in the old one"
-        )
-        down_brokers = join_words(names)
+        effect = phrase("messages of one key now go to another queue and overtake those that wait in the old one")
+        if sum(topic_state.read_queue_nums.values()) <= 1:
+            effect = phrase("the topic has only one queue and stops until the broker is back")
         yield Finding(
             kind=ORDER_AT_RISK,
             cause=down[names[0]],
             severity="warning",
             since_ms=since_ms,
-            text=Text(
-                f"Message order of topic {topic} in {snapshot.where} has been at risk since {clock(since_ms)}: "
-                f"{down_brokers} {'is' if len(names) == 1 else 'are'} unavailable; {effect}.",
-                f"Bring {down_brokers} back before producers continue, or stop the producers if order matters more "
-                "than availability.",
-            ),
+            text=wording(
+                plural(
+                    len(names),
+                    "Message order of topic {topic} in {group} has been at risk since {time}: {brokers} is "
+                    "unavailable; {effect}.",
+                    "Message order of topic {topic} in {group} has been at risk since {time}: {brokers} are "
+                    "unavailable; {effect}.",
+                ),
+                "Bring {brokers} back before producers continue, or stop the producers if order matters more than "
+                "availability.",
+            ).given(topic=topic, group=snapshot.where, time=clock(since_ms), brokers=names, effect=effect),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
             broker_name=",".join(names),

@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from udfs.alerts.alert import Finding, Text
-from udfs.alerts.prose import clock, describe_duplicate_client_id, host_of, join_words, name_queues, some
+from udfs.alerts.alert import Finding, wording
+from udfs.alerts.phrase import phrase, some_of
+from udfs.alerts.prose import clock, describe_duplicate_client_id, host_of, runs_of
 from udfs.groups.diagnosis import GROUP_OFFLINE
 from udfs.groups.findings.queues import STARVED_QUEUE, is_quiet
 from udfs.groups.plan import DUPLICATE_CLIENT_ID, MEMBER_NOT_SUBSCRIBED, SPLIT_VIEW
@@ -93,12 +94,14 @@ def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Iterator[Finding]
     )
     example, expected = reported[odd[0]], dict(usual)
     differing = sorted(topic for topic in expected.keys() | example.keys() if expected.get(topic) != example.get(topic))
-    differs = join_words(
-        [
-            f"{topic} ({example.get(topic, 'not subscribed')} instead of {expected.get(topic, 'none')})"
-            for topic in differing
-        ]
-    )
+    differs = [
+        phrase("{topic} ({subscribed} instead of {expected})").given(
+            topic=topic,
+            subscribed=example.get(topic, phrase("not subscribed")),
+            expected=expected.get(topic, phrase("none")),
+        )
+        for topic in differing
+    ]
     effects = [f"{STARVED_QUEUE} {topic}" for topic, _ in snapshot.shared_topics()]
     explained = [key for key in effects if (one := snapshot.incident(key)) and one.cause == MEMBER_NOT_SUBSCRIBED]
     yield Finding(
@@ -106,11 +109,11 @@ def find_inconsistent_subscription(snapshot: GroupSnapshot) -> Iterator[Finding]
         cause=INCONSISTENT_SUBSCRIPTION,
         severity="warning",
         since_ms=since_ms,
-        text=Text(
-            f"Members of {snapshot.where} have different subscriptions: {some(odd)}, on {differs}. Each heartbeat "
-            "replaces the group's subscription at the broker, so messages are skipped or topics are not read.",
-            f"Give all members the same topics and expressions, or move {some(odd)} to another group.",
-        ),
+        text=wording(
+            "Members of {group} have different subscriptions: {client_ids}, on {differs}. Each heartbeat replaces "
+            "the group's subscription at the broker, so messages are skipped or topics are not read.",
+            "Give all members the same topics and expressions, or move {client_ids} to another group.",
+        ).given(group=snapshot.where, client_ids=some_of(odd), differs=differs),
         labels=snapshot.labels,
         client_id=odd[0] if len(odd) == 1 else None,
         evidence={"usual": expected, "others": {client_id: reported[client_id] for client_id in odd}},
@@ -143,11 +146,11 @@ def find_group_offline(snapshot: GroupSnapshot) -> Iterator[Finding]:
         cause=GROUP_OFFLINE,
         severity="warning",
         since_ms=started_ms,
-        text=Text(
-            f"No member of {snapshot.where} has been connected since {clock(started_ms)}, so no client consumes "
-            f"{some(topics)} for it.",
-            f"Start a consumer of group {state.consumer_group}. After a day without members the group counts as "
-            "given up.",
+        text=wording(
+            "No member of {group} has been connected since {time}, so no client consumes {topics} for it.",
+            "Start a consumer of group {consumer_group}. After a day without members the group counts as given up.",
+        ).given(
+            group=snapshot.where, time=clock(started_ms), topics=some_of(topics), consumer_group=state.consumer_group
         ),
         labels=snapshot.labels,
         topic=topics[0] if len(topics) == 1 else None,
@@ -194,18 +197,17 @@ def find_client_ids_at_risk(snapshot: GroupSnapshot) -> Iterator[Finding]:
     if since_ms is None:
         return
     client_ids = sorted(at_risk)
-    who = some([f"{client_id} on {host_of(addrs[client_id])}" for client_id in client_ids])
+    who = some_of([phrase("{client_id} on {host}", client_id=one, host=host_of(addrs[one])) for one in client_ids])
     yield Finding(
         kind=CLIENT_ID_AT_RISK,
         cause=CLIENT_ID_AT_RISK,
         severity="info",
         since_ms=since_ms,
-        text=Text(
-            f"ClientIds of {snapshot.where} are unique only by chance: {who}. They consist of a container's "
-            "address and pid, so after a restart two clients may share a ClientId, and some queues would have no "
-            "consumer.",
+        text=wording(
+            "ClientIds of {group} are unique only by chance: {clients}. They consist of a container's address and "
+            "pid, so after a restart two clients may share a ClientId, and some queues would have no consumer.",
             "Give each process its own instanceName, or use rocketmq-client 4.9.0 or newer, which adds nanoTime.",
-        ),
+        ).given(group=snapshot.where, clients=who),
         labels=snapshot.labels,
         client_id=client_ids[0] if len(client_ids) == 1 else None,
         evidence={"client_addrs": {client_id: addrs[client_id] for client_id in client_ids}},
@@ -256,20 +258,21 @@ def find_split_view(snapshot: GroupSnapshot) -> Iterator[Finding]:
         name: sorted(member.client_id for member in view.values())
         for name, view in sorted(snapshot.state.membership.views.items())
     }
-    lacks = join_words([f"{name} lacks {some(client_ids)}" for name, client_ids in sorted(missing.items())])
-    effect = f" No client consumes {name_queues(starving)}." if starving else ""
+    lacks = [
+        phrase("{broker_name} lacks {client_ids}", broker_name=name, client_ids=some_of(client_ids))
+        for name, client_ids in sorted(missing.items())
+    ]
+    effect = phrase(" No client consumes {queues}.", queues=runs_of(starving)) if starving else ""
     yield Finding(
         kind=SPLIT_VIEW,
         cause=SPLIT_VIEW,
         severity="critical" if starving else "warning",
         since_ms=since_ms,
-        text=Text(
-            f"The brokers have listed different members of {snapshot.where} since {clock(since_ms)}: {lacks}. Each "
-            "client asks a random broker at each rebalance, so queues change owners, have two owners or none."
-            f"{effect}",
-            f"Check the network between the missing clients and {join_words(sorted(missing))}; a restarted client "
-            "registers again.",
-        ),
+        text=wording(
+            "The brokers have listed different members of {group} since {time}: {lacks}. Each client asks a random "
+            "broker at each rebalance, so queues change owners, have two owners or none.{effect}",
+            "Check the network between the missing clients and {brokers}; a restarted client registers again.",
+        ).given(group=snapshot.where, time=clock(since_ms), lacks=lacks, effect=effect, brokers=sorted(missing)),
         labels=snapshot.labels,
         broker_name=",".join(missing),
         queues=starving,

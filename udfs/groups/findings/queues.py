@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from udfs.alerts.alert import Finding, Incident, Text
-from udfs.alerts.prose import clock, count, describe_starved_queue, name_queues, some
+from udfs.alerts.alert import Finding, Incident, wording
+from udfs.alerts.phrase import phrase, plural, some_of
+from udfs.alerts.prose import clock, describe_starved_queue, number_of, runs_of
 from udfs.alerts.rules import REBALANCE_MS
 from udfs.groups.diagnosis import (
     CAUSES,
@@ -46,22 +47,22 @@ ROUTE_POLL_MS = 30_000
 UNEXPLAINED = "unexplained"
 
 DOUBLE_CONSUMPTION = {
-    DUPLICATE_CLIENT_ID: Text(
+    DUPLICATE_CLIENT_ID: wording(
         "they share one ClientId, and each takes its share",
         "Give each process its own ClientId (instanceName), then restart it.",
     ),
-    MIXED_STRATEGY: Text(
+    MIXED_STRATEGY: wording(
         "the members use different allocation strategies",
         "Give all members the same AllocateMessageQueueStrategy and SDK; restart those that differ.",
     ),
-    SPLIT_VIEW: Text(
+    SPLIT_VIEW: wording(
         "they use the member lists of different brokers",
         "Find the broker that one of them cannot reach; the lists agree once its heartbeats arrive.",
     ),
-    STALE_ROUTE: Text(
+    STALE_ROUTE: wording(
         "one of them still uses the topic's old route", "Restart the client that still uses the old route."
     ),
-    UNEXPLAINED: Text(
+    UNEXPLAINED: wording(
         "unknown; neither the member lists nor the strategies explain it",
         "Compare the members' strategies, versions and ClientIds; stop the client that does not belong there.",
     ),
@@ -372,27 +373,37 @@ def find_stalled(snapshot: GroupSnapshot) -> Iterator[Finding]:
         owners = sorted({topic_state.queues[name].share.owner or "" for name in silent})
         names = tuple(sorted(silent, key=queue_order))
         cause = min((silent[name].cause for name in uncertain or names), key=CAUSES.index)
-        queues = f"{count(len(names), 'queue')} of topic {topic} in {snapshot.where}"
+        words = wording(
+            plural(
+                len(names),
+                "{number} queue of topic {topic} in {group} has not been pulled since {time}: {queues}. Planned owner: "
+                "{owners}, still listed by the brokers.",
+                "{number} queues of topic {topic} in {group} have not been pulled since {time}: {queues}. Planned "
+                "owner: {owners}, still listed by the brokers.",
+            ),
+            "Check {owners} for a full GC, a paused or flow-controlled consumer, or a stuck listener (jstack).",
+        )
         if cause == CONSUME_STOPPED:
-            text = Text(
-                f"The committed offset of {queues} has stood still since {clock(since_ms)} while messages wait: "
-                f"{name_queues(names)}. Planned owner: {some(owners)}.",
-                f"Check {some(owners)} for a listener that hangs (jstack, or mqadmin consumerStatus "
-                f"-g {snapshot.state.consumer_group} -i CLIENT_ID -s), a suspended consumer or a full cache.",
-            )
-        else:
-            text = Text(
-                f"{queues} {'has' if len(names) == 1 else 'have'} not been pulled since {clock(since_ms)}: "
-                f"{name_queues(names)}. Planned owner: {some(owners)}, still listed by the brokers.",
-                f"Check {some(owners)} for a full GC, a paused or flow-controlled consumer, or a stuck listener "
-                "(jstack).",
+            words = wording(
+                "The committed offset of {count} of topic {topic} in {group} has stood still since {time} while "
+                "messages wait: {queues}. Planned owner: {owners}.",
+                "Check {owners} for a listener that hangs (jstack, or mqadmin consumerStatus -g {consumer_group} "
+                "-i CLIENT_ID -s), a suspended consumer or a full cache.",
             )
         yield Finding(
             kind=STALLED_QUEUE,
             cause=cause,
             severity="warning",
             since_ms=since_ms,
-            text=text,
+            text=words.given(
+                consumer_group=snapshot.state.consumer_group,
+                topic=topic,
+                group=snapshot.where,
+                time=clock(since_ms),
+                count=number_of(len(names), "queue"),
+                queues=runs_of(names),
+                owners=some_of(owners),
+            ),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
             client_id=owners[0] if len(owners) == 1 else None,
@@ -426,18 +437,33 @@ def find_double_consumed(snapshot: GroupSnapshot) -> Iterator[Finding]:
             name: sorted(f"{one.client_id or '?'} at {one.client_addr or '?'}" for one in queue_state.pullers.values())
             for name, queue_state in doubled.items()
         }
-        who = some(sorted({puller for of_queue in pullers.values() for puller in of_queue}))
+        named = sorted({puller for of_queue in pullers.values() for puller in of_queue})
+        clients = [
+            phrase("{client_id} at {client_addr}", client_id=client_id, client_addr=addr)
+            for client_id, _, addr in (puller.rpartition(" at ") for puller in named)
+        ]
         inhibitors = {DUPLICATE_CLIENT_ID: f"{DUPLICATE_CLIENT_ID} {twin}", SPLIT_VIEW: SPLIT_VIEW}
         yield Finding(
             kind=DOUBLE_CONSUMED_QUEUE,
             cause=cause,
             severity="warning",
             since_ms=since_ms,
-            text=Text(
-                f"{count(len(names), 'queue')} of topic {topic} in {snapshot.where} "
-                f"{'has' if len(names) == 1 else 'have'} been consumed twice since {clock(since_ms)}: "
-                f"{name_queues(names)}, by {who}. Cause: {DOUBLE_CONSUMPTION[cause].summary}.",
+            text=wording(
+                plural(
+                    len(names),
+                    "{number} queue of topic {topic} in {group} has been consumed twice since {time}: {queues}, by "
+                    "{clients}. Cause: {reason}.",
+                    "{number} queues of topic {topic} in {group} have been consumed twice since {time}: {queues}, by "
+                    "{clients}. Cause: {reason}.",
+                ),
                 DOUBLE_CONSUMPTION[cause].advice,
+            ).given(
+                topic=topic,
+                group=snapshot.where,
+                time=clock(since_ms),
+                queues=runs_of(names),
+                clients=some_of(clients),
+                reason=DOUBLE_CONSUMPTION[cause].summary,
             ),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
@@ -511,12 +537,18 @@ def find_regressions(snapshot: GroupSnapshot) -> Iterator[Finding]:
             cause=OFFSET_REGRESSION,
             severity="warning" if sum(again.values()) >= snapshot.rules.offset_regression_messages else "info",
             since_ms=since_ms,
-            text=Text(
-                f"The committed offset of {count(len(names), 'queue')} of topic {topic} in {snapshot.where} went back "
-                f"at {clock(since_ms)}: {name_queues(names)}. {count(sum(again.values()), 'message')} will be consumed "
-                "again.",
+            text=wording(
+                "The committed offset of {number} of topic {topic} in {group} went back at {time}: {queues}. "
+                "{messages} will be consumed again.",
                 "No action if the offset was reset on purpose or a broker crashed (it persists offsets every 5 s); "
                 "otherwise find the second consumer that commits for this group.",
+            ).given(
+                number=number_of(len(names), "queue"),
+                topic=topic,
+                group=snapshot.where,
+                time=clock(since_ms),
+                queues=runs_of(names),
+                messages=number_of(sum(again.values()), "message"),
             ),
             labels={**snapshot.labels, "topic": topic},
             topic=topic,
