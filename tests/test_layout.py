@@ -237,7 +237,7 @@ BUDGET = {
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 47_200, 57_400
+MOST_LINES, MOST_LINES_OF_TESTS = 47_200, 57_500
 
 MOST_FILES = 284
 """Of the product, likewise."""
