@@ -236,16 +236,13 @@ def _exit_code() -> int:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except ModuleNotFoundError as error:
-        if error.name not in RUN_PACKAGES:
-            import_module(LOGS).say_crash(error)
-        else:
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in RUN_PACKAGES:
             import_module(LOGS).say_failure(
                 f"this command needs the package {error.name}; install it with pip install 'balancewatch[run]'"
             )
-        return 1
-    except Exception as error:
-        import_module(LOGS).say_crash(error)
+        else:
+            import_module(LOGS).say_crash(error)
         return 1
     return 0
 
