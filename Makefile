@@ -51,6 +51,11 @@ setup: $(VENV)/.ready ## install the packages and jars of all commands, and reco
 	@$(BIN)/python -m streaming.spark.jars spark kafka rocketmq
 	@$(BIN)/python -m tests.support.class_archives
 
+packages: ## as root: Debian's packages for the tests, Prometheus, Alertmanager and, if there is none, Chromium
+	@apt-get update -qq
+	@apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager openssl \
+	    $$(command -v chromium >/dev/null || echo chromium fonts-dejavu-core)
+
 demo: $(VENV)/.run ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
 	@$(BIN)/python -m streaming.spark.jars spark kafka
 	@$(BIN)/balancewatch demo $(ARGS)
@@ -58,12 +63,10 @@ demo: $(VENV)/.run ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
 jars: setup
 	@$(BIN)/python -m streaming.spark.jars client-4.7.1 client-4.9.8 grpc-client proxy server-4.9.7
 
-# delta-spark 4.4.0 allows pyspark 4.2.0 at most, and works with 4.2.1.
-LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
-    --override <(echo pyspark==4.2.1) $(ARGS)
+LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate $(ARGS)
 lock: $(VENV)/.ready ## rewrite the lock files from pyproject.toml: every package for Python 3.11+, with SHA-256
-	@$(LOCK) --extra dev -o tests/requirements.lock pyproject.toml
-	@$(LOCK) --constraint tests/requirements.lock -o requirements.lock pyproject.toml
+	@$(LOCK) --extra run --extra dev -o tests/requirements.lock pyproject.toml
+	@$(LOCK) --extra run --constraint tests/requirements.lock -o requirements.lock pyproject.toml
 	@$(LOCK) --group build -o conf/deploy/build.lock
 
 pins: $(VENV)/.ready ## rewrite conf/jars.sha256 after a change of conf/ivy.xml
@@ -126,5 +129,5 @@ pictures: $(VENV)/.ready ## pictures of every page of the board, light, dark and
 clean: ## delete the files of demo, bench, score, storm and field
 	@rm -rf .demo .bench .kafka .score .oracle .field .storm
 
-.PHONY: help setup jars lock pins demo test test-fast watch hooks proof oracle lint format bench soak score chaos storm field
-.PHONY: docs phrases pictures clean
+.PHONY: help setup packages jars lock pins demo test test-fast watch hooks proof oracle lint format bench soak score
+.PHONY: chaos storm field docs phrases pictures clean

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from pyspark.sql import types as T
-
+from schemas import types as T
 from schemas.events import NAME_CHARACTERS
 
 MAX_BYTES = 1 << 20
@@ -144,7 +143,7 @@ def _faults_of_struct(event: _Object, schema: T.StructType, path: str) -> Iterat
         name = path + field.name
         for value in event.values_of(field.name):
             if value is not None:
-                yield from _faults_of_value(value, field.dataType, field.metadata, name)
+                yield from _faults_of_value(value, field.data_type, field.metadata, name)
             elif not field.nullable:
                 yield f"missing_field: {name}"
 
@@ -157,7 +156,7 @@ def _faults_of_value(value: Any, type_: T.DataType, bounds: Mapping[str, Any], n
             yield f"too_many: {name}"
         else:
             for index, element in enumerate(value):
-                yield from _faults_of_value(element, type_.elementType, {}, f"{name}[{index}]")
+                yield from _faults_of_value(element, type_.element_type, {}, f"{name}[{index}]")
     elif isinstance(type_, T.StructType):
         if isinstance(value, _Object):
             yield from _faults_of_struct(value, type_, name + ".")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from pyspark.sql import types as T
 
+from schemas import types as T
 from schemas.contract import MAX_BYTES, MAX_DEPTH, find_reasons, has_many_nodes, max_ahead_ms, totals_of
 from schemas.events import EVENTS, NAME_CHARACTERS
 
@@ -17,7 +17,7 @@ _BITS: dict[type[T.DataType], int] = {T.IntegerType: 31, T.LongType: 63}
 
 def _python_type(type_: T.DataType, name: str, bounds: Mapping[str, Any], only_listed: bool = False) -> Any:
     if isinstance(type_, T.ArrayType):
-        element = _python_type(type_.elementType, name, {}, only_listed)
+        element = _python_type(type_.element_type, name, {}, only_listed)
         return Annotated[list[element], msgspec.Meta(max_length=bounds.get("max_items"))]  # type: ignore[valid-type]  # a type made at run time
     if isinstance(type_, T.StructType):
         return struct_of(type_, name, only_listed=only_listed)
@@ -37,7 +37,7 @@ def struct_of(schema: T.StructType, name: str, *, only_listed: bool = False) -> 
     """
     required, optional = [], []
     for field in schema.fields:
-        type_ = _python_type(field.dataType, f"{name}_{field.name}", field.metadata, only_listed)
+        type_ = _python_type(field.data_type, f"{name}_{field.name}", field.metadata, only_listed)
         if field.nullable:
             optional.append((field.name, type_ | None, None))
         else:

@@ -22,7 +22,7 @@ of source "forget" is a person's decision and moves no time.
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import types as T
+from schemas import types as T
 
 NEVER = "never"
 
@@ -60,11 +60,11 @@ def name_of(name: str, comment: str, *, null: str = NEVER) -> T.StructField:
 
 
 def list_of(*fields: T.StructField) -> T.ArrayType:
-    return T.ArrayType(T.StructType(list(fields)), containsNull=False)
+    return T.ArrayType(T.StructType(list(fields)))
 
 
 STRING, LONG, INTEGER, BOOLEAN = T.StringType(), T.LongType(), T.IntegerType(), T.BooleanType()
-STRINGS = T.ArrayType(STRING, containsNull=False)
+STRINGS = T.ArrayType(STRING)
 
 
 def event_time(max_ahead_ms: int) -> T.StructField:
@@ -253,7 +253,7 @@ ROUTE = T.StructType(
                 _BROKER_NAME,
                 field_of(
                     "broker_ids",
-                    T.ArrayType(LONG, containsNull=False),
+                    T.ArrayType(LONG),
                     "ids of its brokers; without 0 there is no master",
                     max_items=MOST_BROKERS,
                 ),

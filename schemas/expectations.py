@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import types as T
+from schemas import types as T
 
 
 class Severity(StrEnum):

@@ -18,8 +18,7 @@ The rules' columns are made by the reading, null where nothing can be said:
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pyspark.sql import types as T
-
+from schemas import types as T
 from schemas.events import EVENTS, HEARTBEATS, PULLS, ROUTES, SEND_LATENCIES
 from schemas.expectations import Between, Expectation, InSet, Severity, Suite
 
@@ -152,8 +151,8 @@ def _suites_of(topic: str, schema: T.StructType, lists: tuple[str, ...] = ()) ->
     expectations = (*rules, *expectations_of(schema, ".".join((topic, *lists))))
     yield Suite(topic, lists, schema, expectations)
     for field in schema.fields:
-        if isinstance(field.dataType, T.ArrayType) and isinstance(field.dataType.elementType, T.StructType):
-            yield from _suites_of(topic, field.dataType.elementType, (*lists, field.name))
+        if isinstance(field.data_type, T.ArrayType) and isinstance(field.data_type.element_type, T.StructType):
+            yield from _suites_of(topic, field.data_type.element_type, (*lists, field.name))
 
 
 SUITES: Mapping[str, Suite] = {

@@ -117,6 +117,9 @@ COMPLETION = "_BALANCEWATCH_COMPLETE"
 
 LOGS = "streaming.logs.logs"
 
+RUN_PACKAGES = {"pyspark", "py4j", "pandas", "great_expectations", "simpy"}
+"""Packages of the extra [run], by the names that they are imported by."""
+
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed, or no such incident, queue, group or table; 2 wrong usage; `status -h` has its own."
 )
@@ -234,7 +237,12 @@ def _exit_code() -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as error:
-        import_module(LOGS).say_crash(error)
+        if isinstance(error, ModuleNotFoundError) and error.name in RUN_PACKAGES:
+            import_module(LOGS).say_failure(
+                f"this command needs the package {error.name}; install it with pip install 'balancewatch[run]'"
+            )
+        else:
+            import_module(LOGS).say_crash(error)
         return 1
     return 0
 

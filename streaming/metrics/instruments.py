@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 
 import structlog
-from pyspark.sql import SparkSession
 
 from conf.location import Location
 from conf.oncall import CANARY
@@ -15,7 +14,7 @@ from schemas.events import EVENTS
 from schemas.tables import TABLES
 from streaming.logs.logs import count_lines
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.liveness import Liveness, listen
+from streaming.metrics.liveness import Liveness
 from streaming.metrics.server import Server
 from streaming.metrics.tables import OTHER, TableMetrics
 from streaming.queries.events import RUN
@@ -60,12 +59,11 @@ class Instruments:
         """Yield the reasons to restart the process."""
         yield from self.liveness.reasons_not_alive(self._settings.unhealthy_after_seconds)
 
-    def begin(self, spark: SparkSession | None, *, notifies: bool) -> None:
-        """Listen to Spark before its query starts. `spark` is None in a separate relay, which exports no tables."""
-        self.liveness.has_jvm = spark is not None
-        if spark is not None:
-            self._guard(lambda: listen(spark, self.liveness))
-            self._guard(lambda: self.liveness.ask_jvm(spark))
+    def begin(self, listen: Callable[[Liveness], None] | None, *, notifies: bool) -> None:
+        """Listen to Spark before its query starts. A separate relay has no Spark and exports no tables."""
+        self.liveness.has_jvm = listen is not None
+        if listen is not None:
+            self._guard(lambda: listen(self.liveness))
             self.tables.begin(self._warehouse)
         if notifies:
             self._guard(lambda: self.deliveries.load(self._warehouse))

@@ -4,17 +4,11 @@ Ages are computed at each request, so that they grow while a query or the JVM ha
 progress (StreamingQueryProgress, as JSON) once per batch, outside the query's thread.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
-
-import structlog
-from pyspark import SparkContext
-from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
 
 from streaming.metrics.exporter import Exporter
 from streaming.metrics.tables import OTHER
@@ -24,8 +18,6 @@ ASK_SECONDS = 5.0
 
 MOST_PAUSES = 100
 """Limit on the kept pauses after batches, which Spark counts as batch time, until Spark reports the batch."""
-
-log = structlog.get_logger()
 
 
 class Liveness:
@@ -66,10 +58,8 @@ class Liveness:
             yield f"the query {self.query} has not finished its first batch"
         yield from self.reasons_not_alive(after_seconds)
 
-    def ask_jvm(self, spark: SparkSession) -> None:
-        """Start a thread that calls the JVM every few seconds; the thread may hang with the JVM."""
-        session: Any = spark
-        runtime = session.sparkContext._jvm.java.lang.Runtime.getRuntime()
+    def ask_jvm(self, runtime: Any) -> None:
+        """Start a thread that calls the JVM's Runtime every few seconds; the thread may hang with the JVM."""
         self._jvm_at = self._monotonic()
         self._exporter.series("balancewatch_jvm_age_seconds").set_function(self._jvm_age)
         self._asking = threading.Thread(target=self._ask, args=(runtime,), name="liveness", daemon=True)
@@ -126,59 +116,6 @@ class Liveness:
 
     def _age(self) -> float:
         return max(0.0, self._monotonic() - self._progressed_at) if self._progressed_at is not None else 0.0
-
-
-class Listener:
-    """A listener of Spark's bus; the methods have Spark's names. Failures are logged, because the bus has other users.
-
-    A restarted query is another run, and the end of the earlier run may be reported after the restart. pyspark's own
-    wrapper calls the JVM once per field; this listener reads an event as one JSON text.
-    """
-
-    def __init__(self, liveness: Liveness) -> None:
-        self._liveness = liveness
-        self._run = ""
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        with _logged():
-            if event.name() == self._liveness.query:
-                self._run = event.runId().toString()
-                self._liveness.started()
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        with _logged():
-            progress = json.loads(event.progress().json())
-            if progress["name"] == self._liveness.query:
-                self._liveness.progressed(progress)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        with _logged():
-            if event.runId().toString() == self._run:
-                self._liveness.idled()
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        with _logged():
-            if event.runId().toString() == self._run:
-                self._liveness.ended()
-
-    class Java:
-        implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]  # noqa: RUF012  # py4j's form
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        log.warning("query progress not exported", error=str(error)[:300])
-
-
-def listen(spark: SparkSession, liveness: Liveness) -> None:
-    gateway: Any = SparkContext._gateway
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]  # pyspark gives it none
-    session: Any = spark
-    wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
-    session._jsparkSession.streams().addListener(wrapper(Listener(liveness)))
 
 
 Progress = Mapping[str, Any]

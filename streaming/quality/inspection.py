@@ -240,7 +240,7 @@ def _fields(content: Mapping[str, Any], suite: Suite, codes: Mapping[str, str], 
     """Return whether each field keeps its contract, or the code of the reason, and the words of enumerations."""
     row: Row = {}
     suite_name = suite.name
-    for name in suite.schema.names:
+    for name in suite.schema.by_name:
         kept = row[f"contract_{name}"] = codes.get(path + name, KEPT)
         if (suite_name, name) in ENUMERATIONS:
             row[name] = content.get(name) if kept == KEPT else None

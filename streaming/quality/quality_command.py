@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,6 +100,8 @@ def check(
     for one in topic or ():
         if one not in EVENTS:
             fail(f"--topic {one[:100]!r} is unknown; choose one of {', '.join(EVENTS)}", code=2)
+    if find_spec("great_expectations") is None:  # only the process that validates imports it
+        raise ModuleNotFoundError(name="great_expectations")
     bounds = Bounds(sample or settings.quality.sample_messages, settings.quality.sample_bytes)
     found: list[dict[str, Any]] = []
     run_or_exit(lambda: found.extend(_inspect(settings, topic or list(EVENTS), bounds)))

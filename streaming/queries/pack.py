@@ -7,6 +7,7 @@ The shard decodes what it evaluates anew: an event encoded for it costs more tha
 """
 
 from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from contextlib import suppress
 from heapq import nsmallest
 from importlib import import_module
 from typing import Any
@@ -31,9 +32,9 @@ from udfs.brokers.skew import WINDOW_MS, Behind, Lag, LogOrder
 from udfs.groups.queue_state import is_cache_full
 from udfs.producers.attempts import QUIET_MS, AttemptsBuilder
 
-with without("pandas"):  # pyarrow and PySpark look for it once in a process
+with without("pandas"), suppress(ModuleNotFoundError):  # pyarrow and PySpark look for it once in a process
     pa.array([])
-    import_module("pyspark.testing.utils")
+    import_module("pyspark.testing.utils")  # `replay` works without PySpark
 
 COLUMNS = ("topic", "partition", "offset", "ingest_time_ms", "value")
 

@@ -1,11 +1,10 @@
-"""The state of a shard as bytes by name: Spark's state store, a dictionary in tests, and shelves over either."""
+"""The state of a shard as bytes by name: in Spark (balance) or in memory, and shelves over either."""
 
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import msgspec
-from pyspark.sql import types as T
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from streaming.system.known_error import BalancewatchError
 
@@ -22,49 +21,20 @@ RETRIED = (StoreError, MemoryError)
 """Errors that no rule raises: they fail the batch, and no group or broker is set aside."""
 
 
-class SparkShardStore:
-    """State variables of the operator, two because each costs a batch about 2 ms before its first row.
+class ShardStore(Protocol):
+    """The values of one shard. Each call is one trip, except that `read_pending` takes one for several values."""
 
-    Each call costs about 70 µs on an idle machine, whatever the value's size.
-    """
-
-    _NAME = T.StructType([T.StructField("name", T.StringType())])
-    _BYTES = T.StructType([T.StructField("value", T.BinaryType())])
-    _STAMP = "stamp"
-
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._values = handle.getMapState("values", self._NAME, self._BYTES)
-        self._pending = handle.getListState("pending", self._BYTES)
-
-    def read_stamp(self) -> str | None:
-        value = self.read(self._STAMP)
-        return None if value is None else value.decode()
-
-    def write_stamp(self, stamp: str) -> None:
-        self.write(self._STAMP, stamp.encode())
-
-    def read(self, name: str) -> bytes | None:
-        value = self._values.getValue((name,))
-        return None if value is None else bytes(value[0])
-
-    def write(self, name: str, value: bytes | None) -> None:
-        if value is None:
-            self._values.removeKey((name,))
-        else:
-            self._values.updateValue((name,), (value,))
-
-    def read_pending(self) -> list[bytes]:
-        return [bytes(value[0]) for value in self._pending.get()]
-
-    def add_pending(self, value: bytes) -> None:
-        self._pending.appendList([(value,)])
-
-    def clear_pending(self) -> None:
-        self._pending.clear()
+    def read_stamp(self) -> str | None: ...
+    def write_stamp(self, stamp: str) -> None: ...
+    def read(self, name: str) -> bytes | None: ...
+    def write(self, name: str, value: bytes | None) -> None: ...
+    def read_pending(self) -> list[bytes]: ...
+    def add_pending(self, value: bytes) -> None: ...
+    def clear_pending(self) -> None: ...
 
 
 class DictShardStore:
-    """The same in memory, for backtests and tests."""
+    """The store in memory, for backtests and tests."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -95,9 +65,6 @@ class DictShardStore:
     def clear_pending(self) -> None:
         self.pending = []
 
-
-ShardStore = SparkShardStore | DictShardStore
-"""Each call is one trip, except that `read_pending` takes one for several values."""
 
 BUCKET_BYTES = 16 << 10
 """Average size of a bucket at most; a larger value has a bucket for itself and the values that share it."""

@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from streaming.kafka_io.topics import create_topics
 from streaming.logs.jvm_lines import JvmLines
 from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
+from streaming.metrics.spark_listener import listen
 from streaming.quality.inspector import Inspector, end_open
 from streaming.queries import balance
 from streaming.queries.checkpoint import (
@@ -130,7 +132,7 @@ class Service:
         losses = self._persist(self._report_losses)
         self._watch = SettingsReload(settings) if lasts else None
         if instruments is not None:
-            instruments.begin(self.spark, notifies=self._relay is not None)
+            instruments.begin(partial(listen, self.spark), notifies=self._relay is not None)
         clock = ClockPublisher(settings) if lasts else None
         inspector = None
         if settings.quality.every_batches > 0:

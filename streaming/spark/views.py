@@ -6,7 +6,7 @@ knows Delta. Views: see schemas.views; `<table>_at(moment)` is a table function 
 
 from typing import Any
 
-from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from conf.location import Location
@@ -19,6 +19,9 @@ from udfs.sql import register
 
 BACKTICK = "`"
 ADAPTIVE = "spark.sql.adaptive.enabled"
+
+ABSENT = ("PATH_NOT_FOUND", "DELTA_TABLE_NOT_FOUND")
+"""Spark's error conditions of a table that is not written yet."""
 
 
 def open_session(warehouse: Location | None = None, **sections: dict[str, Any]) -> SparkSession:
@@ -53,7 +56,12 @@ def create_views(spark: SparkSession, warehouse: Location) -> None:
 
 def _show(spark: SparkSession, table: Table, path: str) -> None:
     """Create the view of a table in the columns of this release; columns missing in the table are null."""
-    present = set(spark.read.format("delta").load(path).columns) if DeltaTable.isDeltaTable(spark, path) else set()
+    try:
+        present = set(spark.read.format("delta").load(path).columns)
+    except AnalysisException as error:
+        if error.getCondition() not in ABSENT:
+            raise
+        present = set()
     columns = ", ".join(
         f"`{column.name}`" if column.name in present else f"CAST(NULL AS {column.type.value}) AS `{column.name}`"
         for column in table.columns

@@ -16,14 +16,17 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from conf.settings import Settings
-from streaming.cli import app
+from streaming.cli import COMMANDS, app
 from tests.support.offenders import assert_none
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "conf" / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 DOCKERFILE = DEPLOY / "Dockerfile"
-MANIFEST = DEPLOY / "kubernetes.yml"
+BASE = DEPLOY / "kubernetes"
+MANIFEST = BASE / "balancewatch.yml"
+COMPOSE = DEPLOY / "compose.yml"
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 PROGRAM = "/opt/balancewatch/bin/balancewatch"
 
 
@@ -77,6 +80,20 @@ def containers() -> Iterator[tuple[str, Any]]:
             yield f"{name}/{one['name']}", one
 
 
+def read_yaml(path: Path) -> Any:
+    return YAML(typ="safe").load(path)
+
+
+def services() -> dict[str, Any]:
+    """The services of compose.yml, as Compose merges them."""
+    found: dict[str, Any] = read_yaml(COMPOSE)["services"]
+    return found
+
+
+def our_services() -> dict[str, Any]:
+    return {name: one for name, one in services().items() if one["image"].startswith("balancewatch:")}
+
+
 def tool(name: str) -> str:
     """Where a linter of the project's own environment is. Fails with what to do."""
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
@@ -89,11 +106,12 @@ WORST_EXPOSURE = 2.0
 
 
 def is_understood(words: list[str]) -> bool:
-    """Whether the command line takes these words, options of all commands and then a command alone; nothing is run."""
+    """Whether the command line takes these words; nothing is run."""
     group: Any = get_command(app)
     context = group.make_context("balancewatch", list(words))
-    command = group.get_command(context, words[-1])
-    return command is not None and bool(command.make_context(words[-1], [], parent=context))
+    name, *options = context._protected_args + context.args
+    command = group.get_command(context, name)
+    return command is not None and bool(command.make_context(name, options, parent=context))
 
 
 def started() -> dict[str, list[str]]:
@@ -103,6 +121,7 @@ def started() -> dict[str, list[str]]:
     return {
         **{path.name: command_of(path) for path in UNITS},
         **{name: one["args"] for name, one in containers()},
+        **{f"compose/{name}": one["command"] for name, one in our_services().items()},
         "Dockerfile": entry[1:],
     }
 
@@ -113,18 +132,21 @@ def test_what_is_started_is_a_command_with_options_that_it_has() -> None:
             assert is_understood(words), where
         except click.UsageError as error:
             pytest.fail(f"{where}: {error.format_message()}")
-    assert {words[-1] for words in started().values()} == SERVING | {"maintain"}
+    commands = {word for words in started().values() for word in words if word in COMMANDS}
+    assert commands == SERVING | {"maintain", "simulate"}
 
 
 @pytest.mark.parametrize(
-    "file", ["systemd/balancewatch.env", "systemd/board.env", "docker.env", "Dockerfile", "kubernetes.yml"]
+    "file", ["systemd/balancewatch.env", "systemd/board.env", "docker.env", "Dockerfile", MANIFEST.name, COMPOSE.name]
 )
 def test_every_variable_that_is_set_is_a_setting(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown ones that begin with BALANCEWATCH_ are refused when the settings are read."""
     if file == "Dockerfile":
         given = dockerfile_environment()
-    elif file == "kubernetes.yml":
+    elif file == MANIFEST.name:
         given = {one["name"]: one["value"] for _, container in containers() for one in container["env"]}
+    elif file == COMPOSE.name:
+        given = {name: value for one in our_services().values() for name, value in one["environment"].items()}
     else:
         given = environment_of((DEPLOY / file).read_text())
     assert given
@@ -137,15 +159,94 @@ def test_every_variable_that_is_set_is_a_setting(file: str, monkeypatch: pytest.
         Settings.load()
 
 
-def test_the_manifests_settings_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "balancewatch.toml").write_text(objects()["ConfigMap/balancewatch"]["data"]["balancewatch.toml"])
-    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(tmp_path / "balancewatch.toml"))
-    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(tmp_path))
+def checked(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Settings:
+    """Return settings that `balancewatch check` accepts."""
+    (folder / "balancewatch.toml").write_text(text)
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(folder / "balancewatch.toml"))
+    monkeypatch.setenv("BALANCEWATCH_PATHS__WAREHOUSE", str(folder))
+    monkeypatch.setenv("BALANCEWATCH_BOARD_TOKEN", "x" * 16)
     ended = CliRunner().invoke(app, ["check"])
     assert ended.exit_code == 0, ended.output
-    settings = Settings.load()
+    return Settings.load()
+
+
+def test_the_manifests_settings_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = checked(objects()["ConfigMap/balancewatch"]["data"]["balancewatch.toml"], monkeypatch, tmp_path)
     assert not settings.metrics.is_loopback
     assert settings.runbooks_url == "https://board.example.org/runbooks"
+
+
+def test_the_services_of_compose_find_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = checked(read_yaml(COMPOSE)["configs"]["settings"]["content"], monkeypatch, tmp_path)
+    assert not settings.oncall.enabled  # `run` and the relay must not both send
+    listeners = services()["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert listeners == f"PLAINTEXT://{settings.kafka.bootstrap_servers}"
+    assert [receiver.urls for receiver in settings.oncall.receivers if receiver.name == "am"] == [
+        ("http://alertmanager:9093",)
+    ]
+    prometheus = read_yaml(DEPLOY / "prometheus.yml")
+    (job,) = prometheus["scrape_configs"]
+    targets = {f"run:{settings.metrics.port}", f"relay:{settings.metrics.relay_port}"}
+    assert (job["job_name"], set(job["static_configs"][0]["targets"])) == ("balancewatch", targets)
+    for name, port in (("relay", settings.metrics.relay_health_port), ("board", settings.board.port)):
+        assert f"http://127.0.0.1:{port}/healthz" in services()[name]["healthcheck"]["test"][-1]
+    assert services()["board"]["ports"] == [f"127.0.0.1:{settings.board.port}:{settings.board.port}"]
+    assert settings.oncall.board_url == f"http://127.0.0.1:{settings.board.port}"
+    assert_none(name for name in targets_of(prometheus) if name.partition(":")[0] not in services())
+
+
+def targets_of(prometheus: Any) -> Iterator[str]:
+    for one in (*prometheus["scrape_configs"], *prometheus["alerting"]["alertmanagers"]):
+        yield from one["static_configs"][0]["targets"]
+
+
+def test_compose_mounts_files_that_exist_and_volumes_and_configs_that_it_names() -> None:
+    content = read_yaml(COMPOSE)
+    for service in services().values():
+        for mount in service["volumes"]:
+            source = mount.split(":")[0]
+            assert (DEPLOY / source).is_file() if source.startswith(".") else source in content["volumes"]
+        assert {one["source"] for one in service.get("configs", ())} <= content["configs"].keys()
+        assert_none(port for port in service.get("ports", ()) if not port.startswith("127.0.0.1:"))
+        assert re.search(r":v?\d", service["image"])
+
+
+def test_prometheus_and_alertmanager_take_their_files(tmp_path: Path) -> None:
+    for file in (DEPLOY / "prometheus.yml", ROOT / "conf" / "prometheus.rules.yml"):
+        shutil.copy(file, tmp_path)
+    for command in (
+        [tool("promtool"), "check", "config", str(tmp_path / "prometheus.yml")],
+        [tool("amtool"), "check-config", str(DEPLOY / "alertmanager.yml")],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("file", "schema"), [(COMPOSE, "compose-spec"), (WORKFLOW, "github-workflows")])
+def test_docker_and_github_take_their_files(file: Path, schema: str) -> None:
+    command = [tool("check-jsonschema"), "--builtin-schema", f"vendor.{schema}", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflow_calls_targets_of_make_and_does_what_ci_does() -> None:
+    steps = [step["run"] for job in read_yaml(WORKFLOW)["jobs"].values() for step in job["steps"] if "run" in step]
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    assert_none(
+        step
+        for step in steps
+        if (found := re.fullmatch(r"(?:sudo )?make ([a-z-]+)", step)) is None or found[1] not in targets
+    )
+    script = (ROOT / ".ci" / "run").read_text()
+    assert re.findall(r"(?m)^make .*", script) == steps[1:]
+    packages = re.search(r"(?s)^packages:.*?\n\n", makefile, re.MULTILINE)
+    assert packages is not None
+    assert_none(
+        name
+        for name in ("prometheus", "prometheus-alertmanager", "openssl", "chromium fonts-dejavu-core")
+        if name not in packages[0] or name not in script
+    )
 
 
 def test_ports_are_those_of_the_settings() -> None:
@@ -298,9 +399,41 @@ def test_the_dockerfile_passes_its_linter() -> None:
 
 def test_the_manifest_is_what_kubernetes_takes() -> None:
     linted = subprocess.run(
-        [tool("kubernetes-validate"), "--strict", MANIFEST], capture_output=True, text=True, check=False
+        [tool("kubernetes-validate"), "--strict", MANIFEST, BASE / "ingress.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_the_base_has_every_file_and_the_image_that_the_manifest_names() -> None:
+    base = read_yaml(BASE / "kustomization.yml")
+    assert {*base["resources"], "kustomization.yml"} == {path.name for path in BASE.iterdir()}
+    (image,) = base["images"]
+    assert {f"{image['name']}:{image['newTag']}"} == {one["image"] for _, one in containers()}
+    assert {one["image"] for one in our_services().values()} == {one["image"] for _, one in containers()}
+
+
+def test_the_ingress_and_the_service_monitor_name_ports_of_the_service() -> None:
+    service = objects()["Service/balancewatch"]
+    ports = {port["name"] for port in service["spec"]["ports"]}
+    monitor, ingress = read_yaml(BASE / "servicemonitor.yml"), read_yaml(BASE / "ingress.yml")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert {end["port"] for end in monitor["spec"]["endpoints"]} == {"metrics"} < ports
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert path["backend"]["service"] == {"name": "balancewatch", "port": {"name": "board"}}
+    settings = objects()["ConfigMap/balancewatch"]["data"]["balancewatch.toml"]
+    assert f'allowed_hosts = ["{rule["host"]}"]' in settings
+    assert {one["metadata"]["namespace"] for one in (monitor, ingress, service)} == {"balancewatch"}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kustomize is where kubectl is")
+def test_kustomize_builds_the_base() -> None:
+    built = subprocess.run(["kubectl", "kustomize", BASE], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    assert built.stdout.count("\nkind: ") == len(objects()) + 2
 
 
 def test_the_image_is_made_of_what_is_there() -> None:

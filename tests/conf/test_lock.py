@@ -25,7 +25,7 @@ def entries(lock: str) -> dict[str, str]:
 def pins(lock: str) -> list[str]:
     """What pyproject.toml names for a lock file."""
     content: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    named: list[str] = content["project"]["dependencies"]
+    named: list[str] = content["project"]["dependencies"] + content["project"]["optional-dependencies"]["run"]
     tests: list[str] = content["project"]["optional-dependencies"]["dev"]
     build: list[str] = content["dependency-groups"]["build"]
     return {RUN: named, TESTS: [*named, *tests], BUILD: build}[lock]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import types as T
 from typer.main import get_command
 
 from conf.settings import DEFAULTS
+from schemas import types as T
 from schemas.contract import CODES
 from schemas.events import EVENTS, KEYS, MEANINGS, NEVER
 from schemas.tables import TABLES
@@ -139,9 +139,9 @@ def _fields(event: T.StructType, prefix: str) -> Iterator[tuple[str, ...]]:
         reported = field.metadata
         unit = ", ".join(filter(None, (reported["unit"], *_bounds(reported))))
         null = "" if reported["null"] == NEVER else reported["null"]
-        yield f"`{prefix}{field.name}`", _type(field.dataType), unit, null, reported["comment"]
-        if isinstance(field.dataType, T.ArrayType) and isinstance(field.dataType.elementType, T.StructType):
-            yield from _fields(field.dataType.elementType, f"{prefix}{field.name}[].")
+        yield f"`{prefix}{field.name}`", _type(field.data_type), unit, null, reported["comment"]
+        if isinstance(field.data_type, T.ArrayType) and isinstance(field.data_type.element_type, T.StructType):
+            yield from _fields(field.data_type.element_type, f"{prefix}{field.name}[].")
 
 
 def _bounds(reported: dict[str, Any]) -> Iterator[str]:
@@ -158,10 +158,17 @@ def _bounds(reported: dict[str, Any]) -> Iterator[str]:
 
 def _type(type_: T.DataType) -> str:
     if isinstance(type_, T.ArrayType):
-        return f"list of {_type(type_.elementType)}"
-    return {"struct": "object", "bigint": "integer, 64 bits", "int": "integer, 32 bits"}.get(
-        type_.simpleString().partition("<")[0], type_.simpleString()
-    )
+        return f"list of {_type(type_.element_type)}"
+    return TYPES[type(type_)]
+
+
+TYPES = {
+    T.StructType: "object",
+    T.LongType: "integer, 64 bits",
+    T.IntegerType: "integer, 32 bits",
+    T.StringType: "string",
+    T.BooleanType: "boolean",
+}
 
 
 def _names(columns: Iterable[str]) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from streaming.metrics import liveness as module
 from streaming.metrics.exporter import Exporter
-from streaming.metrics.liveness import Listener, Liveness
+from streaming.metrics.liveness import Liveness
+from streaming.metrics.spark_listener import Listener
 from tests.metrics.samples import value
 from tests.metrics.test_batches import SAMPLE
 
@@ -88,14 +89,12 @@ def test_the_age_of_a_silent_jvm_grows_without_blocking_the_rest(monkeypatch: py
         return 10
 
     runtime.totalMemory.side_effect = total
-    spark = MagicMock()
-    spark.sparkContext._jvm.java.lang.Runtime.getRuntime.return_value = runtime
     exporter, clock = Exporter(), Clock()
     liveness = Liveness(exporter, "balance", clock)
     liveness.started()
     liveness.idled()
     assert reasons(liveness) == ["Spark is starting"]
-    liveness.ask_jvm(spark)
+    liveness.ask_jvm(runtime)
     assert asked.wait(30)
     assert value(exporter, "balancewatch_jvm_heap_bytes") == 6
     clock.now += 75

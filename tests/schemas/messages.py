@@ -6,8 +6,8 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
-from pyspark.sql import types as T
 
+from schemas import types as T
 from schemas.events import EVENTS, FIRST_MS
 
 INGEST_TIME_MS = 1_789_000_000_000
@@ -44,16 +44,16 @@ def events_of(type_: T.DataType, metadata: dict[str, Any] | None = None) -> st.S
     """Good values of a contract's type."""
     bounds = metadata or {}
     if isinstance(type_, T.StructType):
-        parts = {field.name: events_of(field.dataType, field.metadata) for field in type_.fields}
+        parts = {field.name: events_of(field.data_type, field.metadata) for field in type_.fields}
         if "event_time_ms" in parts:
             latest_ms = INGEST_TIME_MS + type_["event_time_ms"].metadata["max_ahead_ms"]
             parts["event_time_ms"] = st.integers(FIRST_MS, latest_ms)
-        names = set(type_.fieldNames())
+        names = set(type_.by_name)
         required = {field.name: parts[field.name] for field in type_.fields if not field.nullable}
         optional = {name: st.none() | parts[name] for name in names - required.keys()}
         return st.fixed_dictionaries(required, optional=optional)
     if isinstance(type_, T.ArrayType):
-        return st.lists(events_of(type_.elementType), max_size=1 if "totals" in bounds else 2)
+        return st.lists(events_of(type_.element_type), max_size=1 if "totals" in bounds else 2)
     if isinstance(type_, T.StringType):
         return _words.filter(bool) if bounds.get("is_name") else _words
     if isinstance(type_, T.BooleanType):

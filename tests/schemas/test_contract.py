@@ -241,7 +241,7 @@ def test_absent_and_null_optional_fields_are_none_and_unlisted_ones_are_kept_out
     event, reasons = decode(PULLS, json.dumps(pull).encode(), INGEST_TIME_MS)
     assert reasons == []
     assert (event.commit_offset, event.client_id) == (None, None)
-    assert set(event.__struct_fields__) == set(EVENTS[PULLS].fieldNames())
+    assert set(event.__struct_fields__) == set(EVENTS[PULLS].by_name)
 
 
 def test_nested_structs_are_read_by_name() -> None:

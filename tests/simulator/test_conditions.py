@@ -50,7 +50,7 @@ def test_what_is_seen_keeps_the_contract_and_reaches_kafka_in_order(conditions: 
     for topic, event, time_ms in said:
         _, reasons = decode(topic, msgspec.json.encode(event), time_ms)
         assert reasons == []
-        assert event.keys() <= set(EVENTS[topic].fieldNames())
+        assert event.keys() <= set(EVENTS[topic].by_name)
 
 
 def test_conditions_change_nothing_of_what_is_true() -> None:

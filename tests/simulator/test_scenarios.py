@@ -30,7 +30,7 @@ def test_every_event_keeps_its_contract(play: Play) -> None:
     for topic, event in play.events:
         _, reasons = decode(topic, msgspec.json.encode(event), event["event_time_ms"])
         assert reasons == []
-        assert event.keys() <= set(EVENTS[topic].fieldNames())
+        assert event.keys() <= set(EVENTS[topic].by_name)
 
 
 @each_play

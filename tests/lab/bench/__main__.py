@@ -25,6 +25,7 @@ from tests.lab.bench.idle import measure_idle
 from tests.lab.bench.latency import measure_latency
 from tests.lab.bench.rivals.measure import measure_rivals
 from tests.lab.bench.scratch import read_machine, write_report
+from tests.lab.bench.sizing import measure_sizing
 from tests.lab.bench.timeline import measure_timeline
 from tests.support.laboratory import say
 
@@ -73,6 +74,7 @@ MEASURES = {
     "collector": Measure(
         measure_collector, (1_000, 5_000, 120), (50, 200, 15), "1,000 groups and 5,000 clients polled in rounds", 8
     ),
+    "sizing": Measure(measure_sizing, (100, 90, 240), (10, 20, 40), "what 100 groups take in Kafka, tables, CPU", 12),
     "rivals": Measure(measure_rivals, (DRAINED, DRAINED // 4, 60, 60), (100_000, 50_000, 10, 15), RIVALS, 11),
 }
 

@@ -22,7 +22,7 @@ from tests.support.scratch_kafka import scratch_kafka
 from tests.support.service_process import ServiceProcess
 
 SPARK_LOG, RUN_LOG = Path(".bench/spark.log"), Path(".bench/run.log")
-PACKAGES = ("pyspark", "delta-spark", "deltalake", "kafka-python", "pyarrow", "msgspec")
+PACKAGES = ("pyspark", "deltalake", "kafka-python", "pyarrow", "msgspec")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def live_run(settings: Settings, **more: str) -> Iterator[ServiceProcess]:
     run = ServiceProcess(RUN_LOG, {f"BALANCEWATCH_{name}": value for name, value in (given | more).items()}, "run")
     run.start()
     try:
-        run.wait_until(lambda: any(settings.paths.checkpoints.glob("*/commits/[0-9]*")))
+        run.wait_until(lambda: any(settings.paths.checkpoints.glob("*/commits/[0-9]*")), seconds=600)
         yield run
     finally:
         run.stop()
