@@ -63,10 +63,11 @@ demo: $(VENV)/.run ## run the demo until Ctrl-C; ARGS="--seconds 90" limits it
 jars: setup
 	@$(BIN)/python -m streaming.spark.jars client-4.7.1 client-4.9.8 grpc-client proxy server-4.9.7
 
-LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate $(ARGS)
+LOCK = $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-header --no-annotate \
+    --override <(echo pyspark==4.2.1) $(ARGS)
 lock: $(VENV)/.ready ## rewrite the lock files from pyproject.toml: every package for Python 3.11+, with SHA-256
-	@$(LOCK) --extra run --extra dev -o tests/requirements.lock pyproject.toml
-	@$(LOCK) --extra run --constraint tests/requirements.lock -o requirements.lock pyproject.toml
+	@$(LOCK) --extra run --extra delta --extra dev -o tests/requirements.lock pyproject.toml
+	@$(LOCK) --extra run --extra delta --constraint tests/requirements.lock -o requirements.lock pyproject.toml
 	@$(LOCK) --group build -o conf/deploy/build.lock
 
 pins: $(VENV)/.ready ## rewrite conf/jars.sha256 after a change of conf/ivy.xml
