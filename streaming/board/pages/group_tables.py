@@ -112,7 +112,7 @@ def read_group(
         f"""
         SELECT incident_id, kind, severity, state, cause, cluster, consumer_group, topic, broker_name, client_id,
             coalesce(queues, []) AS queues, summary, advice, inhibited_by, epoch_ms(started_at) AS started_ms,
-            acknowledged_by
+            acknowledged_by, NULL AS silence
         FROM {history.newest(ALERTS, at_ms)} LEFT JOIN ({acknowledged_sql(until)}) USING (incident_id)
         WHERE {_OF_GROUP} AND state IN {OPEN_STATES}
         ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}
