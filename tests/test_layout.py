@@ -226,20 +226,20 @@ def test_no_file_is_over_600_lines() -> None:
 
 
 BUDGET = {
-    "streaming/assistant": 450, "streaming/board": 3_480, "streaming/check": 910, "streaming/collector": 3_190,
+    "streaming/assistant": 450, "streaming/board": 4_000, "streaming/check": 910, "streaming/collector": 3_190,
     "streaming/history": 2_250, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
-    "streaming/metrics": 920, "streaming/quality": 1_620, "streaming/queries": 4_180, "streaming/relay": 3_500,
+    "streaming/metrics": 920, "streaming/quality": 1_620, "streaming/queries": 4_180, "streaming/relay": 3_590,
     "streaming/replay": 520, "streaming/self_monitoring": 440, "streaming/service": 1_430,
     "streaming/simulator": 3_500, "streaming/spark": 540, "streaming/store": 940, "streaming/system": 310,
-    "streaming/terminal": 620, "streaming/text": 560, "streaming/warehouse": 1_610, "streaming/whatif": 420,
+    "streaming/terminal": 620, "streaming/text": 570, "streaming/warehouse": 1_610, "streaming/whatif": 420,
     "udfs/alerts": 1_590, "udfs/brokers": 2_150, "udfs/groups": 3_660, "udfs/producers": 1_250,
     "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_660, "conf": 1_080,
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 47_100, 57_000
+MOST_LINES, MOST_LINES_OF_TESTS = 47_700, 57_500
 
-MOST_FILES = 282
+MOST_FILES = 286
 """Of the product, likewise."""
 
 

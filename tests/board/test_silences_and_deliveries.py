@@ -62,7 +62,7 @@ def test_silences_say_what_they_cover_and_ended_ones_are_shown_on_request(wareho
     )
     assert "/incident?id=one" in links_of(by_id(page, "silences-now"))
     assert text_of(by_id(page, "silences-soon")).endswith("◷ scheduled bob deploy 12:00:00 13:00:00 -")
-    assert "1 silence cannot be read and cover nothing." in text_of(page)
+    assert "Unreadable silences: 1 . They cover nothing." in text_of(page)
     assert ids(shown(silences.PAGE, warehouse, show="all"), "silences") == ["now", "soon", "over"]
     assert ids(shown(silences.PAGE, warehouse, sort="-by"), "silences") == ["soon", "now"]
 
