@@ -97,7 +97,7 @@ def test_the_table_is_sorted_by_a_column_and_the_timeline_follows(sort: str, ord
 def test_the_form_shows_the_filters_and_lanes_hatch_inhibited_incidents(warehouse: Path) -> None:
     form = by_id(shown(PAGE, warehouse, state="FIRING", group="billing", since="90m"), "filters")
     chosen = [text_of(one) for one in walk(form) if one.name == "option" and "selected" in one.attributes]
-    assert chosen == ["last 90m", "FIRING", "all", "all", "all"]
+    assert chosen == ["last 90m", "FIRING", "all", "all", "all", "included"]
     assert by_id(form, "filters-group")["value"] == "billing"
     body = shown(PAGE, warehouse)
     chart = lanes_chart(PAGE.read(view_of(warehouse)))
