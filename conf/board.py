@@ -21,6 +21,7 @@ class Board(Served):
     allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=255)], ...] = Field(max_length=50)
     trusted_proxy: Annotated[str, Field(max_length=255)]
     session_hours: Annotated[float, Field(ge=0.01, le=720)]
+    write: bool
 
     @field_validator("allowed_hosts")
     @classmethod

@@ -24,8 +24,9 @@ def board(
 ) -> None:
     """Serve the web board: firing alerts, groups, brokers and their history. Prints its URL; Ctrl-C ends it.
 
-    The board only reads the Delta tables, with or without `balancewatch run`. To let others reach it, set the token in
-    the variable of board.token_env, give --host, and put a TLS proxy in front.
+    The board reads the Delta tables, with or without `balancewatch run`. To let others reach it, set the token in the
+    variable of board.token_env, give --host, and put a TLS proxy in front. With board.write = true it also acknowledges
+    and silences.
 
     Example: balancewatch board
 

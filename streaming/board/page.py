@@ -13,9 +13,10 @@ Rules for every page:
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,11 +24,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from schemas.tables import TABLES
 from streaming.board import words
 from streaming.board.url import href
+from streaming.relay.mutes import Mute
+from streaming.store.current import read_silences
 from streaming.store.store import History
 from streaming.text.times import ago, clock, iso, span
 from streaming.text.visible_text import visible
 from udfs.alerts.prose import join_words, name_queues, some
-from udfs.alerts.static_labels import LabelRules, describe_labels
+from udfs.alerts.silence import MUTED_BY, Quiet, pick_silence
+from udfs.alerts.static_labels import LabelRules, describe_labels, pick_static_labels
 from udfs.groups.queue_state import WRONG
 from udfs.groups.verdict_reason import VERDICT_REASONS
 
@@ -48,10 +52,29 @@ class View:
     """Base URL of the runbooks."""
     labels: LabelRules = ()
     """Rules of static labels."""
+    mutes: Sequence[Mute] = ()
+    """Mutes of the settings."""
+    can_write: bool = False
+    """Whether the page may offer to acknowledge and silence (board.write)."""
+    author: str = ""
+    """Name that the viewer gave last, on pages that ask for it."""
 
     @property
     def is_stale(self) -> bool:
         return self.newest_ms is not None and self.now_ms - self.newest_ms > self.stale_ms
+
+    @cached_property
+    def quiets(self) -> Sequence[Quiet]:
+        """Silences of the table, ended ones too, and mutes of the settings."""
+        return [*read_silences(self.history), *self.mutes]
+
+    def labelled(self, incident: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the incident as silences match it: with its static labels, too."""
+        return {**pick_static_labels(self.labels, incident), **incident}
+
+    def with_silences(self, incidents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the incidents with `silence`: the active one that covers it and ends last, or None."""
+        return [{**row, "silence": pick_silence(self.quiets, self.labelled(row), self.now_ms)} for row in incidents]
 
     @property
     def known_until_ms(self) -> int:
@@ -79,6 +102,8 @@ class Page:
     """Tables that the page reads; it shows a notice for unreadable rows of these."""
     back: tuple[str, str] | None = None
     """Text and path of the link shown with a URL error; None links to this page without parameters."""
+    takes_author: bool = False
+    """Whether the page has a field with the viewer's name."""
 
     def body(self, view: View) -> str:
         value = self.read(view)
@@ -134,6 +159,8 @@ _ENVIRONMENT.filters |= {
 _ENVIRONMENT.globals |= {
     "link": href,
     "STATES": words.STATE_SHAPES,
+    "OUTCOMES": words.OUTCOMES,
+    "MUTED_BY": MUTED_BY,
     "VERDICTS": words.VERDICTS,
     "WRONG": WRONG,
     "REASONS": VERDICT_REASONS,

@@ -4,10 +4,10 @@ Parameters are bounded and validated, with a sentence for each invalid one.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from conf.section import duration_ms
@@ -18,6 +18,9 @@ LONGEST_VALUE = 512
 
 LONGEST_SPAN_MS = 3_650 * DAY
 """Ten years. RocketMQ keeps nothing that long, and the resulting time is valid on every clock."""
+
+
+Item = TypeVar("Item")
 
 
 class AskedError(ValueError):
@@ -66,6 +69,28 @@ def read_choice(asked: Mapping[str, str], name: str, choices: Collection[str], d
     return value
 
 
+SortKeys = Mapping[str, Callable[[Any], Any]]
+"""Names of columns to what their rows are sorted by."""
+
+
+def read_sort(asked: Mapping[str, str], columns: Collection[str]) -> str:
+    """Return the column to sort by, with "-" before it for descending order; "" is the page's own order.
+
+    Raises AskedError.
+    """
+    return read_choice(asked, "sort", [*columns, *(f"-{column}" for column in columns)])
+
+
+def sort_rows(rows: Sequence[Item], asked: Mapping[str, str], keys: SortKeys) -> Sequence[Item]:
+    """Return the rows by the column that `sort` names, those without a value last. Raises AskedError."""
+    sort = read_sort(asked, keys)
+    if not sort:
+        return rows
+    key = keys[sort.removeprefix("-")]
+    known = sorted((row for row in rows if key(row) is not None), key=key, reverse=sort.startswith("-"))
+    return [*known, *(row for row in rows if key(row) is None)]
+
+
 EARLIEST_MS = 1_000_000_000_000
 """September 2001, before RocketMQ existed."""
 
@@ -93,9 +118,6 @@ def read_moment_ms(asked: Mapping[str, str], name: str, now_ms: int) -> int | No
     if moment_ms < EARLIEST_MS:
         raise AskedError(f"{name} = {value!r} is too early; 2001-09-09T01:46:40Z is the earliest.")
     return moment_ms if moment_ms < now_ms else None
-
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,18 @@ from udfs.groups.queue_state import (
 
 STATE_SHAPES = {"FIRING": "▲", "PENDING": "◷", "RECOVERING": "▽", "RESOLVED": "✓", "UNKNOWN": "?"}
 
+OUTCOMES = {
+    "DELIVERED": ("✓", "state-resolved"),
+    "PENDING": ("◷", "state-pending"),
+    "RETRYING": ("▽", "state-pending"),
+    "REFUSED": ("✖", "state-firing"),
+    "SILENCED": ("◌", "muted"),
+    "INHIBITED": ("⤷", "muted"),
+    "LIMITED": ("≡", "muted"),
+    "NO_ROUTE": ("∅", "muted"),
+}
+"""Outcome of a notification to its shape and look."""
+
 CERTAIN_SINCE = "when the data first proved the verdict; its alert may begin earlier, with the first sign"
 
 

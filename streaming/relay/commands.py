@@ -1,39 +1,38 @@
 """`balancewatch silence`, `ack` and `canary`: silences, acknowledgements, the latency of canaries."""
 
-import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import quantiles
 from typing import Annotated, Any
 
 import typer
 
-from conf.location import Location
-from conf.section import duration_ms
-from schemas.tables import ACKNOWLEDGEMENTS, ALERTS
+from streaming.relay.actions import (
+    MOST_CHARACTERS,
+    ActionError,
+    acknowledge,
+    add_silence,
+    check_text,
+    end_silence,
+    read_end_ms,
+    read_newest_row,
+    read_patterns,
+)
 from streaming.relay.canary import lost_after_ms, read_canaries
 from streaming.relay.mutes import make_mutes
 from streaming.relay.tables import RelayTables
-from streaming.store.alerts import UnknownIncidentError, find_incident, read_current_alerts
-from streaming.store.store import History
-from streaming.terminal.command import choose, fail, load
+from streaming.store.alerts import read_current_alerts
+from streaming.terminal.command import fail, load
 from streaming.terminal.completion import complete_incident
 from streaming.terminal.format_option import format_option
 from streaming.terminal.printing import print_rows
 from streaming.terminal.setting_options import Warehouse
 from streaming.text.output import say
-from streaming.text.times import iso, parse_moment, to_ms, wall_ms
+from streaming.text.times import iso, to_ms, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
-from udfs.alerts.firing_limit import SEVERITIES
-from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.pattern import LABELS, describe_matchers, incident_matchers, is_match
-from udfs.alerts.pattern import MOST_CHARACTERS as MOST_PATTERN_CHARACTERS
-from udfs.alerts.self_kinds import SELF_FACTS
 from udfs.alerts.silence import Silence
 from udfs.alerts.static_labels import pick_static_labels
-
-MOST_MS = 366 * 86_400_000
-MOST_CHARACTERS = 1_000
 
 silence = typer.Typer(
     help="Add, list and end silences. An alert that still fires when its silence ends is notified then.",
@@ -43,16 +42,21 @@ silence = typer.Typer(
 )
 
 
+@contextmanager
+def _failing() -> Iterator[None]:
+    """End with the sentence and the exit code of an ActionError."""
+    try:
+        yield
+    except ActionError as error:
+        fail(str(error), code=error.code)
+
+
 def _check_text(option: typer.CallbackParam, text: str) -> str:
-    if not text.strip() or len(text) > MOST_CHARACTERS:
-        fail(f"{option.opts[0]} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters", code=2)
-    return text
+    with _failing():
+        return check_text(option.opts[0], text)
 
 
 Format = Annotated[str, format_option("table", "json", "csv")]
-
-CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
-"""Labels whose values are known."""
 
 
 @silence.command()
@@ -101,7 +105,8 @@ def add(
     settings = load(paths={"warehouse": warehouse})
     matchers = _matchers(match or [], [*LABELS, *{name: 0 for _, names in settings.label_rules for name in names}])
     if incident is not None:
-        matchers = dict(incident_matchers(_newest_row(settings.paths.warehouse, incident))) | matchers
+        with _failing():
+            matchers = dict(incident_matchers(read_newest_row(settings.paths.warehouse, incident))) | matchers
     try:
         firing = read_current_alerts(settings.paths.warehouse, "FIRING")
     except WarehouseError:
@@ -112,8 +117,7 @@ def add(
     if dry_run:
         print_rows(covered, format_, "The silence would cover no firing incident.")
         return
-    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, end_ms)
-    RelayTables(settings.paths.warehouse).add_silence(made, now_ms)
+    made = add_silence(settings.paths.warehouse, matchers, owner, reason, now_ms, end_ms)
     print_rows([{**_row(made, now_ms), "covers_now": len(covered)}], format_, "")
     if format_ == "table":
         say(f"End it with `balancewatch silence end {made.silence_id}`.")
@@ -153,16 +157,9 @@ def end(
 
     Example: balancewatch silence end 3f9a01bc
     """
-
     settings = load(paths={"warehouse": warehouse})
-    now_ms = wall_ms()
-    silences = RelayTables(settings.paths.warehouse, may_write=False).read_silences() or []
-    found = next((one for one in silences if one.silence_id == silence_id), None)
-    if found is None:
-        fail(f"SILENCE_ID {silence_id!r} does not exist; `balancewatch silence list` lists the ids")
-    if found.ends_at_ms <= now_ms:
-        fail(f"silence {silence_id} ended at {iso(found.ends_at_ms, 'seconds')}")
-    RelayTables(settings.paths.warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
+    with _failing():
+        found = end_silence(settings.paths.warehouse, silence_id, wall_ms())
     say(f"silence {silence_id} by {found.created_by} ended")
 
 
@@ -186,13 +183,9 @@ def ack(
     Example: balancewatch ack c87a8d88 --owner ada --note "restarting the twin"
     """
     settings = load(paths={"warehouse": warehouse})
-    found = _newest_row(settings.paths.warehouse, incident)
-    incident_id = found["incident_id"]
-    if found["state"] == "RESOLVED":
-        fail(f"INCIDENT {incident_id} was resolved at {iso(found['changed_at'])}; only an open one can be acknowledged")
-    row = {"incident_id": incident_id, "acknowledged_by": owner, "note": note, "acknowledged_at": wall_ms()}
-    RelayTables(settings.paths.warehouse).append(ACKNOWLEDGEMENTS, [row])
-    say(f"{incident_id} acknowledged by {owner}: {found['summary']}")
+    with _failing():
+        found = acknowledge(settings.paths.warehouse, incident, owner, note, wall_ms())
+    say(f"{found['incident_id']} acknowledged by {owner}: {found['summary']}")
 
 
 def canary(
@@ -240,52 +233,26 @@ def canary(
         fail(f"canary lost: {newest}, but one is due every {settings.canary.interval_seconds:g} s; is `run` up?")
 
 
-def _newest_row(warehouse: Location, text: str) -> Mapping[str, Any]:
-    """Return the newest row of the incident with this id or prefix."""
-    try:
-        history = History(warehouse, [ALERTS])
-        query = "SELECT * FROM alerts_now WHERE incident_id = $id"
-        (found,) = history.rows(query, {"id": find_incident(history, text)})
-    except (WarehouseError, UnknownIncidentError) as error:
-        fail(str(error))
-    return found
-
-
 def _matchers(texts: list[str], labels: Sequence[str]) -> dict[str, tuple[str, ...]]:
     matchers: dict[str, tuple[str, ...]] = {}
     for text in texts:
         label, _, globs = text.partition("=")
         if label not in labels:
             fail(f"--match {text!r}: {label!r} is not a label; choose {', '.join(labels)}", code=2)
-        patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
-        if not patterns or len(globs) > MOST_PATTERN_CHARACTERS:
-            what = f"give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}="
-            fail(f"--match {text[:50]!r}: {what}", code=2)
-        for pattern in patterns if label in CLOSED else ():
-            choose(f"--match {label}=", pattern, CLOSED[label])
         if label in matchers:
             fail(f"--match {text!r}: {label} is given twice; write {label}=GLOB,GLOB", code=2)
-        matchers[label] = patterns
+        with _failing():
+            matchers[label] = read_patterns("--match", label, globs)
     return matchers
 
 
 def _end_ms(for_: str | None, until: str | None, now_ms: int) -> int:
     if (for_ is None) == (until is None):
         fail("give either --for, such as 2h, or --until, an ISO 8601 time", code=2)
-    if for_ is not None:
-        span_ms = duration_ms(for_)
-        if not span_ms:
-            fail(f"--for {for_!r} is not a duration such as 90s, 45m, 2h or 1d", code=2)
-        end_ms = now_ms + span_ms
-    else:
-        try:
-            end_ms = parse_moment(str(until), now_ms, is_ahead=True)
-        except ValueError as error:
-            fail(f"--until {error}", code=2)
-    if not now_ms < end_ms <= now_ms + MOST_MS:
-        given = f"--for {for_}" if for_ is not None else f"--until {until}"
-        fail(f"{given}: must end within the next 366 days", code=2)
-    return end_ms
+    with _failing():
+        if for_ is not None:
+            return read_end_ms("--for", for_, now_ms, is_span=True)
+        return read_end_ms("--until", str(until), now_ms, is_span=False)
 
 
 _COLUMNS = ("silence_id", "state", "match", "created_by", "comment", "starts_at", "ends_at")

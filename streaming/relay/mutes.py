@@ -14,7 +14,7 @@ from conf.oncall import DAYS
 from conf.oncall import Mute as MuteSettings
 from streaming.text.times import to_ms
 from udfs.alerts.pattern import Matchers, describe_matchers
-from udfs.alerts.silence import Silence
+from udfs.alerts.silence import MUTED_BY, Silence
 
 _LAST_MS = 253_000_000_000_000
 """In the year 9987: the days around it are dates, too."""
@@ -44,7 +44,7 @@ class Mute:
         starts_at_ms, ends_at_ms = next(span for span in self._spans(now_ms) if span[1] > now_ms)
         end = datetime.fromtimestamp(ends_at_ms / 1000, self.zone)
         silence_id = f"mute {self.name!r} until {end.isoformat(timespec='minutes')}"
-        return Silence(silence_id, self.matchers, "[[mutes]]", self.describe(), starts_at_ms, ends_at_ms)
+        return Silence(silence_id, self.matchers, MUTED_BY, self.describe(), starts_at_ms, ends_at_ms)
 
     def describe(self) -> str:
         """22:00 to 06:00 Asia/Shanghai, mon, tue"""

@@ -1,7 +1,8 @@
 """The relay's Delta tables: alerts, alert_deliveries, silences, acknowledgements.
 
 The tables are read as Arrow, without DuckDB or a JVM; each stays open and is read on by version. An append is one
-commit. The relay alone writes alert_deliveries; the commands write silences and acknowledgements.
+commit. The relay alone writes alert_deliveries; the commands and the board write silences and
+acknowledgements.
 """
 
 import json

@@ -140,8 +140,8 @@ def read_trouble(history: History, lately_from_ms: int) -> dict[str, Any]:
 def _read_firing(history: History) -> list[dict[str, Any]]:
     rows = history.rows(
         f"""
-        SELECT incident_id, kind, severity, cluster, consumer_group, topic, broker_name, summary, advice,
-            coalesce(is_flapping, false) AS is_flapping, epoch_ms(coalesce(fired_at, changed_at)) AS fired_ms,
+        SELECT incident_id, kind, severity, cause, cluster, consumer_group, topic, broker_name, client_id, summary,
+            advice, coalesce(is_flapping, false) AS is_flapping, epoch_ms(coalesce(fired_at, changed_at)) AS fired_ms,
             acknowledged_by
         FROM firing LEFT JOIN ({acknowledged_sql()}) USING (incident_id)
         ORDER BY {MOST_SEVERE_FIRST}, fired_ms DESC, incident_id LIMIT $most

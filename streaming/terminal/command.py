@@ -13,7 +13,7 @@ from streaming.logs.logs import say_failure, set_up_logs
 from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import is_end_asked
 from streaming.terminal.command_line import given_log_flags
-from streaming.text.suggestions import closest
+from streaming.text.suggestions import describe_choices
 from streaming.warehouse.table_store import StoreUnreachableError, reach
 
 
@@ -66,9 +66,7 @@ def choose(flag: str, text: str, values: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         found = matching(values, name)
         if not found:
-            near = closest(name, values, 0.6)
-            hint = f"nearest: {', '.join(near)}; " if near else ""
-            fail(f"{flag} {name[:50]!r}: {hint}choose one of {', '.join(values)}", code=2)
+            fail(f"{flag} {name[:50]!r}: {describe_choices(name, values)}", code=2)
         chosen += found
     return tuple(dict.fromkeys(chosen))
 

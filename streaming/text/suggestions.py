@@ -1,6 +1,6 @@
 """The known names nearest to an unknown one."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 MOST_NAMED = 5
@@ -21,3 +21,10 @@ def suggest(name: str, known: Iterable[str]) -> str:
         return ""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"; known: {', '.join(names[:MOST_NAMED])}{more}"
+
+
+def describe_choices(name: str, values: Sequence[str]) -> str:
+    """Return `nearest: critical; choose one of critical, error`, for an unknown name of a closed list."""
+    near = closest(name, values, 0.6)
+    hint = f"nearest: {', '.join(near)}; " if near else ""
+    return f"{hint}choose one of {', '.join(values)}"

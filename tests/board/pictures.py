@@ -48,6 +48,8 @@ def pages() -> dict[str, str]:
         "group": f"/group?{group}",
         "history": f"/history?{group}&since=1h",
         "brokers": "/brokers?since=1h",
+        "silences": "/silences",
+        "deliveries": "/deliveries",
         "quality": "/quality?since=6h",
         "refused": "/incident",
     }

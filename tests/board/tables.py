@@ -1,6 +1,6 @@
 """Rows written by hand, incidents a minute apart by default; boards, pages and clients over them at NOW_MS."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from conf.settings import Settings
 from streaming.board.chart import Chart
 from streaming.board.page import Page, View
 from streaming.board.web.access import AccessControl
-from streaming.board.web.app import Board, make_app
+from streaming.board.web.app import Board, Mutes, make_app
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.board.components import Element, read_html
@@ -95,13 +95,16 @@ def minutes(chart: Chart, name: str) -> list[int]:
     return [round(bar.width * period_ms / 100 / MINUTE) for bar in chart.bars if bar.name == name]
 
 
-def board_of(warehouse: Path, now_ms: int = NOW_MS) -> Board:
-    return Board(Settings.load().board, warehouse, lambda: now_ms)
+def board_of(
+    warehouse: Path, now_ms: int = NOW_MS, *, can_write: bool = False, mutes: Sequence[Mapping[str, Any]] = ()
+) -> Board:
+    settings = Settings.load(board={"write": can_write}, mutes=list(mutes))
+    return Board(settings.board, warehouse, lambda: now_ms, mutes_at=Mutes(settings).at)
 
 
-def client_of(warehouse: Path, access: AccessControl | None = None) -> TestClient:
+def client_of(warehouse: Path, access: AccessControl | None = None, **board: Any) -> TestClient:
     """A client of a board; `access` defaults to one without a token."""
-    app = make_app(board_of(warehouse), access or AccessControl(frozenset({"127.0.0.1"})))
+    app = make_app(board_of(warehouse, **board), access or AccessControl(frozenset({"127.0.0.1"})))
     return TestClient(app, "http://127.0.0.1:8050", follow_redirects=False)
 
 

@@ -16,6 +16,7 @@ from streaming.board.pages.alerts import (
     counts_chart,
     lanes_chart,
     pieces_of,
+    read,
     read_bins,
     read_incidents,
     read_steps,
@@ -37,7 +38,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 alert("effect", ago_ms=10 * MINUTE, inhibited_by="page", kind="double_consumed_queue"),
                 alert("over", "RESOLVED", ago_ms=30 * MINUTE, started_at=NOW_MS - 3 * HOUR, cluster="test"),
                 alert("long ago", "RESOLVED", ago_ms=50 * HOUR),
-                alert("never sure", "PENDING", kind="<b>bold</b>"),
+                alert("never sure", "PENDING", kind="<b>bold</b>", severity="warning"),
                 alert("canary", cluster="balancewatch_canary"),
             ]
         },
@@ -65,6 +66,7 @@ def listed(warehouse: Path, **asked: str) -> list[str]:
         ({"state": "FIRING"}, ["page", "effect"]),
         ({"state": "FIRING", "inhibited": "no"}, ["page"]),
         ({"inhibited": "yes"}, ["effect"]),
+        ({"severity": "warning"}, ["never sure"]),
         ({"group": "billing", "state": "RESOLVED"}, ["over"]),
         ({"kind": "' OR true --"}, []),
     ],
@@ -78,10 +80,24 @@ def test_the_filter_finds_and_the_canary_is_hidden_until_asked_for(
         assert "No incidents match." in text_of(shown(PAGE, warehouse, **asked))
 
 
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("began", ["over", "page", "effect", "never sure"]),
+        ("-duration", ["over", "page", "effect", "never sure"]),
+        ("severity", ["never sure", "page", "effect", "over"]),
+        ("kind", ["never sure", "effect", "page", "over"]),
+    ],
+)
+def test_the_table_is_sorted_by_a_column_and_the_timeline_follows(sort: str, order: list[str], warehouse: Path) -> None:
+    assert listed(warehouse, sort=sort) == order
+    assert [one["incident_id"] for one in read(view_of(warehouse, sort=sort))["incidents"].items] == order
+
+
 def test_the_form_shows_the_filters_and_lanes_hatch_inhibited_incidents(warehouse: Path) -> None:
     form = by_id(shown(PAGE, warehouse, state="FIRING", group="billing", since="90m"), "filters")
     chosen = [text_of(one) for one in walk(form) if one.name == "option" and "selected" in one.attributes]
-    assert chosen == ["last 90m", "FIRING", "all", "all", "all"]
+    assert chosen == ["last 90m", "FIRING", "all", "all", "all", "included"]
     assert by_id(form, "filters-group")["value"] == "billing"
     body = shown(PAGE, warehouse)
     chart = lanes_chart(PAGE.read(view_of(warehouse)))

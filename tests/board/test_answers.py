@@ -23,7 +23,8 @@ def test_an_unknown_path_is_a_404_and_pages_are_only_read(client: TestClient) ->
     answer = client.get("/nope")
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text.splitlines() == [
-        "There is no such page; the pages are /, /alerts, /brokers, /group, /groups, /history, /incident, /quality."
+        "There is no such page; the pages are /, /alerts, /brokers, /deliveries, /group, /groups, /history, /incident, "
+        "/quality, /silences."
     ]
     known = [page.path for page in PAGES] + ["/alerts/", "/alerts?kind=starved_queue", "/runbooks/", "/runbooks"]
     assert {path: client.get(path).status_code for path in known} == dict.fromkeys(known, 200)

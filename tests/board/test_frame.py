@@ -253,10 +253,70 @@ def test_a_session_that_has_ended_is_reported_from_a_board_that_is_gone(guarded:
     assert page.url == guarded + GUARDED
 
 
+def test_the_local_time_stands_beside_utc_and_moves_nothing(board_url: str, tab: Tab) -> None:
+    """Shanghai is 8 h ahead; without a script, and in a zone like UTC, there is UTC alone."""
+    page = tab.open(board_url + "alerts")
+    time = page.locator("#incidents-table time.moment").first
+    assert page.locator("[data-local]").count() == 0
+    expect(page.locator("#zone")).to_be_hidden()
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Shanghai"})
+    try:
+        page = tab.reload()
+        assert (time.inner_text(), time.get_attribute("data-local")) == ("10:57:06", "18:57")
+        assert page.evaluate("getComputedStyle(document.querySelector('[data-local]'), '::after').content") != "none"
+        assert page.locator("time.moment:not([data-local])").count() == 0
+        expect(page.locator("#zone")).to_be_visible()
+        shifts = (
+            "new Promise((done) => { new PerformanceObserver((list) => done(list.getEntries().length))"
+            ".observe({type: 'layout-shift', buffered: true}); setTimeout(() => done(0), 500); })"
+        )
+        assert page.evaluate(shifts) == 0
+        assert tab.faults("color-contrast") == []
+    finally:
+        session.send("Emulation.setTimezoneOverride", {"timezoneId": ""})
+        session.detach()
+
+
+def test_a_heading_sorts_by_keyboard_and_keeps_the_focus(board_url: str, tab: Tab) -> None:
+    page = tab.open(board_url + "groups")
+    tab_to(page, "th .sorter[href*='sort=-queues']")
+    page.keyboard.press("Enter")
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Queues")
+    assert page.evaluate("document.activeElement.closest('th').getAttribute('aria-sort')") == "descending"
+    page.keyboard.press("Enter")
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("Queues")
+    assert page.url.endswith("?sort=queues")
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_an_incident_is_acknowledged_by_keyboard_with_and_without_scripts(
+    has_scripts: bool, modelled_warehouse: Path, tmp_path: Path, loud_tab: Tab
+) -> None:
+    warehouse = shutil.copytree(modelled_warehouse, tmp_path / "warehouse")
+    browser = loud_tab.page.context.browser
+    assert browser is not None
+    context = browser.new_context(java_script_enabled=has_scripts, viewport=PHONE)
+    with serve(warehouse, access=AccessControl(frozenset(), TOKEN, 3600), write=True) as url:
+        page = context.new_page()
+        page.goto(f"{url}incident?{pages()['incident'].partition('?')[2]}&token={TOKEN}")
+        page.locator("#response-author").fill("ada")
+        page.locator("#response-note").fill("restarting the twin")
+        page.keyboard.press("Enter")
+        expect(page.locator("#respond li").first).to_contain_text("acknowledged by ada")
+        assert page.locator("#response-author").input_value() == "ada"
+        if has_scripts:
+            tab = Tab(page)
+            assert tab.faults() == []
+            assert tab.is_narrow_enough()
+    context.close()
+
+
 def test_the_ages_of_the_tables_never_run_over_each_other(board_url: str, tab: Tab) -> None:
     """The longest that they may say, at every width of a column."""
     longest = "23 h 59 min ago</time><span>, delay 23 h 59 min</span>"
     page = tab.open(board_url)
+    page.locator("#tables-details summary").click()
     for width in (1400, 1000, 700, 390):
         page.set_viewport_size({"width": width, "height": 900})
         page.evaluate(

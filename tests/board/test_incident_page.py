@@ -147,7 +147,7 @@ def test_ack_and_silence_are_offered_only_where_they_are_not_done(
     assert len(lines) == len(offered)
     assert all(line.startswith(begin) for line, begin in zip(lines, offered, strict=True)), lines
     head = text_of(head_of(body))
-    assert ("acknowledged by ada" in head, "silenced until 11:01:00" in head) == (
+    assert ("acknowledged by ada" in head, "silenced by bob until 11:01:00" in head) == (
         acknowledged,
         silenced_for_ms == MINUTE,
     )

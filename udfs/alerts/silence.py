@@ -6,6 +6,9 @@ from typing import Protocol
 
 from udfs.alerts.pattern import Labels, Matchers, is_match
 
+MUTED_BY = "[[mutes]]"
+"""The author of a mute's window."""
+
 
 @dataclass(frozen=True)
 class Silence:

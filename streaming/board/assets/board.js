@@ -87,7 +87,7 @@
       if (from.getAttribute(one.name) !== one.value) from.setAttribute(one.name, one.value);
     });
     Array.from(from.attributes).forEach(function (one) {
-      if (one.name === "open" || isZoomed || to.hasAttribute(one.name)) return;
+      if (one.name === "open" || one.name === "data-local" || isZoomed || to.hasAttribute(one.name)) return;
       from.removeAttribute(one.name);
     });
   }

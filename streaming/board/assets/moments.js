@@ -26,8 +26,11 @@
   function show(field) {
     var words = Number(field.value) >= Number(field.max) ? "now" : clock(Number(field.value), Number(field.form.dataset.nowMs));
     field.setAttribute("aria-valuetext", words);
-    var output = field.form.querySelector("output");
-    if (output && output.firstChild && output.firstChild.nodeValue !== words) output.firstChild.nodeValue = words;
+    var output = field.form.querySelector("output time");
+    if (!output || !output.firstChild || output.firstChild.nodeValue === words) return;
+    output.firstChild.nodeValue = words;
+    if (words === "now") output.removeAttribute("datetime");
+    else output.setAttribute("datetime", new Date(Number(field.value)).toISOString());
   }
 
   function next(moments, value, by, max) {

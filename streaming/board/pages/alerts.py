@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from schemas.views import ALL_INCIDENTS
+from schemas.views import ALL_INCIDENTS, MOST_SEVERE_FIRST
 from streaming.board.chart import AMBER, BLUE, GREY, PURPLE, RED, Axis, Bar, Chart, Key, fitting, runs
 from streaming.board.known import NO_DATA, Known, extent_of, read_known
 from streaming.board.page import Page, View
-from streaming.board.url import Slice, href, read_choice, read_page, read_span_ms
+from streaming.board.url import Slice, href, read_choice, read_page, read_sort, read_span_ms
 from streaming.board.words import STATE_SHAPES
 from streaming.store.store import History
 from streaming.text.times import MINUTE, clock, span
 from streaming.text.visible_text import visible_name
+from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import ABOVE_GROUPS
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
@@ -90,14 +91,27 @@ def count_incidents(history: History, asked: Asked) -> tuple[int, int, int]:
     return int(row["n"]), *extent_of(asked.from_ms, asked.until_ms, times_ms)
 
 
-def read_incidents(history: History, asked: Asked, offset: int, limit: int) -> Sequence[Incident]:
-    """Return incidents, open ones first, then the most recently resolved."""
+SORT = {
+    "kind": "kind",
+    "severity": f"-coalesce({MOST_SEVERE_FIRST.removesuffix(' NULLS LAST')}, 9)",
+    "state": "state",
+    "where": "subject",
+    "began": "started_ms",
+    "duration": "coalesce(ended_ms, $until_ms) - started_ms",
+}
+"""Column to the SQL of its order."""
+
+
+def read_incidents(history: History, asked: Asked, offset: int, limit: int, sort: str = "") -> Sequence[Incident]:
+    """Return incidents by a column of SORT, else open ones first, then the most recently resolved."""
     condition, params = asked.condition()
+    direction = "DESC" if sort.startswith("-") else "ASC"
+    order = f"{SORT[sort.removeprefix('-')]} {direction}, " if sort else ""
     return history.rows(
         "SELECT incident_id, kind, severity, state, cause, cluster, consumer_group, topic, broker_name, summary, "
         "inhibited_by, coalesce(consumer_group, broker_name, cluster) AS subject, epoch_ms(started_at) AS started_ms, "
         f"epoch_ms(fired_at) AS fired_ms, epoch_ms(ended_at) AS ended_ms FROM ({ALL_INCIDENTS}) WHERE {condition} "
-        "ORDER BY ended_at DESC NULLS FIRST, state <> 'FIRING', inhibited_by IS NOT NULL, started_at DESC, "
+        f"ORDER BY {order}ended_at DESC NULLS FIRST, state <> 'FIRING', inhibited_by IS NOT NULL, started_at DESC, "
         "incident_id LIMIT $limit OFFSET $offset",
         {**params, "limit": limit, "offset": offset},
     )
@@ -194,9 +208,10 @@ def read_bins(history: History, asked: Asked, known: Known | None = None) -> lis
 
 
 def read_choices(history: History) -> Mapping[str, list[str]]:
-    """Return the clusters and kinds with incidents, at most 200 each, without the canary's cluster."""
+    """Return the clusters, kinds and groups with incidents, at most 200 each, without the canary's cluster."""
     (found,) = history.rows(
-        "SELECT list_sort(list(DISTINCT cluster))[:200] AS cluster, list_sort(list(DISTINCT kind))[:200] AS kind "
+        "SELECT list_sort(list(DISTINCT cluster))[:200] AS cluster, list_sort(list(DISTINCT kind))[:200] AS kind, "
+        "list_sort(list(DISTINCT consumer_group) FILTER (consumer_group IS NOT NULL))[:200] AS group "
         "FROM alerts WHERE cluster <> $canary",
         {"canary": CANARY_CLUSTER},
     )
@@ -205,7 +220,13 @@ def read_choices(history: History) -> Mapping[str, list[str]]:
 
 PATH = "/alerts"
 STATES = ("FIRING", "PENDING", "RECOVERING", "UNKNOWN", "RESOLVED")
-COLUMNS = {"cluster": "cluster", "kind": "kind", "state": "state", "group": "consumer_group"}
+COLUMNS = {
+    "cluster": "cluster",
+    "kind": "kind",
+    "severity": "severity",
+    "state": "state",
+    "group": "consumer_group",
+}
 """Filter to the column that has its value."""
 
 FILTERS = ("since", *COLUMNS, "inhibited")
@@ -221,12 +242,13 @@ def read(view: View) -> dict[str, Any]:
     asked = _read_filter(view)
     total, from_ms, until_ms = count_incidents(view.history, asked)
     page, pages = read_page(view.asked, total, PAGE_ROWS)
-    incidents = read_incidents(view.history, asked, (page - 1) * PAGE_ROWS, PAGE_ROWS)
+    sort = read_sort(view.asked, SORT)
+    incidents = read_incidents(view.history, asked, (page - 1) * PAGE_ROWS, PAGE_ROWS, sort)
     known = read_known(view.history, view.known_within(asked.until_ms))
     is_counted = total > MOST_LANES
     drawn = replace(asked, from_ms=from_ms, until_ms=until_ms)
     return {
-        "asked": {name: view.asked[name] for name in FILTERS if name in view.asked},
+        "asked": {name: value for name, value in view.asked.items() if name != "page"},
         "choices": read_choices(view.history),
         "since_ms": asked.until_ms - asked.from_ms,
         "from_ms": from_ms,
@@ -244,6 +266,7 @@ def _read_filter(view: View) -> Asked:
     span_ms = read_span_ms(view.asked, "since", "24h")
     inhibited = read_choice(view.asked, "inhibited", ("yes", "no"))
     read_choice(view.asked, "state", STATES)
+    read_choice(view.asked, "severity", SEVERITIES)
     until_ms = -(-view.now_ms // MINUTE) * MINUTE  # a full minute, so that the axis moves once a minute
     values = {column: view.asked[name] for name, column in COLUMNS.items() if name in view.asked}
     return Asked(until_ms - span_ms, until_ms, values, {"yes": True, "no": False}.get(inhibited))
@@ -272,7 +295,7 @@ LEAST_SHARE = 0.006
 
 def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
     chart = counts_chart(page) if page["is_counted"] else lanes_chart(page)
-    return {"chart": chart, "states": STATES, "most_lanes": MOST_LANES}
+    return {"chart": chart, "states": STATES, "severities": SEVERITIES, "most_lanes": MOST_LANES}
 
 
 def lanes_chart(page: Mapping[str, Any]) -> Chart:
@@ -295,7 +318,7 @@ def lanes_chart(page: Mapping[str, Any]) -> Chart:
                 bars.append(
                     Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, look.name, title, "", link, solid)
                 )
-    label = f"Timeline of {len(incidents)} incidents, newest first; the table below lists them."
+    label = f"Timeline of {len(incidents)} incidents, in the order of the table below."
     return Chart("timeline-lanes", label, LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
 
 
@@ -374,6 +397,6 @@ PAGE = Page(
     read,
     draw,
     nav="Alerts",
-    parameters=frozenset({*FILTERS, "page"}),
+    parameters=frozenset({*FILTERS, "sort", "page"}),
     tables=frozenset({"alerts"}),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from streaming.board.chart import AMBER, BLUE, PURPLE, RED, Axis, Bar, Chart, Key, fitting, lane_name
 from streaming.board.known import NO_DATA, Known, extent_of, read_cluster_names, read_known
 from streaming.board.page import Page, View
-from streaming.board.url import href, read_choice, read_span_ms, slice_of
+from streaming.board.url import SortKeys, href, read_choice, read_span_ms, slice_of, sort_rows
 from streaming.board.words import counted
 from streaming.store.store import History
 from streaming.text.times import clock
@@ -200,6 +200,15 @@ def read_brokers(
 
 
 BROKERS_A_PAGE = 50
+
+SORT: SortKeys = {
+    "broker": lambda broker: broker.broker_name,
+    "cluster": lambda broker: broker.cluster,
+    "avoiding": lambda broker: broker.avoiding,
+    "until": lambda broker: broker.until_ms if broker.avoiding else None,
+    "incidents": lambda broker: (len(broker.open_incidents), len(broker.incidents)),
+}
+
 MOST_LANES = 40
 LANE_PX = 44
 
@@ -221,6 +230,7 @@ def read(view: View) -> dict[str, Any]:
     clusters = read_cluster_names(view.history)
     if cluster and not brokers:
         read_choice(asked, "cluster", clusters)
+    listed = [broker for broker in brokers if not broker.is_quiet]
     return {
         "asked": asked,
         "cluster": cluster,
@@ -228,7 +238,7 @@ def read(view: View) -> dict[str, Any]:
         "until_ms": end_ms,
         "clusters": clusters,
         "brokers": brokers,
-        "listed": slice_of([broker for broker in brokers if not broker.is_quiet], asked, BROKERS_A_PAGE),
+        "listed": slice_of(sort_rows(listed, asked, SORT), asked, BROKERS_A_PAGE),
         "known": known,
         "is_cut": is_cut,
         "is_stale": view.is_stale,
@@ -319,6 +329,6 @@ PAGE = Page(
     read,
     draw,
     nav="Brokers",
-    parameters=frozenset({"cluster", "since", "page"}),
+    parameters=frozenset({"cluster", "since", "sort", "page"}),
     tables=frozenset({"alerts", "assignments", "broker_health", "fault_items", "memberships"}),
 )

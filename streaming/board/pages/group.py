@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from streaming.board.page import Page, View
@@ -30,6 +31,8 @@ def read(view: View) -> dict[str, Any]:
         raise AskedError("group is missing: give a consumer group, as in /group?group=billing.")
     at_ms = read_moment_ms(asked, "at", view.now_ms)
     group = read_group(view.history, asked.get("cluster"), asked["group"], at_ms)
+    if at_ms is None:
+        group = replace(group, incidents=view.with_silences(group.incidents))
     topics, topic = group.topics(), asked.get("topic", "")
     is_bare = topic not in ("", *topics) and is_alerted_topic(view.history, group, topic)
     if not is_bare:
@@ -140,6 +143,6 @@ PAGE = Page(
     read,
     draw,
     parameters=frozenset({"cluster", "group", "topic", "at", "verdict", "broker", "order", "page"}),
-    tables=frozenset({"acknowledgements", "alerts", "assignments", "backlogs", "memberships"}),
+    tables=frozenset({"acknowledgements", "alerts", "assignments", "backlogs", "memberships", "silences"}),
     back=("All groups", "/groups"),
 )

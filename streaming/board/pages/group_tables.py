@@ -114,8 +114,9 @@ def read_group(
     until = "" if at_ms is None else time_sql(at_ms)
     incidents = history.rows(
         f"""
-        SELECT incident_id, kind, severity, state, cause, topic, client_id, coalesce(queues, []) AS queues, summary,
-            advice, inhibited_by, epoch_ms(started_at) AS started_ms, acknowledged_by
+        SELECT incident_id, kind, severity, state, cause, cluster, consumer_group, topic, broker_name, client_id,
+            coalesce(queues, []) AS queues, summary, advice, inhibited_by, epoch_ms(started_at) AS started_ms,
+            acknowledged_by, NULL AS silence
         FROM {history.newest(ALERTS, at_ms)} LEFT JOIN ({acknowledged_sql(until)}) USING (incident_id)
         WHERE {_OF_GROUP} AND state IN {OPEN_STATES}
         ORDER BY inhibited_by IS NOT NULL, started_at, incident_id LIMIT {MOST_INCIDENTS}

@@ -18,10 +18,14 @@ from streaming.board.words import STATE_SHAPES
 from streaming.history.incident_story import IncidentStory, Row, lines_of, read_story
 from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.text.times import clock, span
-from udfs.alerts.pattern import incident_matchers
+from udfs.alerts.pattern import LABELS, incident_matchers, is_match
 from udfs.alerts.runbook import runbook_url
 
 MOST_EVENTS = 300
+
+SPANS = (("1h", "1 hour"), ("4h", "4 hours"), ("1d", "1 day"))
+"""Durations of a silence that the form offers."""
+
 LONGEST_RUN = 4
 
 PRODUCERS = "producers"
@@ -65,7 +69,11 @@ def events(story: IncidentStory, now_ms: int) -> list[Row]:
 
 
 def read(view: View) -> dict[str, Any]:
-    """Return the values of the page: the story, its events oldest first, and the end of the data."""
+    """Return the values of the page: the story, its events oldest first, and the end of the data.
+
+    silences   the active silences and mutes that cover the incident while it is open
+    matchers   label to pattern: what a silence of it covers unless its author says otherwise
+    """
     asked = view.asked.get("id")
     if not asked:
         raise AskedError("id is missing: open an incident from the alerts page, or give /incident?id=ID.")
@@ -73,8 +81,12 @@ def read(view: View) -> dict[str, Any]:
         story = read_story(view.history, find_incident(view.history, asked), labels=view.labels)
     except UnknownIncidentError as error:
         raise AskedError(f"{error}.".replace("INCIDENT ", "id = ", 1)) from None
+    labelled = view.labelled(vars(story))
+    active = [silence for quiet in view.quiets if (silence := quiet.at(view.now_ms)) is not None]
     return {
         "story": story,
+        "silences": [one for one in active if story.ended_ms is None and is_match(one.matchers, labelled)],
+        "matchers": {label: patterns[0] for label, patterns in incident_matchers(vars(story)).items()},
         "events": events(story, view.now_ms),
         "now_ms": view.now_ms,
         "known_until_ms": view.known_until_ms,
@@ -84,7 +96,6 @@ def read(view: View) -> dict[str, Any]:
 
 def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
     story: IncidentStory = page["story"]
-    silences = story.silences if story.ended_ms is None else ()
     shown = page["events"][-MOST_EVENTS:]
     evidence = [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
@@ -93,11 +104,12 @@ def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "story": story,
         "chart": states_chart(page),
-        "active": [silence for silence in silences if silence["starts_ms"] <= page["now_ms"] < silence["ends_ms"]],
         "events": shown,
         "more_events": sum(story.left_out.values()) + len(page["events"]) - len(shown),
         "evidence": [(name, text if len(text) <= 1_000 else text[:1_000] + " …") for name, text in sorted(evidence)],
-        "matchers": [f"{name}={quote(globs[0])}" for name, globs in incident_matchers(vars(story)).items()],
+        "matchers": [f"{label}={quote(pattern)}" for label, pattern in page["matchers"].items()],
+        "labels": LABELS,
+        "spans": SPANS,
     }
 
 
@@ -144,5 +156,6 @@ PAGE = Page(
     draw,
     parameters=frozenset({"id"}),
     back=("All alerts", "/alerts"),
+    takes_author=True,
     tables=frozenset({"acknowledgements", "alert_deliveries", "alerts", "assignments", "memberships", "silences"}),
 )

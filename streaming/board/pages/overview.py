@@ -19,6 +19,7 @@ from streaming.store.store import History
 from streaming.text.times import DAY, MINUTE, to_ms
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import table_path
+from udfs.alerts.runbook import runbook_url
 
 MOST_GROUPS = 12
 
@@ -86,8 +87,12 @@ def read(view: View) -> dict[str, Any]:
     ages = read_ages(view.history)
     live = {table.name for table in LIVE_TABLES}
     newest_ms = max((age["newest_ms"] for age in ages if age["name"] in live and age["newest_ms"]), default=None)
+    trouble = read_trouble(view.history, until_ms - DAY)
+    firing = view.with_silences(trouble["firing"])
+    for incident in firing:
+        incident["runbook_url"] = runbook_url(view.runbooks_url, incident["kind"], incident["cause"])
     return {
-        "trouble": read_trouble(view.history, until_ms - DAY),
+        "trouble": {**trouble, "firing": firing},
         "groups": groups[:MOST_GROUPS],
         "troubled": len(groups),
         "clusters": read_clusters(view.history),

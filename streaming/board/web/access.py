@@ -32,6 +32,9 @@ HEALTH = "/healthz"
 ASSETS = "/assets"
 """Static files without data, which browsers may cache."""
 
+WRITES = ("/incident/", "/silences/")
+"""Beginnings of the paths that forms of a writable board post to; see `web/actions.py`."""
+
 LEAST_TOKEN = 16
 COOKIE = "balancewatch_board"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -46,6 +49,9 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 15vh auto
 input, button { font: inherit; padding: .5rem .75rem; width: 100%; box-sizing: border-box; margin-top: .5rem; }
 """
 """In the page, since the style sheet needs the token too; the policy has its hash."""
+
+CROSS_SITE = "Cross-site requests are refused.\n"
+TOO_LARGE = "The form is too large.\n"
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -184,7 +190,7 @@ class Guard:
             return PlainTextResponse(sentence, 421)
         origin = request.headers.get("origin")
         if origin and origin.partition("://")[2].lower() != host.lower():
-            return PlainTextResponse("Cross-site requests are refused.\n", 403)
+            return PlainTextResponse(CROSS_SITE, 403)
         return None if self._access.token is None else await self._ask_for_token(request)
 
     async def _ask_for_token(self, request: Request) -> Response | None:
@@ -193,15 +199,15 @@ class Guard:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         is_form = request.method == "POST" and kind == "application/x-www-form-urlencoded"  # no other page posts one
         if access.is_session(request.cookies.get(COOKIE, "")):
-            return _without_token(request) if "token" in request.query_params or is_form else None
+            return _within_session(request, is_form=is_form)
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         is_bearer = scheme.lower() == "bearer"
         given = bearer.strip() if is_bearer else request.query_params.get("token")
         if is_form and not is_bearer:
-            body = await _read_form(request)
-            if body is None:
-                return PlainTextResponse("The form is too large.\n", 413)
-            given = dict(parse_qsl(body, errors="replace")).get("token")
+            form = await read_form(request)
+            if form is None:
+                return PlainTextResponse(TOO_LARGE, 413)
+            given = form.get("token")
         if given is None:
             return _login_page(401)
         if not access.is_token(given):
@@ -246,14 +252,26 @@ def _follow_proxy(scope: Scope) -> None:
         scope["client"] = (client, 0)
 
 
-async def _read_form(request: Request) -> str | None:
-    """Return the body of the login form; None if it is too large."""
+def _within_session(request: Request, *, is_form: bool) -> Response | None:
+    """Return None for a page, or a form that one of this board's pages posted to WRITES; else a redirect or a refusal.
+
+    The Origin is known to be right if there is one.
+    """
+    if request.method == "POST" and request.scope["path"].startswith(WRITES):
+        site = request.headers.get("sec-fetch-site")
+        is_own = "origin" in request.headers if site is None else site == "same-origin"
+        return None if is_own else PlainTextResponse(CROSS_SITE, 403)
+    return _without_token(request) if "token" in request.query_params or is_form else None
+
+
+async def read_form(request: Request) -> dict[str, str] | None:
+    """Return the fields of a form, the last of each name; None if it is too large."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > LARGEST_FORM:
             return None
-    return body.decode("utf-8", "replace")
+    return dict(parse_qsl(body.decode("utf-8", "replace"), errors="replace"))
 
 
 def _without_token(request: Request) -> Response:

@@ -1,10 +1,10 @@
-"""The web application: each page as HTML and as JSON, runbooks, static files, and `/healthz`; and its server."""
+"""The web application: each page as HTML and as JSON, forms, runbooks, static files, `/healthz`; and its server."""
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -16,19 +16,23 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from conf.board import Board as BoardSettings
 from conf.location import Location
-from conf.settings import Settings
+from conf.settings import Settings, SettingsError
 from streaming.board.page import Page, View, as_json, render
 from streaming.board.pages import PAGES
-from streaming.board.url import AskedError, read_asked
+from streaming.board.url import AskedError, href, read_asked
 from streaming.board.web import runbooks
-from streaming.board.web.access import ASSETS, HEALTH, AccessControl, Guard
+from streaming.board.web.access import ASSETS, HEALTH, TOO_LARGE, WRITES, AccessControl, Guard, read_form
+from streaming.board.web.actions import ACTIONS, AUTHOR_COOKIE, AUTHOR_SECONDS, act, pack_author, unpack_author
 from streaming.board.web.tables import Seen, Tables
+from streaming.relay.actions import ActionError
+from streaming.relay.mutes import Mute, make_mutes
+from streaming.relay.tables import TABLE_ERRORS
 from streaming.system.bounded_server import BoundedServer, Bounds, listen
 from streaming.text.times import MINUTE, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
@@ -38,6 +42,8 @@ KEPT_BODIES = 64
 """Rendered bodies kept for viewers of the same URL until the tables change."""
 
 UNREADABLE = "The tables cannot be read; the log of `balancewatch board` says why. This page retries."
+UNWRITABLE = "The tables cannot be written; the log of `balancewatch board` says why."
+READ_ONLY = "This board is read-only; board.write = true lets it acknowledge and silence.\n"
 FAILED = "This page failed; the log of `balancewatch board` says why. Other pages still work."
 
 log = structlog.get_logger()
@@ -52,8 +58,23 @@ class Body:
     status: int = 200
 
 
+class Mutes:
+    """The mutes of the settings, read again once a minute. Settings that are invalid then keep the previous ones."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._minute = settings, -1
+        self._mutes: Sequence[Mute] = ()
+
+    def at(self, now_ms: int) -> Sequence[Mute]:
+        if now_ms // MINUTE != self._minute:
+            self._minute = now_ms // MINUTE
+            with suppress(SettingsError):
+                self._mutes = make_mutes(self._settings.load_again().mutes)
+        return self._mutes
+
+
 class Board:
-    """The pages over one warehouse. `render` and `value_json` may run in several threads."""
+    """The pages over one warehouse. `render`, `value_json` and `act` may run in several threads."""
 
     def __init__(
         self,
@@ -64,9 +85,10 @@ class Board:
         runbooks_url: str = runbooks.ROOT,
         labels: LabelRules = (),
         language: str = "en",
+        mutes_at: Callable[[int], Sequence[Mute]] = lambda _: (),
     ) -> None:
-        self.settings, self._runbooks_url, self._labels = settings, runbooks_url, labels
-        self.language = language
+        self.settings, self._runbooks_url, self._mutes_at = settings, runbooks_url, mutes_at
+        self.language, self._labels = language, labels
         self.now_ms = clock_ms
         """Returns epoch ms by the board's clock."""
         self.tables = Tables(warehouse)
@@ -74,14 +96,20 @@ class Board:
         self._body = lru_cache(KEPT_BODIES)(self._body_in)
 
     def render(
-        self, page: Page, search: str, shown: str | None = None
+        self, page: Page, search: str, shown: str | None = None, author: str = ""
     ) -> tuple[Body | None, str, dict[str, Any] | None]:
         """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
         seen, minute = self.tables.look(), self.now_ms() // MINUTE
-        key = hashlib.sha256("\0".join((page.path, search, seen.tag, str(minute))).encode()).hexdigest()[:24]
+        author = author if page.takes_author and self.settings.write else ""
+        key = hashlib.sha256("\0".join((page.path, search, seen.tag, str(minute), author)).encode()).hexdigest()[:24]
         if key == shown:
             return None, key, None
-        return self._body(page, search, seen, minute), key, seen.firing
+        return self._body(page, search, seen, minute, author), key, seen.firing
+
+    def act(self, action: str, incident_id: str, form: Mapping[str, str]) -> None:
+        """Perform one of ACTIONS; the next page shows it. Raises ActionError and TABLE_ERRORS."""
+        act(self.tables.warehouse, action, incident_id, form, self.now_ms())
+        self.tables.look(at_once=True)
 
     def value_json(self, page: Page, search: str) -> tuple[str, int]:
         """Return the page's value as JSON and the status of the response; of an error its sentence."""
@@ -97,14 +125,14 @@ class Board:
         left_out = {name: number for name, number in view.history.left_out.items() if name in page.tables}
         return as_json({"now_ms": now_ms, "newest_ms": view.newest_ms, "left_out": left_out, "page": value}), 200
 
-    def _body_in(self, page: Page, search: str, seen: Seen, _minute: int) -> Body:
+    def _body_in(self, page: Page, search: str, seen: Seen, _minute: int, author: str) -> Body:
         """Render a page; ages in it are as of the minute."""
         now_ms = self.now_ms()
         if seen.history is None:
             html = _message("No tables yet", "hint", seen.trouble, now_ms, is_without_tables=True)
             return Body("No tables yet", html)
         try:
-            _, html = self._read(page, search, seen, now_ms, page.body)
+            _, html = self._read(page, search, seen, now_ms, lambda view: page.body(replace(view, author=author)))
         except Exception as error:
             sentence, status = _describe(page, error)
             back = page.back or (f"{page.title} without filters", page.path)
@@ -135,12 +163,15 @@ class Board:
             None if newest_ms is None else min(newest_ms, now_ms),
             self._runbooks_url,
             self._labels,
+            self._mutes_at(now_ms),
+            self.settings.write,
         )
 
 
 def make_app(board: Board, access: AccessControl) -> Starlette:
     """Return the application of a board behind access control. It loads nothing from other hosts."""
     frame = {"pages": list(board.pages.values()), "assets": asset_url, "version": version("balancewatch")}
+    frame["can_write"] = board.settings.write
     every_ms = round(board.settings.refresh_seconds * 1000)
     unknown = f"There is no such page; the pages are {', '.join(sorted(board.pages))}.\n"
 
@@ -148,7 +179,8 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         page = board.pages.get(request.url.path.rstrip("/") or "/")
         if page is None:
             return PlainTextResponse(unknown, 404)
-        body, key, alerts = board.render(page, request.url.query, request.headers.get("if-none-match"))
+        author = unpack_author(request.cookies.get(AUTHOR_COOKIE, ""))
+        body, key, alerts = board.render(page, request.url.query, request.headers.get("if-none-match"), author)
         headers = {"ETag": key, "X-Now-Ms": str(board.now_ms())}
         if body is None:
             return Response(status_code=304, headers=headers)
@@ -178,8 +210,11 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX, board.language)
         link = f'<h1>Runbook not found</h1><p>See the <a href="{runbooks.ROOT}/">list of runbooks</a>.</p>'
         title, html = found or ("Runbook not found", link)
-        page = render("runbook.html", 0, title=title, path="", body=html, **frame)
+        page = render("runbook.html", 0, title=title, path=f"{runbooks.ROOT}/", body=html, **frame)
         return HTMLResponse(page, 200 if found else 404)
+
+    async def take_form(request: Request) -> Response:
+        return await _answer_form(board, request, frame)
 
     def health(_: Request) -> Response:
         is_open = board.tables.can_open()
@@ -197,6 +232,7 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
             Route(f"{runbooks.ROOT}/", show_runbook),
             Route(f"{runbooks.ROOT}/{{name}}", show_runbook),
             Route("/api/{name}", show_value),
+            *(Route(f"{path}{{action}}", take_form, methods=["GET", "POST"]) for path in WRITES),
             Mount(ASSETS, StaticFiles(packages=[("streaming.board", "assets")])),
             Route("/{path:path}", show),
         ],
@@ -216,18 +252,24 @@ class BoardServer:
     ) -> None:
         """Bind the address. `access` defaults to the settings' access rule.
 
-        Raises SettingsError if others can reach it without a token, OSError if the address cannot be bound.
+        Raises SettingsError if others can reach or write without a token, OSError if the address cannot be bound.
         """
-        runbooks_url = settings.oncall.runbook_base_url or runbooks.ROOT
         self.board = Board(
             settings.board,
             settings.paths.warehouse,
             clock_ms,
-            runbooks_url=runbooks_url,
+            runbooks_url=settings.oncall.runbook_base_url or runbooks.ROOT,
             labels=settings.label_rules,
             language=settings.language,
+            mutes_at=Mutes(settings).at,
         )
-        app = make_app(self.board, access or AccessControl.of(settings.board))
+        access = access or AccessControl.of(settings.board)
+        if settings.board.write and access.token is None:
+            raise SettingsError(
+                "board.write = true lets the board acknowledge and silence, which requires a token: set the variable "
+                f"of board.token_env = {settings.board.token_env!r}"
+            )
+        app = make_app(self.board, access)
         host = settings.board.host
         self._listening = listen(host, settings.board.port)
         self.port = int(self._listening.getsockname()[1])
@@ -248,6 +290,38 @@ def asset_url(name: str) -> str:
     """Return the URL of a static file, which changes with its content."""
     content = (files("streaming.board") / "assets" / name).read_bytes()
     return f"{ASSETS}/{name}?v={hashlib.sha256(content).hexdigest()[:12]}"
+
+
+async def _answer_form(board: Board, request: Request, frame: Mapping[str, Any]) -> Response:
+    """Perform the action and lead back to the page. A GET, as after a login, only leads back."""
+    page, action = request.url.path.split("/")[1], request.path_params["action"]
+    incident_id = request.query_params.get("id", "")
+    back = href(f"/{page}", id=incident_id)
+    if action not in ACTIONS:
+        return PlainTextResponse(f"There is no such form; the forms are {', '.join(ACTIONS)}.\n", 404)
+    if request.method == "GET":
+        return RedirectResponse(back, 303)
+    if not board.settings.write:
+        return PlainTextResponse(READ_ONLY, 403)
+    form = await read_form(request)
+    if form is None:
+        return PlainTextResponse(TOO_LARGE, 413)
+    try:
+        await to_thread.run_sync(board.act, action, incident_id, form)
+    except ActionError as error:
+        sentence, status = f"{str(error).rstrip('.')}.", 400
+    except TABLE_ERRORS as error:
+        log.error("form failed", action=action, error=str(error)[:500])
+        sentence, status = UNWRITABLE, 503
+    else:
+        response = RedirectResponse(back, 303)
+        if author := pack_author(form):
+            is_secure = request.url.scheme == "https"
+            response.set_cookie(AUTHOR_COOKIE, author, AUTHOR_SECONDS, httponly=True, samesite="lax", secure=is_secure)
+        return response
+    html = _message("Nothing was changed", "error", sentence, 0, back=("Back to the page", back))
+    page_html = render("runbook.html", 0, title="Nothing was changed", path="", body=html, **frame)
+    return HTMLResponse(page_html, status)
 
 
 def _describe(page: Page, error: Exception) -> tuple[str, int]:

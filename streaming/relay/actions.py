@@ -1,0 +1,118 @@
+"""Acknowledgements and silences: the checks and writes behind `ack`, `silence` and the forms of the board.
+
+A check takes the name of its value, an option or a field, with which the error begins.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import filter as matching
+from typing import Any
+
+from conf.location import Location
+from conf.section import duration_ms
+from schemas.tables import ACKNOWLEDGEMENTS, ALERTS
+from streaming.relay.tables import RelayTables
+from streaming.store.alerts import UnknownIncidentError, find_incident
+from streaming.store.store import History
+from streaming.text.suggestions import describe_choices
+from streaming.text.times import DAY, iso, parse_moment
+from streaming.warehouse.warehouse_error import WarehouseError
+from udfs.alerts.firing_limit import SEVERITIES
+from udfs.alerts.kinds import KIND_FACTS
+from udfs.alerts.pattern import MOST_CHARACTERS as MOST_PATTERN_CHARACTERS
+from udfs.alerts.pattern import Matchers
+from udfs.alerts.self_kinds import SELF_FACTS
+from udfs.alerts.silence import Silence
+
+MOST_MS = 366 * DAY
+MOST_CHARACTERS = 1_000
+
+CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
+"""Labels whose values are known."""
+
+
+class ActionError(ValueError):
+    """An acknowledgement or a silence is refused. `code` is the exit code of a command: 2 for an invalid value."""
+
+    def __init__(self, sentence: str, code: int = 2) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def check_text(name: str, text: str) -> str:
+    if not text.strip() or len(text) > MOST_CHARACTERS:
+        raise ActionError(f"{name} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters")
+    return text
+
+
+def read_patterns(name: str, label: str, globs: str) -> tuple[str, ...]:
+    """Return the comma-separated patterns of a label. Raises ActionError."""
+    patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
+    if not patterns or len(globs) > MOST_PATTERN_CHARACTERS:
+        what = f"give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}="
+        raise ActionError(f"{name} {f'{label}={globs}'[:50]!r}: {what}")
+    for pattern in patterns if label in CLOSED else ():
+        if not matching(CLOSED[label], pattern):
+            raise ActionError(f"{name} {label}= {pattern[:50]!r}: {describe_choices(pattern, CLOSED[label])}")
+    return patterns
+
+
+def read_end_ms(name: str, text: str, now_ms: int, *, is_span: bool) -> int:
+    """Return when a silence ends: after a duration, or at a time. Raises ActionError."""
+    if is_span:
+        span_ms = duration_ms(text)
+        if not span_ms:
+            raise ActionError(f"{name} {text[:50]!r} is not a duration such as 90s, 45m, 2h or 1d")
+        end_ms = now_ms + span_ms
+    else:
+        try:
+            end_ms = parse_moment(text, now_ms, is_ahead=True)
+        except ValueError as error:
+            raise ActionError(f"{name} {error}") from None
+    if not now_ms < end_ms <= now_ms + MOST_MS:
+        raise ActionError(f"{name} {text}: must end within the next 366 days")
+    return end_ms
+
+
+def read_newest_row(warehouse: Location, text: str) -> Mapping[str, Any]:
+    """Return the newest row of the incident with this id or prefix. Raises ActionError."""
+    try:
+        history = History(warehouse, [ALERTS])
+        query = "SELECT * FROM alerts_now WHERE incident_id = $id"
+        (found,) = history.rows(query, {"id": find_incident(history, text)})
+    except (WarehouseError, UnknownIncidentError) as error:
+        raise ActionError(str(error), code=1) from None
+    return found
+
+
+def acknowledge(warehouse: Location, incident: str, owner: str, note: str, now_ms: int) -> Mapping[str, Any]:
+    """Append an acknowledgement; return the incident's newest row. Raises ActionError for one that is not open."""
+    found = read_newest_row(warehouse, incident)
+    incident_id = found["incident_id"]
+    if found["state"] == "RESOLVED":
+        over = f"INCIDENT {incident_id} was resolved at {iso(found['changed_at'])}"
+        raise ActionError(f"{over}; only an open one can be acknowledged", code=1)
+    row = {"incident_id": incident_id, "acknowledged_by": owner, "note": note, "acknowledged_at": now_ms}
+    RelayTables(warehouse).append(ACKNOWLEDGEMENTS, [row])
+    return found
+
+
+def add_silence(warehouse: Location, matchers: Matchers, owner: str, reason: str, now_ms: int, end_ms: int) -> Silence:
+    """Append a silence that begins now."""
+    made = Silence(secrets.token_hex(4), matchers, owner, reason, now_ms, end_ms)
+    RelayTables(warehouse).add_silence(made, now_ms)
+    return made
+
+
+def end_silence(warehouse: Location, silence_id: str, now_ms: int) -> Silence:
+    """End a silence now; return it as it was. Raises ActionError for one that is unknown or has ended."""
+    silences = RelayTables(warehouse, may_write=False).read_silences() or []
+    found = next((silence for silence in silences if silence.silence_id == silence_id), None)
+    if found is None:
+        known = "`balancewatch silence list` lists the ids"
+        raise ActionError(f"SILENCE_ID {silence_id[:50]!r} does not exist; {known}", code=1)
+    if found.ends_at_ms <= now_ms:
+        raise ActionError(f"silence {silence_id} ended at {iso(found.ends_at_ms, 'seconds')}", code=1)
+    RelayTables(warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
+    return found
