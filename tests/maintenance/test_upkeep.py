@@ -18,7 +18,7 @@ from deltalake.exceptions import CommitFailedError
 from typer.testing import CliRunner
 
 from conf.settings import Settings
-from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE
+from schemas.tables import ALERTS, ASSIGNMENTS, QUARANTINE, TABLES
 from streaming.cli import app
 from streaming.maintenance import upkeep as upkeep_module
 from streaming.maintenance.files import CHECKPOINT_AFTER
@@ -347,6 +347,6 @@ def test_whatever_one_table_meets_the_later_ones_are_maintained_and_the_exit_cod
     ended = CliRunner().invoke(app, ["maintain", "--warehouse", str(five_files), "--format", "json"])
     assert ended.exit_code == 1
     reports = {row["table"]: row for row in json.loads(ended.stdout)}
-    assert len(reports) == 11
+    assert len(reports) == len(TABLES)
     assert [name for name, row in reports.items() if row["failed"]] == ["alerts"]
     assert ended.stderr == f"error: alerts: {str(error).partition(chr(10))[0] or type(error).__name__}\n"

@@ -216,10 +216,11 @@ def test_a_service_at_work_validates_samples_of_what_it_has_read(played_live: tu
 def test_every_listed_metric_is_there_in_a_real_run_and_promtool_takes_them(
     played_live: tuple[Settings, Scraper],
 ) -> None:
-    """But those of a relay, of which there is none."""
+    """But those of a relay, of which there is none, and of backlogs, which no group has."""
     _, scraper = played_live
     reported = {name for name in scraper.names() if name.startswith("balancewatch_")}
-    apart = ("balancewatch_notifications_pending", "balancewatch_canary_age_seconds")
+    backlog = "balancewatch_group_backlog_messages"
+    apart = ("balancewatch_notifications_pending", "balancewatch_canary_age_seconds", backlog)
     of_a_relay = [one for one in METRICS if "_delivery_" in one.name or one.name in apart]
     assert reported == {one.name.removesuffix("_total") for one in METRICS if one not in of_a_relay}
     checked = subprocess.run(
