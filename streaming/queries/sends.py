@@ -10,11 +10,10 @@ from typing import Any
 
 from streaming.queries.parcel import Pack
 from streaming.queries.rows import CLOCK_NEEDED, alert_row, fault_item_row, health_row
-from streaming.queries.set_aside import come_back, set_aside
 from streaming.queries.state import ShardState
 from streaming.queries.store import RETRIED
 from streaming.queries.waiting import CLOCK_MISSED_MS, Complete
-from streaming.queries.working_set import key_of
+from streaming.queries.working_set import come_back, key_of, set_aside
 from streaming.warehouse.rows import Rows
 from udfs.alerts.alert import Transition
 from udfs.alerts.rulebook import Rulebook

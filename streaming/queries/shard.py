@@ -2,7 +2,7 @@
 
 Nothing is concluded between two clock events: what arrives waits, packed, until a clock event covers it. So a log gives
 the same rows in one batch, in a hundred, or live. The state is a `ShardState`: over Spark's store in the stream, over a
-dictionary in backtests and tests. A failing rule ends only what it was to evaluate (set_aside.py).
+dictionary in backtests and tests. A failing rule ends only what it was to evaluate (working_set.py).
 """
 
 from collections import defaultdict
@@ -37,7 +37,6 @@ from streaming.queries.forgetting import (
 from streaming.queries.parcel import Chunk, Pack, Parcel, Reject, shard_of
 from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED, quarantine_row
 from streaming.queries.sends import Fleets, advance_boards
-from streaming.queries.set_aside import cluster_set_aside, come_back, group_set_aside, is_set_aside
 from streaming.queries.state import GroupEntry, ShardState
 from streaming.queries.store import RETRIED
 from streaming.queries.tick import (
@@ -63,7 +62,14 @@ from streaming.queries.waiting import (
     split,
     waiting_until,
 )
-from streaming.queries.working_set import WorkingSet, key_of
+from streaming.queries.working_set import (
+    WorkingSet,
+    cluster_set_aside,
+    come_back,
+    group_set_aside,
+    is_set_aside,
+    key_of,
+)
 from streaming.text.language import translate
 from streaming.warehouse.rows import Rows
 from udfs.alerts.life import Reason

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from streaming.queries.events import RUN
 from streaming.queries.parcel import Chunk
 from streaming.queries.rows import assignment_row
-from streaming.queries.set_aside import as_after_a_gap, come_back, is_set_aside, is_tried_again
 from streaming.queries.state import ClusterContext, ClusterEntry, GroupEntry
-from streaming.queries.working_set import WorkingSet
+from streaming.queries.working_set import WorkingSet, as_after_a_gap, come_back, is_set_aside, is_tried_again
 from udfs.alerts.alert import Transition
 from udfs.alerts.rules import Rules
 from udfs.brokers.broker_coverage import BrokerCoverage, Unasked
