@@ -228,7 +228,7 @@ def test_no_file_is_over_600_lines() -> None:
 BUDGET = {
     "streaming/assistant": 450, "streaming/board": 4_030, "streaming/check": 920, "streaming/collector": 3_190,
     "streaming/history": 2_280, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
-    "streaming/metrics": 960, "streaming/quality": 1_630, "streaming/queries": 4_230, "streaming/relay": 3_650,
+    "streaming/metrics": 960, "streaming/quality": 1_630, "streaming/queries": 4_220, "streaming/relay": 3_650,
     "streaming/replay": 520, "streaming/self_monitoring": 450, "streaming/service": 1_440,
     "streaming/simulator": 3_500, "streaming/spark": 550, "streaming/store": 950, "streaming/system": 310,
     "streaming/terminal": 620, "streaming/text": 600, "streaming/warehouse": 1_610, "streaming/whatif": 420,
@@ -239,7 +239,7 @@ BUDGET = {
 
 MOST_LINES, MOST_LINES_OF_TESTS = 48_600, 59_300
 
-MOST_FILES = 292
+MOST_FILES = 291
 """Of the product, likewise."""
 
 
