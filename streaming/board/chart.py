@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from streaming.text.times import DAY, HOUR, MINUTE, SECOND, to_time
 from streaming.text.visible_text import visible_name
+from udfs.alerts.phrase import Words
 
 RED, AMBER, GREEN, BLUE, PURPLE, GREY = "red", "amber", "green", "blue", "purple", "grey"
 """Tones. Each has a contrast of at least 3:1 on white and on near-black."""
@@ -36,7 +37,7 @@ LONGEST_NAME = 20
 class Key:
     """One line of a chart's key: a tone with a hatching or a symbol, and its name."""
 
-    name: str
+    name: Words
     tone: str
     hatch: str = ""
     symbol: str = ""
@@ -152,8 +153,9 @@ def lane_name(name: str) -> str:
 
 
 def fitting(text: str, width: float) -> str:
-    """Return the text if it may fit into this width in percent, else ""."""
-    return text if len(text) * CHARACTER_PX <= width * WIDEST_PX / 100 else ""
+    """Return the text if it may fit into this width in percent, else "". Chinese characters take two places."""
+    places = len(text) + sum(one >= "\u2e80" for one in text)
+    return text if places * CHARACTER_PX <= width * WIDEST_PX / 100 else ""
 
 
 def runs(values: Iterable[int]) -> list[tuple[int, int, int]]:
