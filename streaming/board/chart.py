@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from streaming.text.times import DAY, HOUR, MINUTE, SECOND, to_time
 from streaming.text.visible_text import visible_name
-from udfs.alerts.phrase import Words
 
 RED, AMBER, GREEN, BLUE, PURPLE, GREY = "red", "amber", "green", "blue", "purple", "grey"
 """Tones. Each has a contrast of at least 3:1 on white and on near-black."""
@@ -35,9 +34,9 @@ LONGEST_NAME = 20
 
 @dataclass(frozen=True)
 class Key:
-    """One line of a chart's key: a tone with a hatching or a symbol, and its name."""
+    """One line of a chart's key: a tone with a hatching or a symbol, and its name in English."""
 
-    name: Words
+    name: str
     tone: str
     hatch: str = ""
     symbol: str = ""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from streaming.store.freshness import LIVE_TABLES
 from streaming.store.store import History
 from udfs.alerts.kinds import ABOVE_GROUPS
-from udfs.alerts.phrase import phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 MARGIN = 40
@@ -27,7 +26,7 @@ def extent_of(from_ms: int, until_ms: int, times_ms: Iterable[int]) -> tuple[int
     return max(from_ms, min(known) - margin_ms), min(until_ms, max(known) + margin_ms)
 
 
-NO_DATA = phrase("no data")
+NO_DATA = "no data"
 
 
 @dataclass(frozen=True)

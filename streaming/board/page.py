@@ -159,6 +159,7 @@ ENVIRONMENT.filters |= {
     "some": lambda names, limit: listed(some_of(names, limit)),
     "words": listed,
     "local": localize,
+    "translated": gettext,
     "version": words.version_words,
 }
 ENVIRONMENT.globals |= {
@@ -170,5 +171,4 @@ ENVIRONMENT.globals |= {
     "WRONG": WRONG,
     "REASONS": VERDICT_REASONS,
     "language": LANGUAGE.get,
-    "script_texts": words.script_texts,
 }

@@ -38,9 +38,8 @@ def read_asked(search: str, known: Collection[str]) -> Mapping[str, str]:
     try:
         pairs = parse_qsl(search.removeprefix("?"), max_num_fields=MOST_PARAMETERS, errors="strict")
     except (ValueError, UnicodeDecodeError):
-        raise AskedError(
-            phrase("The URL has more than {number} parameters or is not UTF-8.", number=MOST_PARAMETERS)
-        ) from None
+        text = phrase("The URL has more than {number} parameters or is not UTF-8.", number=MOST_PARAMETERS)
+        raise AskedError(text) from None
     asked = {name: value.strip() for name, value in pairs}
     for name, value in asked.items():
         if name not in known:

@@ -110,33 +110,8 @@ def span(ms: int) -> str:
     )
 
 
-AHEAD, PAST, NOW = phrase("in {span}"), phrase("{span} ago"), phrase("now")
-
-
 def ago(ms: int) -> str:
     """Return `12 s ago`; `now` within a second; `in 3 min` for a future time."""
     if ms <= -times.SECOND:
-        return localize(AHEAD.given(span=span(-ms)))
-    return localize(PAST.given(span=span(ms)) if ms >= times.SECOND else NOW)
-
-
-_SCRIPT_TEXTS = (
-    *UNITS.values(),
-    AHEAD,
-    PAST,
-    NOW,
-    phrase("The board has not answered for {span}. This page is out of date."),
-    phrase("Log in again"),
-    phrase("Your session has ended. This page is out of date. "),
-    phrase("Firing now: {alerts}"),
-    phrase(" and {number} more"),
-    phrase("System"),
-    phrase("Light"),
-    phrase("Dark"),
-)
-"""What board.js and moments.js say, with the same names for its facts."""
-
-
-def script_texts() -> dict[str, str]:
-    """Return the translation of each text of the scripts."""
-    return {text.template: gettext(text.template) for text in _SCRIPT_TEXTS}
+        return localize(phrase("in {span}", span=span(-ms)))
+    return localize(phrase("{span} ago", span=span(ms)) if ms >= times.SECOND else phrase("now"))

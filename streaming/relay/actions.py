@@ -67,9 +67,8 @@ def read_end_ms(name: Words, text: str, now_ms: int, *, is_span: bool) -> int:
     if is_span:
         span_ms = duration_ms(text)
         if not span_ms:
-            raise ActionError(
-                phrase("{name} {text!r} is not a duration such as 90s, 45m, 2h or 1d", name=name, text=text[:50])
-            )
+            wrong = phrase("{name} {text!r} is not a duration such as 90s, 45m, 2h or 1d", name=name, text=text[:50])
+            raise ActionError(wrong)
         end_ms = now_ms + span_ms
     else:
         try:

@@ -21,7 +21,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="balancewatch-pictures-") as scratch, sync_playwright() as playwright:
         warehouse = Path(scratch) / "warehouse"
-        write_modelled(warehouse)
+        write_modelled(warehouse, options.language)
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
         with serve(warehouse, language=options.language) as url:
             for name, path in pages().items():

@@ -33,7 +33,7 @@ def read_catalog(language: str) -> Catalog:
 
 
 def templates_of(source: str) -> Iterator[Template]:
-    """Yield the literals in calls of phrase, plural, wording, gettext, number_of and counted.
+    """Yield the literals in calls of phrase, plural, wording, gettext, Key, number_of and counted.
 
     Raises ValueError where phrase or plural is given something else.
     """
@@ -41,8 +41,10 @@ def templates_of(source: str) -> Iterator[Template]:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             continue
         texts = [arg.value if isinstance(arg, ast.Constant) and isinstance(arg.value, str) else "" for arg in node.args]
-        if node.func.id in ("wording", "gettext"):
+        if node.func.id == "wording":
             yield from filter(None, texts)
+        elif node.func.id in ("gettext", "Key"):
+            yield from filter(None, texts[:1])
         elif node.func.id in ("number_of", "counted") and texts[1]:
             yield number_of(texts[1])
         elif node.func.id in ("phrase", "plural"):

@@ -276,19 +276,19 @@ def _read_filter(view: View) -> Asked:
 
 LANE_PX, ROW_PX = 36, 40
 
-FIRING = Key(phrase("firing"), RED)
-RESOLVED = Key(phrase("resolved"), BLUE)
-INHIBITED = Key(phrase("inhibited"), GREY, "slash")
-PENDING = Key(phrase("pending"), AMBER, "dots")
-RECOVERING = Key(phrase("recovering"), BLUE, "backslash")
+FIRING = Key("firing", RED)
+RESOLVED = Key("resolved", BLUE)
+INHIBITED = Key("inhibited", GREY, "slash")
+PENDING = Key("pending", AMBER, "dots")
+RECOVERING = Key("recovering", BLUE, "backslash")
 SILENT = Key(NO_DATA, PURPLE, "cross")
 LOOKS = (FIRING, RESOLVED, INHIBITED, PENDING, RECOVERING, SILENT)
 BY_STATE = {"FIRING": FIRING, "PENDING": PENDING, "RECOVERING": RECOVERING, "UNKNOWN": SILENT}
 
 COUNT_KEYS = (
-    Key(phrase("not inhibited"), RED),
-    Key(phrase("inhibited"), GREY),
-    Key(phrase("no data, may still be open"), PURPLE, "cross"),
+    Key("not inhibited", RED),
+    Key("inhibited", GREY),
+    Key("no data, may still be open", PURPLE, "cross"),
 )
 
 LEAST_SHARE = 0.006
@@ -315,12 +315,12 @@ def lanes_chart(page: Mapping[str, Any]) -> Chart:
             incident, page["steps"].get(incident["incident_id"], ()), page["known"]
         ):
             if end_ms >= page["from_ms"]:
-                title = f"{name}, {span(end_ms - start_ms)}\n{localize(look.name)}"
+                title = f"{name}, {span(end_ms - start_ms)}\n{gettext(look.name)}"
                 place = axis.span(start_ms, end_ms, LEAST_SHARE)
                 link = href("/incident", id=incident["incident_id"])
                 solid = 0.0 if look.hatch else 1.0
                 bars.append(
-                    Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, str(look.name), title, "", link, solid)
+                    Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, look.name, title, "", link, solid)
                 )
     label = phrase("Timeline of {number} incidents, in the order of the table below.", number=len(incidents))
     return Chart("timeline-lanes", localize(label), LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
@@ -358,8 +358,8 @@ def counts_chart(page: Mapping[str, Any]) -> Chart:
             text = phrase("no data for {number:,} incidents, which may still be open", number=max(bins.unknown))
             title = f"{bins.kind}\n{localize(text)}"
             place = (first * 100 / BINS, (BINS - first) * 100 / BINS)
-            inside = fitting(localize(NO_DATA), place[1])
-            bars.append(Bar(*place, y, 15, PURPLE, "cross", str(NO_DATA), title, inside, link))
+            inside = fitting(gettext("no data"), place[1])
+            bars.append(Bar(*place, y, 15, PURPLE, "cross", NO_DATA, title, inside, link))
     has_unknown = any(any(bins.unknown) for bins in page["bins"])
     label: Words = phrase(
         "Number of open incidents over time for {number} kinds; the table below lists them.", number=len(page["bins"])

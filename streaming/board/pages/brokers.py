@@ -13,7 +13,7 @@ from streaming.board.page import Page, View
 from streaming.board.url import SortKeys, href, read_choice, read_span_ms, slice_of, sort_rows
 from streaming.board.words import counted
 from streaming.store.store import History
-from streaming.text.language import localize
+from streaming.text.language import gettext, localize
 from streaming.text.times import clock
 from udfs.alerts.phrase import phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER
@@ -268,11 +268,7 @@ SHOWN_AVOIDERS = 12
 LEAST_SHARE = 1 / 500
 """Least width of a bar as a share of the axis, so that short intervals can be seen."""
 
-KEYS = (
-    Key(phrase("avoided by some"), AMBER, "slash"),
-    Key(phrase("avoided by all"), RED, "cross"),
-    Key(phrase("incident"), BLUE, "tint"),
-)
+KEYS = (Key("avoided by some", AMBER, "slash"), Key("avoided by all", RED, "cross"), Key("incident", BLUE, "tint"))
 SILENT = Key(NO_DATA, PURPLE, "dots")
 
 
@@ -297,7 +293,7 @@ def brokers_chart(page: Mapping[str, Any], lanes: Sequence[Broker]) -> Chart:
     known, from_ms, until_ms = page["known"], page["from_ms"], page["until_ms"]
     axis = Axis(from_ms, until_ms)
     share, avoided = phrase("{part} of {all}"), phrase("{broker}: {words}, {start} to {end}")
-    silent, no_data = phrase("{broker}: no data since {time}"), localize(NO_DATA)
+    silent, no_data = phrase("{broker}: no data since {time}"), gettext("no data")
     bars = []
     for number, lane in enumerate(lanes):
         y = number * LANE_PX
@@ -307,13 +303,13 @@ def brokers_chart(page: Mapping[str, Any], lanes: Sequence[Broker]) -> Chart:
             text = fitting(localize(share.given(part=interval.avoiding, all=interval.producers)), place[1])
             start, end = clock(interval.start_ms, until_ms), clock(interval.end_ms, until_ms)
             title = localize(avoided.given(broker=lane.broker_name, words=interval.words, start=start, end=end))
-            bars.append(Bar(*place, y + 3, 20, key.tone, key.hatch, str(key.name), title, text))
+            bars.append(Bar(*place, y + 3, 20, key.tone, key.hatch, key.name, title, text))
         known_ms = max(known.of(lane.cluster), from_ms)
         if known_ms < until_ms:
             place = axis.span(known_ms, until_ms)
             title = localize(silent.given(broker=lane.broker_name, time=clock(known_ms, until_ms)))
             text = fitting(no_data, place[1])
-            bars.append(Bar(*place, y + 3, 20, SILENT.tone, SILENT.hatch, str(NO_DATA), title, text))
+            bars.append(Bar(*place, y + 3, 20, SILENT.tone, SILENT.hatch, NO_DATA, title, text))
         taken: list[tuple[float, float]] = []
         for incident in lane.incidents:
             end_ms = incident["end_ms"] or known.of_incident(lane.cluster, incident["kind"], incident["start_ms"])
@@ -327,7 +323,7 @@ def brokers_chart(page: Mapping[str, Any], lanes: Sequence[Broker]) -> Chart:
     names = [f"{lane.cluster} {lane.broker_name}" if with_cluster else lane.broker_name for lane in lanes]
     label = phrase("Avoidance and incidents over time of {brokers}: {names}", brokers=counted(len(lanes), "broker"))
     label = label.given(names=", ".join(names[:10]))
-    keys = (*KEYS, SILENT) if any(bar.name == str(NO_DATA) for bar in bars) else KEYS
+    keys = (*KEYS, SILENT) if any(bar.name == NO_DATA for bar in bars) else KEYS
     places = [(number * LANE_PX + LANE_PX / 2, lane_name(name)) for number, name in enumerate(names)]
     return Chart("brokers-chart", localize(label), LANE_PX * len(lanes), axis, bars, keys=keys, names=places)
 

@@ -376,11 +376,8 @@ def bands_chart(page: Mapping[str, Any]) -> Chart:
     times = page["times"]
     axis = Axis(times["from_ms"], times["until_ms"])
     queues = list(dict.fromkeys((span.topic, span.queue) for span in times["spans"]))
-    names = [
-        *(incident["kind"] for incident in times["incidents"]),
-        gettext("members"),
-        *(queue for _, queue in queues),
-    ]
+    kinds, members = [incident["kind"] for incident in times["incidents"]], gettext("members")
+    names = [*kinds, members, *(queue for _, queue in queues)]
     lanes = {name: number for number, name in enumerate(queues, len(times["incidents"]) + 1)}
     bars = []
     for lane, incident in enumerate(times["incidents"]):
@@ -399,9 +396,8 @@ def bands_chart(page: Mapping[str, Any]) -> Chart:
         seen = listed(some_of(span.observed_owners, 3)) if span.observed_owners else gettext("no client")
         start, end = (clock(ms, times["until_ms"]) for ms in (span.start_ms, span.end_ms))
         planned = span.planned_owner or gettext("none")
-        title = f"{span.queue} {span.verdict}\n" + localize(
-            held.given(start=start, end=end, planned=planned, seen=seen)
-        )
+        owners = localize(held.given(start=start, end=end, planned=planned, seen=seen))
+        title = f"{span.queue} {span.verdict}\n{owners}"
         text = fitting(word, place[1])
         bars.append(Bar(*place, y, LANE_PX - 4, known.tone, known.hatch, span.verdict, title, text, link))
     middle = len(times["incidents"]) * LANE_PX + LANE_PX / 2

@@ -143,7 +143,7 @@ def quarantine_chart(page: Mapping[str, Any]) -> Chart:
                 place = ((bin_ + 0.1) * 100 / BINS, 80 / BINS)
                 solid = 0.0 if hatch else 1.0
                 bars.append(
-                    Bar(*place, round(y, 1), round(count * scale, 1), tone, hatch, str(key.name), title, strength=solid)
+                    Bar(*place, round(y, 1), round(count * scale, 1), tone, hatch, key.name, title, strength=solid)
                 )
                 below[bin_] += count
     levels = [(round(CHART_PX - level * scale, 1), f"{level:,}") for level in range(0, highest + 1, step)]

@@ -64,9 +64,8 @@ def _silence(warehouse: Location, _incident_id: str, form: Form, now_ms: int) ->
     given = ((label, form.get(label, "").strip()) for label in LABELS)
     matchers = {label: read_patterns(phrase("The silence covers:"), label, globs) for label, globs in given if globs}
     if not matchers:
-        raise ActionError(
-            phrase("A silence without a label would cover everything; fill at least one, such as cluster = *.")
-        )
+        text = phrase("A silence without a label would cover everything; fill at least one, such as cluster = *.")
+        raise ActionError(text)
     end_ms = _end_ms(form, now_ms)
     for silence in RelayTables(warehouse, may_write=False).read_silences() or []:
         if silence.matchers == matchers and silence.is_active(now_ms) and silence.ends_at_ms >= end_ms - MINUTE:
