@@ -501,7 +501,7 @@ def _member_line(row: Row) -> Line:
     views = listed([f"{broker_name} ({addr})" for broker_name, addr in row["channels"]])
     runs = " ".join(filter(None, (row["client_version"], row["strategy"])))
     at = localize(phrase("{client_id} at {place}", client_id=row["client_id"], place=views))
-    return Line(row["at_ms"], row["change"], at + (gettext(", ") + runs if runs else ""))
+    return Line(row["at_ms"], row["change"], at + (localize(phrase(", {sdk}", sdk=runs)) if runs else ""))
 
 
 def _queue_lines(queue_changes: Sequence[Row]) -> list[Line]:
@@ -536,7 +536,7 @@ def _delivery_line(row: Row) -> Line:
     who = gettext("no receiver") if row["receiver"] == "*" else row["receiver"]
     tried = phrase(", attempt {number}, {latency} ms", number=row["attempt"], latency=row["latency_ms"])
     attempt = localize(tried) if row["attempt"] else ""
-    code = f"{gettext(', ')}HTTP {row['code']}" if row["code"] else ""
+    code = localize(phrase(", HTTP {code}", code=row["code"])) if row["code"] else ""
     reason = gettext(": ") + row["reason"] if row["reason"] else ""
     route = localize(phrase(", route {route}", route=row["route"])) if row["route"] else ""
     return Line(row["at_ms"], row["outcome"] or "", f"{who} {row['status'] or ''}{attempt}{code}{route}{reason}")
