@@ -95,6 +95,8 @@ def check(html: str) -> None:
     page = read_html(html)
     assert next(element for element in walk(page) if element.name == "html")["lang"] == "zh"
     assert_none(text for text in texts_of(page) if ENGLISH.search(text))
+    options = (text_of(element) for element in walk(page) if element.name == "option")
+    assert_none(text for text in options if re.search(r"\d [a-z]|[a-z] [a-z]", text))
     headings = (text_of(element) for element in walk(page) if is_heading(element) and element.get("id") != "theme")
     assert_none(text for text in headings if not re.search(HAN, text) and text not in NAMES | LABELS)
 
