@@ -237,7 +237,7 @@ BUDGET = {
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 48_780, 59_300
+MOST_LINES, MOST_LINES_OF_TESTS = 48_780, 59_430
 
 MOST_FILES = 292
 """Of the product, likewise."""
