@@ -121,7 +121,7 @@ field: jars ## a real RocketMQ with injected faults, against its clients' logs (
 docs: $(VENV)/.ready ## rewrite the generated tables of the pages
 	@$(BIN)/python -m tests.manual
 
-phrases: $(VENV)/.ready ## collect new texts of alerts for translation, in conf/locale
+phrases: $(VENV)/.ready ## collect new texts of alerts and the board for translation, in conf/locale
 	@$(BIN)/python -m tests.manual.phrases
 
 pictures: $(VENV)/.ready ## pictures of every page of the board, light, dark and phone, in .bench/pictures

@@ -34,7 +34,7 @@ LONGEST_NAME = 20
 
 @dataclass(frozen=True)
 class Key:
-    """One line of a chart's key: a tone with a hatching or a symbol, and its name."""
+    """One line of a chart's key: a tone with a hatching or a symbol, and its name in English."""
 
     name: str
     tone: str
@@ -152,8 +152,9 @@ def lane_name(name: str) -> str:
 
 
 def fitting(text: str, width: float) -> str:
-    """Return the text if it may fit into this width in percent, else ""."""
-    return text if len(text) * CHARACTER_PX <= width * WIDEST_PX / 100 else ""
+    """Return the text if it may fit into this width in percent, else "". Chinese characters take two places."""
+    places = len(text) + sum(one >= "\u2e80" for one in text)
+    return text if places * CHARACTER_PX <= width * WIDEST_PX / 100 else ""
 
 
 def runs(values: Iterable[int]) -> list[tuple[int, int, int]]:

@@ -27,9 +27,11 @@ from streaming.board.url import href
 from streaming.relay.mutes import Mute
 from streaming.store.current import read_silences
 from streaming.store.store import History
-from streaming.text.times import ago, clock, iso, span
+from streaming.text.language import LANGUAGE, gettext, listed, localize, ngettext
+from streaming.text.times import clock, iso
 from streaming.text.visible_text import visible
-from udfs.alerts.prose import join_words, name_queues, some
+from udfs.alerts.phrase import Words, some_of
+from udfs.alerts.prose import runs_of
 from udfs.alerts.silence import MUTED_BY, Quiet, pick_silence
 from udfs.alerts.static_labels import LabelRules, describe_labels, pick_static_labels
 from udfs.groups.queue_state import WRONG
@@ -86,21 +88,21 @@ class View:
         return self.newest_ms if self.newest_ms is not None and self.is_stale else until_ms
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Page:
     """One page; its template is `name`.html. `nav` is its label in the navigation; None hides it there."""
 
     name: str
     path: str
-    title: str
+    title: Words
     read: Callable[[View], Mapping[str, Any]]
     draw: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
-    nav: str | None = None
+    nav: Words | None = None
     parameters: frozenset[str] = field(default_factory=frozenset)
     """Allowed query parameters; any other is an error."""
     tables: frozenset[str] = frozenset(TABLES)
     """Tables that the page reads; it shows a notice for unreadable rows of these."""
-    back: tuple[str, str] | None = None
+    back: tuple[Words, str] | None = None
     """Text and path of the link shown with a URL error; None links to this page without parameters."""
     takes_author: bool = False
     """Whether the page has a field with the viewer's name."""
@@ -113,7 +115,7 @@ class Page:
 
 def render(template: str, now_ms: int, **values: Any) -> str:
     """Return a template's HTML. Characters that are invisible or turn the direction of reading are written out."""
-    return visible(_ENVIRONMENT.get_template(template).render(now_ms=now_ms, **values))
+    return visible(ENVIRONMENT.get_template(template).render(now_ms=now_ms, **values))
 
 
 def as_json(value: Any) -> str:
@@ -131,32 +133,36 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-_ENVIRONMENT = Environment(
+ENVIRONMENT = Environment(
     loader=PackageLoader("streaming.board"),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
     undefined=StrictUndefined,
     auto_reload=False,
+    extensions=["jinja2.ext.i18n"],
 )
-_ENVIRONMENT.filters |= {
-    "ago": ago,
+ENVIRONMENT.install_gettext_callables(gettext, ngettext, newstyle=True)  # type: ignore[attr-defined]  # of the extension
+ENVIRONMENT.filters |= {
+    "ago": words.ago,
     "clock": clock,
     "iso": iso,
-    "span": span,
+    "span": words.span,
     "counted": words.counted,
     "counts": words.describe_counts,
     "number": "{:,}".format,
     "percent": "{:.0%}".format,
     "worst_first": words.worst_first,
     "command": shlex.join,
-    "queues": name_queues,
+    "queues": lambda queues: listed(runs_of(queues)),
     "labels": describe_labels,
-    "some": some,
-    "words": join_words,
+    "some": lambda names, limit: listed(some_of(names, limit)),
+    "words": listed,
+    "local": localize,
+    "translated": gettext,
     "version": words.version_words,
 }
-_ENVIRONMENT.globals |= {
+ENVIRONMENT.globals |= {
     "link": href,
     "STATES": words.STATE_SHAPES,
     "OUTCOMES": words.OUTCOMES,
@@ -164,4 +170,5 @@ _ENVIRONMENT.globals |= {
     "VERDICTS": words.VERDICTS,
     "WRONG": WRONG,
     "REASONS": VERDICT_REASONS,
+    "language": LANGUAGE.get,
 }

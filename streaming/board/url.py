@@ -11,7 +11,10 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from conf.section import duration_ms
+from streaming.board.words import counted
+from streaming.text.language import localize
 from streaming.text.times import DAY, to_ms
+from udfs.alerts.phrase import Words, phrase
 
 MOST_PARAMETERS = 20
 LONGEST_VALUE = 512
@@ -26,20 +29,26 @@ Item = TypeVar("Item")
 class AskedError(ValueError):
     """A URL parameter that cannot be used. The message names the parameter and its value."""
 
+    def __init__(self, sentence: Words) -> None:
+        super().__init__(localize(sentence))
+
 
 def read_asked(search: str, known: Collection[str]) -> Mapping[str, str]:
     """Return the parameters of a URL's `?...` without empty ones. Raises AskedError."""
     try:
         pairs = parse_qsl(search.removeprefix("?"), max_num_fields=MOST_PARAMETERS, errors="strict")
     except (ValueError, UnicodeDecodeError):
-        raise AskedError(f"The URL has more than {MOST_PARAMETERS} parameters or is not UTF-8.") from None
+        text = phrase("The URL has more than {number} parameters or is not UTF-8.", number=MOST_PARAMETERS)
+        raise AskedError(text) from None
     asked = {name: value.strip() for name, value in pairs}
     for name, value in asked.items():
         if name not in known:
-            choices = f"allowed: {', '.join(sorted(known))}" if known else "it has none"
-            raise AskedError(f"{name[:60]!r} is not a parameter of this page; {choices}.")
+            choices = phrase("allowed: {names}", names=", ".join(sorted(known))) if known else phrase("it has none")
+            text = phrase("{name!r} is not a parameter of this page; {choices}.", name=name[:60], choices=choices)
+            raise AskedError(text)
         if len(value) > LONGEST_VALUE or not value.isprintable():
-            raise AskedError(f"{name} is invalid: at most {LONGEST_VALUE} characters, all printable, are allowed.")
+            text = phrase("{name} is invalid: at most {number} characters, all printable, are allowed.", name=name)
+            raise AskedError(text.given(number=LONGEST_VALUE))
     return asked
 
 
@@ -55,9 +64,11 @@ def read_span_ms(asked: Mapping[str, str], name: str, default: str) -> int:
     value = asked.get(name, default)
     span_ms = duration_ms(value)
     if not span_ms:
-        raise AskedError(f"{name} = {value!r} is not a duration; give a number with s, m, h or d, such as {default}.")
+        text = phrase("{name} = {value!r} is not a duration; give a number with s, m, h or d, such as {default}.")
+        raise AskedError(text.given(name=name, value=value, default=default))
     if span_ms > LONGEST_SPAN_MS:
-        raise AskedError(f"{name} = {value!r} is longer than ten years; give a shorter duration, such as {default}.")
+        text = phrase("{name} = {value!r} is longer than ten years; give a shorter duration, such as {default}.")
+        raise AskedError(text.given(name=name, value=value, default=default))
     return span_ms
 
 
@@ -65,7 +76,8 @@ def read_choice(asked: Mapping[str, str], name: str, choices: Collection[str], d
     """Return one of the choices, or the default for a missing parameter. Raises AskedError."""
     value = asked.get(name, default)
     if value != default and value not in choices:
-        raise AskedError(f"{name} = {value!r}: choose one of {', '.join(choices)}.")
+        text = phrase("{name} = {value!r}: choose one of {choices}.", name=name, value=value)
+        raise AskedError(text.given(choices=", ".join(choices)))
     return value
 
 
@@ -112,11 +124,13 @@ def read_moment_ms(asked: Mapping[str, str], name: str, now_ms: int) -> int | No
             time = datetime.fromisoformat(_SPOILT_ZONE.sub(r"\1+\2", value))
             moment_ms = to_ms(time if time.tzinfo else time.replace(tzinfo=UTC))
         except (ValueError, OverflowError):
-            raise AskedError(
-                f"{name} = {value!r} is not a time; give epoch ms, a duration before now (2h) or 2026-11-21T03:12:05Z."
-            ) from None
+            text = phrase(
+                "{name} = {value!r} is not a time; give epoch ms, a duration before now (2h) or 2026-11-21T03:12:05Z."
+            )
+            raise AskedError(text.given(name=name, value=value)) from None
     if moment_ms < EARLIEST_MS:
-        raise AskedError(f"{name} = {value!r} is too early; 2001-09-09T01:46:40Z is the earliest.")
+        text = phrase("{name} = {value!r} is too early; 2001-09-09T01:46:40Z is the earliest.", name=name, value=value)
+        raise AskedError(text)
     return moment_ms if moment_ms < now_ms else None
 
 
@@ -131,8 +145,10 @@ class Slice(Generic[Item]):
 
     def describe(self, noun: str) -> str:
         """Return `100 of 10,000 queues`, or `16 queues` if all are shown."""
-        shown = f"{len(self.items):,} of " if len(self.items) < self.total else ""
-        return f"{shown}{self.total:,} {noun}{'' if self.total == 1 else 's'}"
+        every = counted(self.total, noun)
+        if len(self.items) == self.total:
+            return every
+        return localize(phrase("{number:,} of {every}", number=len(self.items), every=every))
 
 
 def slice_of(items: Sequence[Item], asked: Mapping[str, str], size: int) -> Slice[Item]:
@@ -145,5 +161,5 @@ def read_page(asked: Mapping[str, str], total: int, size: int) -> tuple[int, int
     """Return the requested page's number and the number of pages. Raises AskedError."""
     value, pages = asked.get("page", "1"), max(1, -(-total // size))
     if not re.fullmatch(r"0*[1-9]\d{0,5}", value, re.ASCII):
-        raise AskedError(f"page = {value!r}: give an integer from 1 to 999999.")
+        raise AskedError(phrase("page = {value!r}: give an integer from 1 to 999999.", value=value))
     return min(int(value), pages), pages

@@ -6,6 +6,9 @@ A verdict becomes certain only after a silence has lasted long enough, so it is 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from streaming.text import times
+from streaming.text.language import gettext, localize
+from udfs.alerts.phrase import Phrase, Words, phrase
 from udfs.groups.queue_state import (
     DOUBLE_CONSUMED,
     MISPLACED,
@@ -31,7 +34,7 @@ OUTCOMES = {
 }
 """Outcome of a notification to its shape and look."""
 
-CERTAIN_SINCE = "when the data first proved the verdict; its alert may begin earlier, with the first sign"
+CERTAIN_SINCE = phrase("when the data first proved the verdict; its alert may begin earlier, with the first sign")
 
 
 @dataclass(frozen=True)
@@ -42,23 +45,31 @@ class Verdict:
     shape: str
     tone: str
     hatch: str
-    meaning: str
+    meaning: Words
 
 
 VERDICTS: Mapping[str, Verdict] = {
     verdict.name: verdict
     for verdict in (
-        Verdict(UNOWNED, "✖", "red", "cross", "no planned owner, and no client consumes it"),
+        Verdict(UNOWNED, "✖", "red", "cross", phrase("no planned owner, and no client consumes it")),
         Verdict(
-            NOT_CONSUMED, "○", "red", "slash", "no client consumes it, or its commits have stopped while messages wait"
+            NOT_CONSUMED,
+            "○",
+            "red",
+            "slash",
+            phrase("no client consumes it, or its commits have stopped while messages wait"),
         ),
-        Verdict(DOUBLE_CONSUMED, "●●", "amber", "plus", "several clients consume it at the same time"),
-        Verdict(MISPLACED, "◆", "amber", "backslash", "a client other than the planned owner consumes it"),
-        Verdict(UNKNOWN, "?", "purple", "dots", "too little data to judge"),
+        Verdict(DOUBLE_CONSUMED, "●●", "amber", "plus", phrase("several clients consume it at the same time")),
+        Verdict(MISPLACED, "◆", "amber", "backslash", phrase("a client other than the planned owner consumes it")),
+        Verdict(UNKNOWN, "?", "purple", "dots", phrase("too little data to judge")),
         Verdict(
-            NOT_JUDGED, "∅", "grey", "lines", "not assigned by clients (broadcasting, POP, gRPC, assign()), or deleted"
+            NOT_JUDGED,
+            "∅",
+            "grey",
+            "lines",
+            phrase("not assigned by clients (broadcasting, POP, gRPC, assign()), or deleted"),
         ),
-        Verdict(OK, "●", "green", "", "the planned owner consumes it"),
+        Verdict(OK, "●", "green", "", phrase("the planned owner consumes it")),
     )
 }
 """Verdicts by name, worst first."""
@@ -73,15 +84,34 @@ def worst_first(names: Iterable[str]) -> list[str]:
 
 def describe_counts(counts: Mapping[str, int]) -> str:
     """Return `5 UNOWNED, 11 OK`: worst first, without zeros."""
-    return ", ".join(f"{counts[name]:,} {name}" for name in worst_first(counts) if counts[name]) or "no queues"
+    return ", ".join(f"{counts[name]:,} {name}" for name in worst_first(counts) if counts[name]) or gettext("no queues")
 
 
 def counted(number: int, noun: str) -> str:
     """Return `1 queue` or `10,000 queues`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    template = f"{{number}} {noun}{'' if number == 1 else 's'}"
+    return localize(Phrase(template, {"number": f"{number:,}"}))
 
 
 def version_words(language: str | None, client_version: str | None) -> str:
     """Return `Java 4.9.8` for JAVA and V4_9_8."""
     release = (client_version or "").removeprefix("V").replace("_", ".")
-    return " ".join(word for word in ((language or "").capitalize(), release) if word) or "unknown"
+    return " ".join(word for word in ((language or "").capitalize(), release) if word) or gettext("unknown")
+
+
+UNITS = {"s": phrase("{number} s"), "min": phrase("{number} min"), "h": phrase("{number} h"), "d": phrase("{number} d")}
+
+
+def span(ms: int) -> str:
+    """Return `3 h 20 min`; every age and duration of a page comes from here or from `span` of board.js."""
+    numbers = times.span(ms).split(" ")
+    return " ".join(
+        localize(UNITS[unit].given(number=number)) for number, unit in zip(numbers[::2], numbers[1::2], strict=True)
+    )
+
+
+def ago(ms: int) -> str:
+    """Return `12 s ago`; `now` within a second; `in 3 min` for a future time."""
+    if ms <= -times.SECOND:
+        return localize(phrase("in {span}", span=span(-ms)))
+    return localize(phrase("{span} ago", span=span(ms)) if ms >= times.SECOND else phrase("now"))

@@ -17,9 +17,11 @@ from schemas.tables import ASSIGNMENTS, BROKER_HEALTH, MEMBERSHIPS
 from streaming.store.alerts import UnknownIncidentError
 from streaming.store.current import read_silences
 from streaming.store.store import History
+from streaming.text.language import gettext, listed, localize
 from streaming.text.times import SECOND, to_ms, to_time
 from udfs.alerts.pattern import LABELS, describe_matchers, is_match
-from udfs.alerts.prose import join_words, name_queues
+from udfs.alerts.phrase import Phrase, phrase
+from udfs.alerts.prose import runs_of
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.static_labels import LabelRules, pick_static_labels
 from udfs.rocketmq.model import is_queue_name
@@ -28,25 +30,25 @@ Row = dict[str, Any]
 
 MOST_SHOWN = 200
 
-REASONS: Mapping[str, str] = {
-    "first_sign": "first seen; waiting to confirm",
-    "data_missing": "data is missing",
-    "hold_over": "confirmed",
-    "came_back": "came back before it was resolved",
-    "cause_changed": "cause changed",
-    "queues_changed": "affected queues changed",
-    "severity_changed": "severity changed",
-    "inhibited": "inhibited by another open incident, does not page",
-    "cause_ended": "no longer inhibited: the other incident is resolved, this one is not",
-    "figures_changed": "figures changed",
-    "condition_gone": "condition no longer holds; waiting to confirm",
-    "recovered": "recovery confirmed",
-    "not_confirmed": "condition ended before the alert fired",
-    "data_returned": "data is back",
-    "group_deleted": "group deleted",
-    "topic_deleted": "topic deleted",
-    "forgotten": "forgotten by an operator",
-    "given_up": "its members, queues or brokers no longer exist",
+REASONS: Mapping[str, Phrase] = {
+    "first_sign": phrase("first seen; waiting to confirm"),
+    "data_missing": phrase("data is missing"),
+    "hold_over": phrase("confirmed"),
+    "came_back": phrase("came back before it was resolved"),
+    "cause_changed": phrase("cause changed"),
+    "queues_changed": phrase("affected queues changed"),
+    "severity_changed": phrase("severity changed"),
+    "inhibited": phrase("inhibited by another open incident, does not page"),
+    "cause_ended": phrase("no longer inhibited: the other incident is resolved, this one is not"),
+    "figures_changed": phrase("figures changed"),
+    "condition_gone": phrase("condition no longer holds; waiting to confirm"),
+    "recovered": phrase("recovery confirmed"),
+    "not_confirmed": phrase("condition ended before the alert fired"),
+    "data_returned": phrase("data is back"),
+    "group_deleted": phrase("group deleted"),
+    "topic_deleted": phrase("topic deleted"),
+    "forgotten": phrase("forgotten by an operator"),
+    "given_up": phrase("its members, queues or brokers no longer exist"),
 }
 """Sentences for udfs.alerts.life.Reason."""
 
@@ -378,16 +380,16 @@ def _step(row: Row) -> Row:
     return {
         "at_ms": to_ms(row["changed_at"]),
         **{name: row[name] for name in ("state", "reason", "severity", "cause", "inhibited_by", "summary")},
-        "why": REASONS.get(row["reason"] or "", row["reason"] or ""),
+        "why": localize(REASONS.get(row["reason"] or "", row["reason"] or "")),
         "queues": _queues(row),
     }
 
 
-NOT_NOTIFIED: Mapping[str, str] = {
-    "SILENCED": "silenced",
-    "INHIBITED": "inhibited by another incident",
-    "LIMITED": "limited: too many alerts of this kind fired at once",
-    "NO_ROUTE": "no route matches",
+NOT_NOTIFIED: Mapping[str, Phrase] = {
+    "SILENCED": phrase("silenced"),
+    "INHIBITED": phrase("inhibited by another incident"),
+    "LIMITED": phrase("limited: too many alerts of this kind fired at once"),
+    "NO_ROUTE": phrase("no route matches"),
 }
 """Outcome without a notification to the reason in words, the strongest first."""
 
@@ -397,12 +399,12 @@ def _not_notified_reason(story: IncidentStory, deliveries: Sequence[Row]) -> str
     if outcomes.keys() & {"PENDING", "DELIVERED", "RETRYING", "REFUSED"}:
         return None
     if story.fired_ms is None:
-        return f"it never fired; {story.state} sends no notification"
+        return localize(phrase("it never fired; {state} sends no notification", state=story.state))
     for outcome, words in NOT_NOTIFIED.items():
         if outcome in outcomes:
             reason = outcomes[outcome]
-            return f"{words} ({reason})" if reason else words
-    return "no row in the delivery log: no relay has run since it fired"
+            return localize(words) + (f" ({reason})" if reason else "")
+    return gettext("no row in the delivery log: no relay has run since it fired")
 
 
 def _silences(history: History, story: IncidentStory) -> list[Row]:
@@ -432,6 +434,8 @@ class Line(NamedTuple):
 
 def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, list[Line]]:
     """Return the lines of each part by its name in IncidentStory. `moment` formats times within the text."""
+    avoided, until = phrase("avoided by {part} of {all} producers"), phrase(", until {time}")
+    covered = phrase("by {author}, {start} until {end} ({match}): {comment}")
     return {
         "steps": [*map(_step_line, story.steps)],
         "inhibitors": [*map(_related_line, story.inhibitors)],
@@ -442,8 +446,8 @@ def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, li
             Line(
                 row["at_ms"],
                 row["broker_name"],
-                f"avoided by {row['unavailable_producers']} of {row['producers']} producers"
-                + ("" if row["until_ms"] is None else f", until {moment(row['until_ms'])}"),
+                localize(avoided.given(part=row["unavailable_producers"], all=row["producers"]))
+                + ("" if row["until_ms"] is None else localize(until.given(time=moment(row["until_ms"])))),
             )
             for row in story.health
         ],
@@ -452,8 +456,15 @@ def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, li
             Line(
                 row["starts_ms"],
                 row["silence_id"],
-                f"by {row['created_by']}, {moment(row['starts_ms'])} until {moment(row['ends_ms'])} ({row['match']}): "
-                f"{row['comment']}",
+                localize(
+                    covered.given(
+                        author=row["created_by"],
+                        start=moment(row["starts_ms"]),
+                        end=moment(row["ends_ms"]),
+                        match=row["match"],
+                        comment=row["comment"],
+                    )
+                ),
             )
             for row in story.silences
         ],
@@ -462,9 +473,10 @@ def lines_of(story: IncidentStory, moment: Callable[[int], str]) -> dict[str, li
 
 
 def _step_line(step: Row) -> Line:
-    queues = f"; {name_queues(step['queues'])}" if step["queues"] and step["state"] == "FIRING" else ""
+    queues = gettext("; ") + listed(runs_of(step["queues"])) if step["queues"] and step["state"] == "FIRING" else ""
     under = f" ({step['inhibited_by']})" if step["inhibited_by"] and step["reason"] == "inhibited" else ""
-    severity = f" to {step['severity']}" if step["reason"] == "severity_changed" else ""
+    is_other = step["reason"] == "severity_changed"
+    severity = localize(phrase(" to {severity}", severity=step["severity"])) if is_other else ""
     return Line(step["at_ms"], step["state"], f"{step['why']}{severity}{under}{queues}")
 
 
@@ -486,9 +498,10 @@ def _effect_line(row: Row, moment: Callable[[int], str]) -> Line:
 
 
 def _member_line(row: Row) -> Line:
-    views = join_words([f"{broker_name} ({addr})" for broker_name, addr in row["channels"]])
+    views = listed([f"{broker_name} ({addr})" for broker_name, addr in row["channels"]])
     runs = " ".join(filter(None, (row["client_version"], row["strategy"])))
-    return Line(row["at_ms"], row["change"], f"{row['client_id']} at {views}" + (f", {runs}" if runs else ""))
+    at = localize(phrase("{client_id} at {place}", client_id=row["client_id"], place=views))
+    return Line(row["at_ms"], row["change"], at + (localize(phrase(", {sdk}", sdk=runs)) if runs else ""))
 
 
 def _queue_lines(queue_changes: Sequence[Row]) -> list[Line]:
@@ -497,7 +510,7 @@ def _queue_lines(queue_changes: Sequence[Row]) -> list[Line]:
     for row in queue_changes:
         alike.setdefault((row["at_ms"] // SECOND, row["topic"], _what_moved(row)), []).append(row)
     return [
-        Line(rows[0]["at_ms"], "", f"{topic} {name_queues([row['queue'] for row in rows])} {moved}")
+        Line(rows[0]["at_ms"], "", f"{topic} {listed(runs_of([row['queue'] for row in rows]))} {moved}")
         for (_, topic, moved), rows in alike.items()
     ]
 
@@ -511,17 +524,19 @@ def _what_moved(row: Row) -> str:
     verdict, planned, consumed = (
         new if old == new else f"{old} → {new}" for old, new in zip(before, after, strict=True)
     )
-    return f"{verdict}: planned owner {planned}; consumed by {consumed}"
+    text = phrase("{verdict}: planned owner {planned}; consumed by {consumed}", verdict=verdict)
+    return localize(text.given(planned=planned, consumed=consumed))
 
 
 def _who(*clients: str | None) -> str:
-    return join_words([client for client in clients if client] or ["none"])
+    return listed([client for client in clients if client] or [gettext("none")])
 
 
 def _delivery_line(row: Row) -> Line:
-    who = "no receiver" if row["receiver"] == "*" else row["receiver"]
-    attempt = f", attempt {row['attempt']}, {row['latency_ms']} ms" if row["attempt"] else ""
-    code = f", HTTP {row['code']}" if row["code"] else ""
-    reason = f": {row['reason']}" if row["reason"] else ""
-    route = f", route {row['route']}" if row["route"] else ""
+    who = gettext("no receiver") if row["receiver"] == "*" else row["receiver"]
+    tried = phrase(", attempt {number}, {latency} ms", number=row["attempt"], latency=row["latency_ms"])
+    attempt = localize(tried) if row["attempt"] else ""
+    code = localize(phrase(", HTTP {code}", code=row["code"])) if row["code"] else ""
+    reason = gettext(": ") + row["reason"] if row["reason"] else ""
+    route = localize(phrase(", route {route}", route=row["route"])) if row["route"] else ""
     return Line(row["at_ms"], row["outcome"] or "", f"{who} {row['status'] or ''}{attempt}{code}{route}{reason}")

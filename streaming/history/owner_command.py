@@ -164,7 +164,7 @@ def _describe(row: Row) -> str:
             f"incident {row['incident_id']}: {row['advice']}"
         )
     elif reason in VERDICT_REASONS:
-        why = f"; {reason}: {VERDICT_REASONS[reason].removesuffix('.')}"
+        why = f"; {reason}: {str(VERDICT_REASONS[reason]).removesuffix('.')}"
     elif row["verdict"] == "UNKNOWN":
         why = "; missing data"
     return (

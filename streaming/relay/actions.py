@@ -15,6 +15,7 @@ from schemas.tables import ACKNOWLEDGEMENTS, ALERTS
 from streaming.relay.tables import RelayTables
 from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.store.store import History
+from streaming.text.language import localize
 from streaming.text.suggestions import describe_choices
 from streaming.text.times import DAY, iso, parse_moment
 from streaming.warehouse.warehouse_error import WarehouseError
@@ -22,6 +23,7 @@ from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
 from udfs.alerts.pattern import MOST_CHARACTERS as MOST_PATTERN_CHARACTERS
 from udfs.alerts.pattern import Matchers
+from udfs.alerts.phrase import Words, phrase
 from udfs.alerts.self_kinds import SELF_FACTS
 from udfs.alerts.silence import Silence
 
@@ -35,43 +37,46 @@ CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
 class ActionError(ValueError):
     """An acknowledgement or a silence is refused. `code` is the exit code of a command: 2 for an invalid value."""
 
-    def __init__(self, sentence: str, code: int = 2) -> None:
-        super().__init__(sentence)
+    def __init__(self, sentence: Words, code: int = 2) -> None:
+        super().__init__(localize(sentence))
         self.code = code
 
 
-def check_text(name: str, text: str) -> str:
+def check_text(name: Words, text: str) -> str:
     if not text.strip() or len(text) > MOST_CHARACTERS:
-        raise ActionError(f"{name} {text[:50]!r}: give 1 to {MOST_CHARACTERS} characters")
+        limit = phrase("{name} {text!r}: give 1 to {number} characters", name=name, text=text[:50])
+        raise ActionError(limit.given(number=MOST_CHARACTERS))
     return text
 
 
-def read_patterns(name: str, label: str, globs: str) -> tuple[str, ...]:
+def read_patterns(name: Words, label: str, globs: str) -> tuple[str, ...]:
     """Return the comma-separated patterns of a label. Raises ActionError."""
     patterns = tuple(glob.strip() for glob in globs.split(",") if glob.strip())
     if not patterns or len(globs) > MOST_PATTERN_CHARACTERS:
-        what = f"give a pattern of up to {MOST_PATTERN_CHARACTERS} characters after {label}="
-        raise ActionError(f"{name} {f'{label}={globs}'[:50]!r}: {what}")
+        text = phrase("{name} {given!r}: give a pattern of up to {number} characters after {label}=", name=name)
+        raise ActionError(text.given(given=f"{label}={globs}"[:50], number=MOST_PATTERN_CHARACTERS, label=label))
     for pattern in patterns if label in CLOSED else ():
         if not matching(CLOSED[label], pattern):
-            raise ActionError(f"{name} {label}= {pattern[:50]!r}: {describe_choices(pattern, CLOSED[label])}")
+            text = phrase("{name} {label}= {pattern!r}: {choices}", name=name, label=label, pattern=pattern[:50])
+            raise ActionError(text.given(choices=describe_choices(pattern, CLOSED[label])))
     return patterns
 
 
-def read_end_ms(name: str, text: str, now_ms: int, *, is_span: bool) -> int:
+def read_end_ms(name: Words, text: str, now_ms: int, *, is_span: bool) -> int:
     """Return when a silence ends: after a duration, or at a time. Raises ActionError."""
     if is_span:
         span_ms = duration_ms(text)
         if not span_ms:
-            raise ActionError(f"{name} {text[:50]!r} is not a duration such as 90s, 45m, 2h or 1d")
+            wrong = phrase("{name} {text!r} is not a duration such as 90s, 45m, 2h or 1d", name=name, text=text[:50])
+            raise ActionError(wrong)
         end_ms = now_ms + span_ms
     else:
         try:
             end_ms = parse_moment(text, now_ms, is_ahead=True)
         except ValueError as error:
-            raise ActionError(f"{name} {error}") from None
+            raise ActionError(phrase("{name} {error}", name=name, error=str(error))) from None
     if not now_ms < end_ms <= now_ms + MOST_MS:
-        raise ActionError(f"{name} {text}: must end within the next 366 days")
+        raise ActionError(phrase("{name} {text}: must end within the next 366 days", name=name, text=text))
     return end_ms
 
 
@@ -91,8 +96,8 @@ def acknowledge(warehouse: Location, incident: str, owner: str, note: str, now_m
     found = read_newest_row(warehouse, incident)
     incident_id = found["incident_id"]
     if found["state"] == "RESOLVED":
-        over = f"INCIDENT {incident_id} was resolved at {iso(found['changed_at'])}"
-        raise ActionError(f"{over}; only an open one can be acknowledged", code=1)
+        over = phrase("INCIDENT {incident_id} was resolved at {time}; only an open one can be acknowledged")
+        raise ActionError(over.given(incident_id=incident_id, time=iso(found["changed_at"])), code=1)
     row = {"incident_id": incident_id, "acknowledged_by": owner, "note": note, "acknowledged_at": now_ms}
     RelayTables(warehouse).append(ACKNOWLEDGEMENTS, [row])
     return found
@@ -110,9 +115,10 @@ def end_silence(warehouse: Location, silence_id: str, now_ms: int) -> Silence:
     silences = RelayTables(warehouse, may_write=False).read_silences() or []
     found = next((silence for silence in silences if silence.silence_id == silence_id), None)
     if found is None:
-        known = "`balancewatch silence list` lists the ids"
-        raise ActionError(f"SILENCE_ID {silence_id[:50]!r} does not exist; {known}", code=1)
+        text = phrase("SILENCE_ID {silence_id!r} does not exist; `balancewatch silence list` lists the ids")
+        raise ActionError(text.given(silence_id=silence_id[:50]), code=1)
     if found.ends_at_ms <= now_ms:
-        raise ActionError(f"silence {silence_id} ended at {iso(found.ends_at_ms, 'seconds')}", code=1)
+        text = phrase("silence {silence_id} ended at {time}", silence_id=silence_id)
+        raise ActionError(text.given(time=iso(found.ends_at_ms, "seconds")), code=1)
     RelayTables(warehouse).add_silence(replace(found, ends_at_ms=now_ms), now_ms)
     return found

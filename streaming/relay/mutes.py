@@ -12,8 +12,10 @@ from zoneinfo import ZoneInfo
 
 from conf.oncall import DAYS
 from conf.oncall import Mute as MuteSettings
+from streaming.text.language import localize
 from streaming.text.times import to_ms
 from udfs.alerts.pattern import Matchers, describe_matchers
+from udfs.alerts.phrase import phrase
 from udfs.alerts.silence import MUTED_BY, Silence
 
 _LAST_MS = 253_000_000_000_000
@@ -48,8 +50,10 @@ class Mute:
 
     def describe(self) -> str:
         """22:00 to 06:00 Asia/Shanghai, mon, tue"""
-        days = "every day" if len(self.weekdays) == len(DAYS) else ", ".join(DAYS[day] for day in sorted(self.weekdays))
-        return f"{self.from_time:%H:%M} to {self.to_time:%H:%M} {self.zone.key}, {days}"
+        some = ", ".join(DAYS[day] for day in sorted(self.weekdays))
+        days = phrase("every day") if len(self.weekdays) == len(DAYS) else some
+        text = phrase("{start} to {end} {zone}, {days}", zone=self.zone.key, days=days)
+        return localize(text.given(start=f"{self.from_time:%H:%M}", end=f"{self.to_time:%H:%M}"))
 
     def _spans(self, now_ms: int) -> Iterator[tuple[int, int]]:
         """Yield start and end of the windows that begin from two days before until eight days after, in order."""

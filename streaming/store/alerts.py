@@ -6,9 +6,11 @@ from typing import Any
 from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.store.store import History
+from streaming.text.language import localize
 from streaming.text.result import parse_object
 from streaming.text.suggestions import MOST_NAMED, suggest
 from streaming.text.times import iso
+from udfs.alerts.phrase import Words, phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 
@@ -28,6 +30,9 @@ def read_current_alerts(warehouse: Location, state: str | None = None) -> list[d
 class UnknownIncidentError(ValueError):
     """No incident, or several, have this id or prefix. The message names the nearest."""
 
+    def __init__(self, sentence: Words) -> None:
+        super().__init__(localize(sentence))
+
 
 def find_incident(history: History, text: str) -> str:
     """Return the id of the incident with this id or unique prefix; of several, the only open one.
@@ -44,11 +49,12 @@ def find_incident(history: History, text: str) -> str:
             return str(candidates[0])
     if text and ids:
         known = [f"{row['incident_id']} ({row['state']} {row['kind']})" for row in found[:MOST_NAMED]]
-        more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-        raise UnknownIncidentError(f"INCIDENT {text!r} is a prefix of several: {', '.join(known)}{more}")
+        more = phrase(" and {number} more", number=len(ids) - MOST_NAMED) if len(ids) > MOST_NAMED else ""
+        several = phrase("INCIDENT {text!r} is a prefix of several: {known}{more}", text=text, more=more)
+        raise UnknownIncidentError(several.given(known=", ".join(known)))
     others = history.rows("SELECT DISTINCT incident_id FROM alerts ORDER BY incident_id DESC LIMIT 10000")
     hint = suggest(text, [row["incident_id"] for row in others])
-    raise UnknownIncidentError(f"INCIDENT {text!r} is not in the alerts table{hint}")
+    raise UnknownIncidentError(phrase("INCIDENT {text!r} is not in the alerts table{hint}", text=text, hint=hint))
 
 
 def present_alert(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,36 @@
-"""The language of alerts and chats: phrases with the translations of conf/locale, which gettext's tools can edit."""
+"""The language of alerts, chats and the board: texts with the translations of conf/locale, a gettext catalog."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 
-from udfs.alerts.phrase import Words
+from udfs.alerts.phrase import Phrase, Words
+
+LANGUAGE: ContextVar[str] = ContextVar("LANGUAGE", default="en")
+"""The language of the page in work. Commands and `/api` leave it English."""
 
 
 def translate(words: Words, language: str) -> str:
     return words if isinstance(words, str) else words.render(translations_of(language))
+
+
+def localize(words: Words) -> str:
+    """Return the text in the language of the page in work."""
+    return translate(words, LANGUAGE.get())
+
+
+def listed(words: Sequence[Words]) -> str:
+    """Return `a, b and c` in the language of the page in work."""
+    return localize(Phrase("{words}", {"words": words}))
+
+
+def gettext(text: str) -> str:
+    return translations_of(LANGUAGE.get()).get(text, text)
+
+
+def ngettext(text: str, text_of_several: str, number: int) -> str:
+    return gettext(text if number == 1 else text_of_several)
 
 
 @cache

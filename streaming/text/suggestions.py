@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
+from streaming.text.language import localize
+from udfs.alerts.phrase import phrase
+
 MOST_NAMED = 5
 
 
@@ -16,15 +19,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
     names = sorted(set(known))
     close = closest(name, names)
     if close:
-        return f"; nearest: {', '.join(close)}"
+        return localize(phrase("; nearest: {names}", names=", ".join(close)))
     if not names:
         return ""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"; known: {', '.join(names[:MOST_NAMED])}{more}"
+    more = phrase(" and {number} more", number=len(names) - MOST_NAMED) if len(names) > MOST_NAMED else ""
+    return localize(phrase("; known: {names}{more}", names=", ".join(names[:MOST_NAMED]), more=more))
 
 
 def describe_choices(name: str, values: Sequence[str]) -> str:
     """Return `nearest: critical; choose one of critical, error`, for an unknown name of a closed list."""
     near = closest(name, values, 0.6)
-    hint = f"nearest: {', '.join(near)}; " if near else ""
-    return f"{hint}choose one of {', '.join(values)}"
+    hint = localize(phrase("nearest: {names}; ", names=", ".join(near))) if near else ""
+    return hint + localize(phrase("choose one of {names}", names=", ".join(values)))

@@ -10,6 +10,8 @@ from datetime import time as time_of_day
 from time import time_ns
 
 from conf.section import duration_ms
+from streaming.text.language import localize
+from udfs.alerts.phrase import phrase
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -83,7 +85,6 @@ def ago(ms: int) -> str:
 
 _CLOCK = re.compile(r"(?:(?P<day>today|yesterday) +)?(?P<clock>\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)", re.ASCII)
 _DAYS_AGO = {"today": 0, "yesterday": 1}
-_FORMS = "90s, 2h or 1d (ago), 03:12, yesterday 03:12, or an ISO 8601 time"
 
 
 def parse_moment(text: str, now_ms: int, *, is_ahead: bool = False) -> int:
@@ -103,7 +104,7 @@ def parse_moment(text: str, now_ms: int, *, is_ahead: bool = False) -> int:
         is_utc = bare.endswith(" UTC")
         moment_ms = _parse_time(bare.removesuffix(" UTC").rstrip(), UTC if is_utc else None, now_ms, is_ahead, text)
     if not 0 <= moment_ms < 253_402_300_800_000:
-        raise ValueError(f"{text!r} is not between the years 1970 and 9999")
+        raise ValueError(localize(phrase("{text!r} is not between the years 1970 and 9999", text=text)))
     return moment_ms
 
 
@@ -122,10 +123,13 @@ def _parse_time(bare: str, zone: tzinfo | None, now_ms: int, is_ahead: bool, tex
         moment_ms, time = _at(times, zone, now_ms, is_ahead)
         read_again = datetime.fromtimestamp(moment_ms // 1000, zone).replace(tzinfo=None)
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is not a time; use {_FORMS}") from None
+        known = phrase("{text!r} is not a time; use 90s, 2h or 1d (ago), 03:12, yesterday 03:12, or an ISO 8601 time")
+        raise ValueError(localize(known.given(text=text))) from None
     if read_again != time.replace(microsecond=0):
-        skipped = "daylight saving skips it in local time; name the zone, as in 01:30 UTC"
-        raise ValueError(f"{text!r} does not exist: {skipped}")
+        skipped = phrase(
+            "{text!r} does not exist: daylight saving skips it in local time; name the zone, as in 01:30 UTC", text=text
+        )
+        raise ValueError(localize(skipped))
     return moment_ms
 
 

@@ -2,6 +2,7 @@
 
 from conf.location import Location
 from streaming.system.known_error import BalancewatchError
+from udfs.alerts.phrase import phrase
 
 
 class WarehouseError(BalancewatchError):
@@ -13,8 +14,12 @@ class NotWrittenError(WarehouseError):
 
     def __init__(self, warehouse: Location, table: str | None = None) -> None:
         """Without `table` the warehouse has no table at all."""
-        missing = "no tables" if table is None else f"no table {table}"
-        super().__init__(f"paths.warehouse = {str(warehouse)!r}: {missing} found; has `balancewatch run` written here?")
+        missing = phrase("no tables") if table is None else phrase("no table {table}", table=table)
+        text = phrase(
+            "paths.warehouse = {path!r}: {missing} found; has `balancewatch run` written here?", missing=missing
+        )
+        self.sentence = text.given(path=str(warehouse))
+        super().__init__(str(self.sentence))
 
 
 class FilesGoneError(WarehouseError):

@@ -52,10 +52,16 @@ def chromium() -> str:
 
 @contextmanager
 def serve(
-    warehouse: Path, clock_ms: Callable[[], int] = lambda: NOW_MS, access: AccessControl | None = None, **board: Any
+    warehouse: Path,
+    clock_ms: Callable[[], int] = lambda: NOW_MS,
+    access: AccessControl | None = None,
+    language: str = "en",
+    **board: Any,
 ) -> Iterator[str]:
     """A board over `warehouse` on a free port of the loopback, by default with the clock standing at NOW_MS."""
-    settings = Settings.load(paths={"warehouse": warehouse}, board={"port": 0, "threads": 4, **board})
+    settings = Settings.load(
+        language=language, paths={"warehouse": warehouse}, board={"port": 0, "threads": 4, **board}
+    )
     often = settings.board.model_copy(update={"refresh_seconds": REFRESH_SECONDS})
     server = BoardServer(settings.model_copy(update={"board": often}), clock_ms, access)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -21,21 +21,21 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 @cache
-def played() -> Rows:
+def played(language: str = "en") -> Rows:
     """All rows of all scenarios, by table."""
     rows: Rows = {}
     for scenario, minutes in PLAYED.items():
         cluster = load_scenario(scenario).model_copy(update={"cluster": scenario})
         simulation = Simulation(cluster, 1, NOW_MS - minutes * MINUTE)
-        for table, of_table in Stream().feed(simulation.events(minutes * MINUTE)).items():
+        for table, of_table in Stream(language=language).feed(simulation.events(minutes * MINUTE)).items():
             rows.setdefault(table, []).extend(of_table)
     return rows
 
 
-def write_modelled(warehouse: Path) -> None:
+def write_modelled(warehouse: Path, language: str = "en") -> None:
     """The warehouse: the scenarios' rows, deliveries, quarantined messages and validations."""
     writer = DeltalakeWriter(warehouse)
-    append_rows(writer, played() | reported() | poor(), "modelled", 0)
+    append_rows(writer, played(language) | reported() | poor(), "modelled", 0)
 
 
 def reported() -> Rows:

@@ -16,13 +16,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.board.pictures", description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=Path(".bench/pictures"), help="default: %(default)s")
     parser.add_argument("--only", help="pages whose name holds this text")
+    parser.add_argument("--language", default="en", help="language of the board; default: %(default)s")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="balancewatch-pictures-") as scratch, sync_playwright() as playwright:
         warehouse = Path(scratch) / "warehouse"
-        write_modelled(warehouse)
+        write_modelled(warehouse, options.language)
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_ARGS))
-        with serve(warehouse) as url:
+        with serve(warehouse, language=options.language) as url:
             for name, path in pages().items():
                 for look, scheme, size in LOOKS:
                     if options.only and options.only not in name:

@@ -96,10 +96,15 @@ def minutes(chart: Chart, name: str) -> list[int]:
 
 
 def board_of(
-    warehouse: Path, now_ms: int = NOW_MS, *, can_write: bool = False, mutes: Sequence[Mapping[str, Any]] = ()
+    warehouse: Path,
+    now_ms: int = NOW_MS,
+    *,
+    can_write: bool = False,
+    mutes: Sequence[Mapping[str, Any]] = (),
+    language: str = "en",
 ) -> Board:
     settings = Settings.load(board={"write": can_write}, mutes=list(mutes))
-    return Board(settings.board, warehouse, lambda: now_ms, mutes_at=Mutes(settings).at)
+    return Board(settings.board, warehouse, lambda: now_ms, language=language, mutes_at=Mutes(settings).at)
 
 
 def client_of(warehouse: Path, access: AccessControl | None = None, **board: Any) -> TestClient:

@@ -150,6 +150,6 @@ def test_the_time_is_printed_in_the_local_zone_too(warehouse: Path, zone: Callab
 def test_the_reason_of_unknown_and_not_judged_is_a_sentence(tmp_path: Path, verdict: str, reason: str) -> None:
     warehouse = write(tmp_path, {"assignments": [assignment(7, verdict, 0, **UNOWNED, verdict_reason=reason)]})
     (line,) = lines(warehouse, "orders", "broker-a:7", "--at", THEN)
-    assert line.endswith(f"; {reason}: {VERDICT_REASONS[reason].removesuffix('.')}")
+    assert line.endswith(f"; {reason}: {str(VERDICT_REASONS[reason]).removesuffix('.')}")
     (row,) = rows_of(warehouse, "owner", "orders", "broker-a:7", "--at", THEN)
     assert row["verdict_reason"] == reason

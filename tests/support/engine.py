@@ -94,8 +94,8 @@ class CountingStore(DictShardStore):
 class Stream(stream.Stream):
     """The query at work on a run that is too long to keep: feed it slices, take the rows."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        super().__init__(Rulebook(rules or default_rules()))
+    def __init__(self, rules: Rules | None = None, language: str = "en") -> None:
+        super().__init__(Rulebook(rules or default_rules()), language)
         self._enveloper = Enveloper()
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from udfs.alerts.phrase import Phrase, phrase
 from udfs.rocketmq.heartbeat import BROADCASTING, GRPC, POP, SERVER_REBALANCE
 
 TOO_NEW = "too_new"
@@ -11,31 +12,35 @@ PULLS_NOT_REPORTED, FLOW_CONTROL, STRATEGY_UNKNOWN = "pulls_not_reported", "flow
 STATIC_TOPIC, ASSIGNED, REPLACED, GONE = "static_topic", "assigned", "replaced", "gone"
 BROKER = "broker"
 
-VERDICT_REASONS: Mapping[str, str] = {
-    TOO_NEW: "The queue or its planned owner is too new: the absence of pulls proves nothing yet.",
-    BROKER_NO_DATA: "The broker gave no data, so pulls from it are unknown.",
-    NOT_ASKED: (
+VERDICT_REASONS: Mapping[str, Phrase] = {
+    TOO_NEW: phrase("The queue or its planned owner is too new: the absence of pulls proves nothing yet."),
+    BROKER_NO_DATA: phrase("The broker gave no data, so pulls from it are unknown."),
+    NOT_ASKED: phrase(
         "Its owner gave no data in the newest poll round: it did not answer in time, or the collector backs off."
     ),
-    REFUSED: "The broker refuses data of this group: the collector's account lacks the permission.",
-    NO_COLLECTOR: "The collector that read this group has stopped.",
-    PULLS_NOT_REPORTED: (
+    REFUSED: phrase("The broker refuses data of this group: the collector's account lacks the permission."),
+    NO_COLLECTOR: phrase("The collector that read this group has stopped."),
+    PULLS_NOT_REPORTED: phrase(
         "Pulls of this owner are not reported: its client does not report the queues it holds (DefaultMQPullConsumer, "
         "LitePull before 5.1.1), or no agent reports the broker's pulls."
     ),
-    FLOW_CONTROL: "The owner's cache was full at its last pull. It pulls again after it has consumed some messages.",
-    STRATEGY_UNKNOWN: (
+    FLOW_CONTROL: phrase(
+        "The owner's cache was full at its last pull. It pulls again after it has consumed some messages."
+    ),
+    STRATEGY_UNKNOWN: phrase(
         "The group's allocation strategy depends on options that only its clients know, and no client has pulled."
     ),
-    BROADCASTING: "A member consumes by broadcasting: each member consumes every queue.",
-    POP: "A member consumes by POP: the broker hands out messages, not queues.",
-    GRPC: "A member is a gRPC client: the proxy hands out messages.",
-    SERVER_REBALANCE: "A member lets the broker allocate the queues (server-side rebalance).",
-    STATIC_TOPIC: "A static topic: clients hold logical queues, which differ from those of the route.",
-    ASSIGNED: "No member subscribes to the topic; each process takes queues by assign().",
-    BROKER: "The broker's own revive log, by which it redelivers messages that POP consumers did not acknowledge.",
-    REPLACED: "Each process uses its own group name, and another process has replaced this one.",
-    GONE: "The queue, its topic or its group was deleted, or the group gave up the topic.",
+    BROADCASTING: phrase("A member consumes by broadcasting: each member consumes every queue."),
+    POP: phrase("A member consumes by POP: the broker hands out messages, not queues."),
+    GRPC: phrase("A member is a gRPC client: the proxy hands out messages."),
+    SERVER_REBALANCE: phrase("A member lets the broker allocate the queues (server-side rebalance)."),
+    STATIC_TOPIC: phrase("A static topic: clients hold logical queues, which differ from those of the route."),
+    ASSIGNED: phrase("No member subscribes to the topic; each process takes queues by assign()."),
+    BROKER: phrase(
+        "The broker's own revive log, by which it redelivers messages that POP consumers did not acknowledge."
+    ),
+    REPLACED: phrase("Each process uses its own group name, and another process has replaced this one."),
+    GONE: phrase("The queue, its topic or its group was deleted, or the group gave up the topic."),
 }
 """Code → the sentence that the board and `owner` show."""
 

@@ -10,26 +10,35 @@
   var pending = null, asked = 0, shown = 0;
   var hasEnded = false;  // the session; the board answers 401
 
+  // The board's texts, which the frame has in other languages than English.
+  var texts = JSON.parse(document.documentElement.dataset.texts || "{}");
+
+  function say(text, facts) {
+    return (texts[text] || text).replace(/\{(\w+)\}/g, function (_, name) { return facts[name]; });
+  }
+
   function here() { return location.pathname + location.search; }
 
   // Ages
 
   function span(ms) {
     var seconds = Math.max(0, Math.floor(ms / 1000));
-    if (seconds < 60) return seconds + " s";
+    if (seconds < 60) return say("{number} s", { number: seconds });
     var minutes = Math.floor(seconds / 60);
-    if (minutes < 60) return minutes + " min";
+    if (minutes < 60) return say("{number} min", { number: minutes });
     var hours = Math.floor(minutes / 60);
     minutes = minutes % 60;
-    if (hours < 24) return minutes ? hours + " h " + minutes + " min" : hours + " h";
+    if (hours < 24) return two(say("{number} h", { number: hours }), minutes && say("{number} min", { number: minutes }));
     var days = Math.floor(hours / 24);
     hours = hours % 24;
-    return hours ? days + " d " + hours + " h" : days + " d";
+    return two(say("{number} d", { number: days }), hours && say("{number} h", { number: hours }));
   }
 
+  function two(first, second) { return second ? first + " " + second : first; }
+
   function ago(ms) {
-    if (ms <= -1000) return "in " + span(-ms);
-    return ms >= 1000 ? span(ms) + " ago" : "now";
+    if (ms <= -1000) return say("in {span}", { span: span(-ms) });
+    return ms >= 1000 ? say("{span} ago", { span: span(ms) }) : say("now");
   }
 
   function countAges() {
@@ -43,7 +52,7 @@
     var isLost = hasEnded || late > Math.max(3 * everyMs, 10000);
     if (hasEnded) showEnd();
     else if (isLost) {
-      connection.textContent = "The board has not answered for " + span(late) + ". This page is out of date.";
+      connection.textContent = say("The board has not answered for {span}. This page is out of date.", { span: span(late) });
     }
     if (connection.hidden === isLost) connection.hidden = !isLost;
   }
@@ -53,8 +62,8 @@
     var again = document.createElement("a");
     again.href = "";  // reload: the board asks for the token, then returns here
     again.dataset.load = "anew";
-    again.textContent = "Log in again";
-    connection.replaceChildren("Your session has ended. This page is out of date. ", again);
+    again.textContent = say("Log in again");
+    connection.replaceChildren(say("Your session has ended. This page is out of date. "), again);
   }
 
   // Updates: change the shown nodes into the new ones. Nodes with an id keep their node, focus and scroll position.
@@ -128,8 +137,8 @@
       var fresh = Object.keys(alerts.newest).filter(function (id) { return !(id in alertsBefore); });
       if (fresh.length) {
         var words = fresh.slice(0, 3).map(function (id) { return alerts.newest[id]; }).join("; ");
-        var more = fresh.length > 3 ? " and " + (fresh.length - 3) + " more" : "";
-        document.getElementById("announce").textContent = "Firing now: " + words + more;
+        var more = fresh.length > 3 ? say(" and {number} more", { number: fresh.length - 3 }) : "";
+        document.getElementById("announce").textContent = say("Firing now: {alerts}", { alerts: words + more });
       }
     }
     alertsBefore = alerts.newest;
@@ -237,7 +246,7 @@
   function theme() { return document.documentElement.dataset.theme || "system"; }
 
   function nameTheme() {
-    document.getElementById("theme-word").textContent = { system: "System", light: "Light", dark: "Dark" }[theme()];
+    document.getElementById("theme-word").textContent = { system: say("System"), light: say("Light"), dark: say("Dark") }[theme()];
   }
 
   document.getElementById("theme").addEventListener("click", function () {

@@ -5,6 +5,8 @@
   var SNAP = 1 / 80, WAIT_MS = 250, waiting = null;
   var isMoved = false;  // by the user, not submitted yet
 
+  var now = JSON.parse(document.documentElement.dataset.texts || "{}").now || "now";
+
   function slider(event) {
     var field = event.target;
     return field.type === "range" && field.form && field.form.dataset.moments !== undefined ? field : null;
@@ -16,20 +18,20 @@
 
   // Like the server's, by the board's clock.
   function clock(ms, nowMs) {
-    var time = new Date(ms), now = new Date(nowMs);
+    var time = new Date(ms), today = new Date(nowMs);
     var clock = time.toISOString().slice(11, 19) + " UTC";
-    var isToday = time.toISOString().slice(0, 10) === now.toISOString().slice(0, 10);
+    var isToday = time.toISOString().slice(0, 10) === today.toISOString().slice(0, 10);
     var day = time.getUTCDate() + " " + time.toLocaleString("en", { month: "short", timeZone: "UTC" });
     return isToday ? clock : day + " " + clock;
   }
 
   function show(field) {
-    var words = Number(field.value) >= Number(field.max) ? "now" : clock(Number(field.value), Number(field.form.dataset.nowMs));
+    var words = Number(field.value) >= Number(field.max) ? now : clock(Number(field.value), Number(field.form.dataset.nowMs));
     field.setAttribute("aria-valuetext", words);
     var output = field.form.querySelector("output time");
     if (!output || !output.firstChild || output.firstChild.nodeValue === words) return;
     output.firstChild.nodeValue = words;
-    if (words === "now") output.removeAttribute("datetime");
+    if (words === now) output.removeAttribute("datetime");
     else output.setAttribute("datetime", new Date(Number(field.value)).toISOString());
   }
 

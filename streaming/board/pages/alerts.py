@@ -13,12 +13,14 @@ from streaming.board.chart import AMBER, BLUE, GREY, PURPLE, RED, Axis, Bar, Cha
 from streaming.board.known import NO_DATA, Known, extent_of, read_known
 from streaming.board.page import Page, View
 from streaming.board.url import Slice, href, read_choice, read_page, read_sort, read_span_ms
-from streaming.board.words import STATE_SHAPES
+from streaming.board.words import STATE_SHAPES, span
 from streaming.store.store import History
-from streaming.text.times import MINUTE, clock, span
+from streaming.text.language import gettext, localize
+from streaming.text.times import MINUTE, clock
 from streaming.text.visible_text import visible_name
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import ABOVE_GROUPS
+from udfs.alerts.phrase import Words, join_sentences, phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 PAGE_ROWS = 50
@@ -286,7 +288,7 @@ BY_STATE = {"FIRING": FIRING, "PENDING": PENDING, "RECOVERING": RECOVERING, "UNK
 COUNT_KEYS = (
     Key("not inhibited", RED),
     Key("inhibited", GREY),
-    Key(f"{NO_DATA}, may still be open", PURPLE, "cross"),
+    Key("no data, may still be open", PURPLE, "cross"),
 )
 
 LEAST_SHARE = 0.006
@@ -305,21 +307,23 @@ def lanes_chart(page: Mapping[str, Any]) -> Chart:
     bars, labels = [], []
     for lane, incident in enumerate(incidents):
         words = f"{STATE_SHAPES.get(incident['state'], '·')} {incident['kind']} · {incident['subject']}"
-        labels.append((lane * LANE_PX + 10, _shortened(words + (" (inhibited)" if incident["inhibited_by"] else ""))))
+        labels.append(
+            (lane * LANE_PX + 10, _shortened(words + (gettext(" (inhibited)") if incident["inhibited_by"] else "")))
+        )
         name = f"{incident['kind']}, {incident['subject']} ({incident['cluster']})\n{incident['state']}"
         for look, start_ms, end_ms in pieces_of(
             incident, page["steps"].get(incident["incident_id"], ()), page["known"]
         ):
             if end_ms >= page["from_ms"]:
-                title = f"{name}, {span(end_ms - start_ms)}\n{look.name}"
+                title = f"{name}, {span(end_ms - start_ms)}\n{gettext(look.name)}"
                 place = axis.span(start_ms, end_ms, LEAST_SHARE)
                 link = href("/incident", id=incident["incident_id"])
                 solid = 0.0 if look.hatch else 1.0
                 bars.append(
                     Bar(*place, lane * LANE_PX + 20, 12, look.tone, look.hatch, look.name, title, "", link, solid)
                 )
-    label = f"Timeline of {len(incidents)} incidents, in the order of the table below."
-    return Chart("timeline-lanes", label, LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
+    label = phrase("Timeline of {number} incidents, in the order of the table below.", number=len(incidents))
+    return Chart("timeline-lanes", localize(label), LANE_PX * len(incidents), axis, bars, keys=LOOKS, labels=labels)
 
 
 def _shortened(words: str) -> str:
@@ -331,10 +335,11 @@ def counts_chart(page: Mapping[str, Any]) -> Chart:
     """Return the chart with one row per kind; the opacity is the number of open incidents. A click lists them."""
     axis = Axis(page["from_ms"], page["until_ms"])
     step_ms = (page["until_ms"] - page["from_ms"]) / BINS
+    most, during = phrase("{name}: up to {number:,} at a time"), phrase("{start} to {end}: {number:,} open")
     bars, labels = [], []
     for row, bins in enumerate(page["bins"]):
-        name = f"{bins.kind}{' (inhibited)' if bins.is_inhibited else ''}"
-        labels.append((row * ROW_PX + 11, _shortened(f"{name}: up to {bins.most:,} at a time")))
+        name = f"{bins.kind}{gettext(' (inhibited)') if bins.is_inhibited else ''}"
+        labels.append((row * ROW_PX + 11, _shortened(localize(most.given(name=name, number=bins.most)))))
         link = href(
             "/alerts",
             kind=bins.kind,
@@ -344,22 +349,25 @@ def counts_chart(page: Mapping[str, Any]) -> Chart:
         y, tone = row * ROW_PX + 21, GREY if bins.is_inhibited else RED
         for first, end, number in runs(bins.counts):
             times = [clock(round(page["from_ms"] + bin_ * step_ms), page["until_ms"]) for bin_ in (first, end)]
-            title = f"{name}\n{times[0]} to {times[1]}: {number:,} open"
+            title = f"{name}\n{localize(during.given(start=times[0], end=times[1], number=number))}"
             place = (first * 100 / BINS, (end - first) * 100 / BINS)
             strength = 0.3 + 0.7 * number / max(bins.most, 1)
             bars.append(Bar(*place, y, 15, tone, name=name, title=title, href=link, strength=round(strength, 2)))
         if any(bins.unknown):  # it lasts to the end
             first = next(number for number, count in enumerate(bins.unknown) if count)
-            title = f"{bins.kind}\n{NO_DATA} for {max(bins.unknown):,} incidents, which may still be open"
+            text = phrase("no data for {number:,} incidents, which may still be open", number=max(bins.unknown))
+            title = f"{bins.kind}\n{localize(text)}"
             place = (first * 100 / BINS, (BINS - first) * 100 / BINS)
-            text = fitting(NO_DATA, place[1])
-            bars.append(Bar(*place, y, 15, PURPLE, "cross", NO_DATA, title, text, link))
+            inside = fitting(gettext("no data"), place[1])
+            bars.append(Bar(*place, y, 15, PURPLE, "cross", NO_DATA, title, inside, link))
     has_unknown = any(any(bins.unknown) for bins in page["bins"])
-    label = f"Number of open incidents over time for {len(page['bins'])} kinds; the table below lists them."
+    label: Words = phrase(
+        "Number of open incidents over time for {number} kinds; the table below lists them.", number=len(page["bins"])
+    )
     if has_unknown:
-        label += " Hatched: no data any more from some of them."
+        label = join_sentences(label, phrase("Hatched: no data any more from some of them."))
     keys = COUNT_KEYS if has_unknown else COUNT_KEYS[:2]
-    return Chart("timeline-counts", label, ROW_PX * len(page["bins"]), axis, bars, keys=keys, labels=labels)
+    return Chart("timeline-counts", localize(label), ROW_PX * len(page["bins"]), axis, bars, keys=keys, labels=labels)
 
 
 def pieces_of(incident: Incident, steps: Sequence[Step], known: Known) -> list[tuple[Key, int, int]]:
@@ -393,10 +401,10 @@ def pieces_of(incident: Incident, steps: Sequence[Step], known: Known) -> list[t
 PAGE = Page(
     "alerts",
     PATH,
-    "Alerts",
+    phrase("Alerts"),
     read,
     draw,
-    nav="Alerts",
+    nav=phrase("Alerts"),
     parameters=frozenset({*FILTERS, "sort", "page"}),
     tables=frozenset({"alerts"}),
 )

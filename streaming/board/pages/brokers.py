@@ -13,7 +13,9 @@ from streaming.board.page import Page, View
 from streaming.board.url import SortKeys, href, read_choice, read_span_ms, slice_of, sort_rows
 from streaming.board.words import counted
 from streaming.store.store import History
+from streaming.text.language import gettext, localize
 from streaming.text.times import clock
+from udfs.alerts.phrase import phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 MERGED_SHARES = (400, 100, 12)
@@ -37,8 +39,9 @@ class Interval:
 
     @property
     def words(self) -> str:
-        share = f"{self.avoiding} of {self.producers} producers"
-        return f"up to {share}, {self.times} times" if self.times > 1 else share
+        share = phrase("{avoiding} of {producers} producers", avoiding=self.avoiding, producers=self.producers)
+        often = phrase("up to {share}, {times} times", share=share, times=self.times)
+        return localize(often if self.times > 1 else share)
 
 
 @dataclass(frozen=True)
@@ -289,21 +292,23 @@ def brokers_chart(page: Mapping[str, Any], lanes: Sequence[Broker]) -> Chart:
     """Return the chart of brokers with avoidance or incidents: a band while it is avoided, its incidents below."""
     known, from_ms, until_ms = page["known"], page["from_ms"], page["until_ms"]
     axis = Axis(from_ms, until_ms)
+    share, avoided = phrase("{part} of {all}"), phrase("{broker}: {words}, {start} to {end}")
+    silent, no_data = phrase("{broker}: no data since {time}"), gettext("no data")
     bars = []
     for number, lane in enumerate(lanes):
         y = number * LANE_PX
         for interval in lane.intervals:
             key = KEYS[interval.avoiding >= interval.producers]
             place = axis.span(interval.start_ms, interval.end_ms, LEAST_SHARE)
-            text = fitting(f"{interval.avoiding} of {interval.producers}", place[1])
-            times = f"{clock(interval.start_ms, until_ms)} to {clock(interval.end_ms, until_ms)}"
-            title = f"{lane.broker_name}: {interval.words}, {times}"
+            text = fitting(localize(share.given(part=interval.avoiding, all=interval.producers)), place[1])
+            start, end = clock(interval.start_ms, until_ms), clock(interval.end_ms, until_ms)
+            title = localize(avoided.given(broker=lane.broker_name, words=interval.words, start=start, end=end))
             bars.append(Bar(*place, y + 3, 20, key.tone, key.hatch, key.name, title, text))
         known_ms = max(known.of(lane.cluster), from_ms)
         if known_ms < until_ms:
             place = axis.span(known_ms, until_ms)
-            title = f"{lane.broker_name}: {NO_DATA} since {clock(known_ms, until_ms)}"
-            text = fitting(NO_DATA, place[1])
+            title = localize(silent.given(broker=lane.broker_name, time=clock(known_ms, until_ms)))
+            text = fitting(no_data, place[1])
             bars.append(Bar(*place, y + 3, 20, SILENT.tone, SILENT.hatch, NO_DATA, title, text))
         taken: list[tuple[float, float]] = []
         for incident in lane.incidents:
@@ -316,19 +321,20 @@ def brokers_chart(page: Mapping[str, Any], lanes: Sequence[Broker]) -> Chart:
             bars.append(Bar(*place, y + 25, 15, BLUE, "", "incident", title, text, link))
     with_cluster = len(page["clusters"]) > 1 and not page["cluster"]
     names = [f"{lane.cluster} {lane.broker_name}" if with_cluster else lane.broker_name for lane in lanes]
-    label = f"Avoidance and incidents over time of {counted(len(lanes), 'broker')}: {', '.join(names[:10])}"
+    label = phrase("Avoidance and incidents over time of {brokers}: {names}", brokers=counted(len(lanes), "broker"))
+    label = label.given(names=", ".join(names[:10]))
     keys = (*KEYS, SILENT) if any(bar.name == NO_DATA for bar in bars) else KEYS
     places = [(number * LANE_PX + LANE_PX / 2, lane_name(name)) for number, name in enumerate(names)]
-    return Chart("brokers-chart", label, LANE_PX * len(lanes), axis, bars, keys=keys, names=places)
+    return Chart("brokers-chart", localize(label), LANE_PX * len(lanes), axis, bars, keys=keys, names=places)
 
 
 PAGE = Page(
     "brokers",
     "/brokers",
-    "Brokers",
+    phrase("Brokers"),
     read,
     draw,
-    nav="Brokers",
+    nav=phrase("Brokers"),
     parameters=frozenset({"cluster", "since", "sort", "page"}),
     tables=frozenset({"alerts", "assignments", "broker_health", "fault_items", "memberships"}),
 )

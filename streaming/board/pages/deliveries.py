@@ -5,6 +5,7 @@ from typing import Any
 from streaming.board.page import Page, View
 from streaming.board.url import Slice, read_choice, read_page, read_sort, read_span_ms
 from streaming.board.words import OUTCOMES
+from udfs.alerts.phrase import phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER
 
 DELIVERIES_A_PAGE = 50
@@ -81,9 +82,9 @@ def read(view: View) -> dict[str, Any]:
 PAGE = Page(
     "deliveries",
     "/deliveries",
-    "Deliveries",
+    phrase("Deliveries"),
     read,
-    nav="Deliveries",
+    nav=phrase("Deliveries"),
     parameters=frozenset({"since", *FILTERS, "sort", "page"}),
     tables=frozenset({"alert_deliveries", "alerts"}),
 )

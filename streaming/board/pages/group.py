@@ -9,6 +9,7 @@ from streaming.board.page import Page, View
 from streaming.board.pages.group_tables import MOST_INCIDENTS, Channel, Group, is_alerted_topic, read_group
 from streaming.board.pages.matrix import build_matrix, clients_of, count_verdicts, order_queues
 from streaming.board.url import AskedError, href, read_choice, read_moment_ms, slice_of
+from udfs.alerts.phrase import phrase
 from udfs.groups.queue_state import WORST_FIRST, WRONG
 
 QUEUES_A_PAGE = 100
@@ -28,7 +29,7 @@ def read(view: View) -> dict[str, Any]:
     """
     asked = view.asked
     if not asked.get("group"):
-        raise AskedError("group is missing: give a consumer group, as in /group?group=billing.")
+        raise AskedError(phrase("group is missing: give a consumer group, as in {path}.", path="/group?group=billing"))
     at_ms = read_moment_ms(asked, "at", view.now_ms)
     group = read_group(view.history, asked.get("cluster"), asked["group"], at_ms)
     if at_ms is None:
@@ -139,10 +140,10 @@ def _worst_brokers(group: Group) -> list[tuple[str, Counter[str]]]:
 PAGE = Page(
     "group",
     "/group",
-    "Group",
+    phrase("Group"),
     read,
     draw,
     parameters=frozenset({"cluster", "group", "topic", "at", "verdict", "broker", "order", "page"}),
     tables=frozenset({"acknowledgements", "alerts", "assignments", "backlogs", "memberships", "silences"}),
-    back=("All groups", "/groups"),
+    back=(phrase("All groups"), "/groups"),
 )

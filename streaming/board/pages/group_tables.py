@@ -12,6 +12,7 @@ from streaming.board.url import AskedError
 from streaming.store.store import History
 from streaming.store.table_files import time_sql
 from streaming.text.suggestions import MOST_NAMED, closest
+from udfs.alerts.phrase import Phrase, phrase
 
 MOST_INCIDENTS = 50
 
@@ -170,20 +171,22 @@ def find_cluster(history: History, consumer_group: str) -> str:
     if not clusters:
         raise AskedError(_describe_unknown(history, None, consumer_group))
     if len(clusters) > 1:
-        raise AskedError(f"Group {consumer_group} is in clusters {', '.join(clusters)}; add cluster= with one of them.")
+        text = phrase("Group {group} is in clusters {clusters}; add cluster= with one of them.", group=consumer_group)
+        raise AskedError(text.given(clusters=", ".join(clusters)))
     return clusters[0]
 
 
-def _describe_unknown(history: History, cluster: str | None, consumer_group: str) -> str:
+def _describe_unknown(history: History, cluster: str | None, consumer_group: str) -> Phrase:
     known = _names(
         history,
         "SELECT DISTINCT consumer_group FROM assignments WHERE $cluster IS NULL OR cluster = $cluster",
         {"cluster": cluster},
     )
     near = closest(consumer_group, known, 0.4) or known[:MOST_NAMED]
-    place = f" in cluster {cluster}" if cluster else ""
-    hint = f"; known groups include {', '.join(near)}." if near else "; no group is known there."
-    return f"Group {consumer_group!r} is unknown{place}{hint}"
+    place = phrase(" in cluster {cluster}", cluster=cluster) if cluster else ""
+    known_groups, none_known = phrase("; known groups include {groups}."), phrase("; no group is known there.")
+    hint = known_groups.given(groups=", ".join(near)) if near else none_known
+    return phrase("Group {group!r} is unknown{place}{hint}", group=consumer_group, place=place, hint=hint)
 
 
 def _names(history: History, sql: str, params: dict[str, Any]) -> Sequence[str]:

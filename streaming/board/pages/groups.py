@@ -8,6 +8,7 @@ from streaming.board.page import Page, View
 from streaming.board.url import SortKeys, read_choice, slice_of, sort_rows
 from streaming.board.words import RANK
 from streaming.store.current import read_groups
+from udfs.alerts.phrase import phrase
 
 GROUPS_A_PAGE = 50
 MOST_SUGGESTED = 200
@@ -43,9 +44,9 @@ def read(view: View) -> dict[str, Any]:
 PAGE = Page(
     "groups",
     "/groups",
-    "Groups",
+    phrase("Groups"),
     read,
-    nav="Groups",
+    nav=phrase("Groups"),
     parameters=frozenset({"cluster", "q", "sort", "page"}),
     tables=frozenset({"alerts", "assignments", "backlogs", "broker_health", "fault_items", "memberships"}),
 )

@@ -20,8 +20,9 @@ from streaming.board.pages.matrix import build_matrix, count_verdicts, order_que
 from streaming.board.url import AskedError, href, read_choice, read_moment_ms, read_span_ms, slice_of
 from streaming.board.words import VERDICTS, counted
 from streaming.store.store import History, named
+from streaming.text.language import gettext, listed, localize
 from streaming.text.times import clock
-from udfs.alerts.prose import join_words, some
+from udfs.alerts.phrase import phrase, some_of
 from udfs.groups.queue_state import OK, WRONG
 
 MOST_CHANGES = 60
@@ -311,7 +312,9 @@ def _read_place(view: View) -> tuple[dict[str, Any], int | None]:
     """Return the group, filter and period, and the time that the URL names, if any."""
     asked = view.asked
     if not asked.get("group"):
-        raise AskedError("group is missing: give a consumer group, as in /history?group=billing.")
+        raise AskedError(
+            phrase("group is missing: give a consumer group, as in {path}.", path="/history?group=billing")
+        )
     since_ms = read_span_ms(asked, "since", "6h")
     at_ms = read_moment_ms(asked, "at", view.now_ms)
     from_ms, until_ms = view.now_ms - since_ms, view.now_ms
@@ -337,7 +340,12 @@ MOST_BARS = 300
 LEAST_SHARE = 1 / 400
 
 SYMBOLS = {"JOINED": "▲", "CHANGED": "◆", "LEFT": "▼", "EXPIRED": "✕"}
-COMING_WORDS = {"JOINED": "joined", "CHANGED": "changed its topics or strategy", "LEFT": "left", "EXPIRED": "expired"}
+COMING_WORDS = {
+    "JOINED": phrase("joined"),
+    "CHANGED": phrase("changed its topics or strategy"),
+    "LEFT": phrase("left"),
+    "EXPIRED": phrase("expired"),
+}
 
 
 def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -368,7 +376,8 @@ def bands_chart(page: Mapping[str, Any]) -> Chart:
     times = page["times"]
     axis = Axis(times["from_ms"], times["until_ms"])
     queues = list(dict.fromkeys((span.topic, span.queue) for span in times["spans"]))
-    names = [*(incident["kind"] for incident in times["incidents"]), "members", *(queue for _, queue in queues)]
+    kinds, members = [incident["kind"] for incident in times["incidents"]], gettext("members")
+    names = [*kinds, members, *(queue for _, queue in queues)]
     lanes = {name: number for number, name in enumerate(queues, len(times["incidents"]) + 1)}
     bars = []
     for lane, incident in enumerate(times["incidents"]):
@@ -377,16 +386,18 @@ def bands_chart(page: Mapping[str, Any]) -> Chart:
         title, link = f"{incident['kind']}, {incident['state']}", href("/incident", {"id": incident["incident_id"]})
         text = fitting(incident["state"], place[1])
         bars.append(Bar(*place, lane * LANE_PX + 2, LANE_PX - 4, BLUE, "", "incident", title, text, link))
+    held = phrase("{start} to {end}\nplanned owner: {planned}\nconsumed by: {seen}")
     for span in _bars(times):
         known = VERDICTS[span.verdict]
         place = axis.span(span.start_ms, span.end_ms, LEAST_SHARE)
         word = (span.planned_owner or "") if span.verdict == OK else span.verdict
         y = lanes[span.topic, span.queue] * LANE_PX + 2
         link = _at(page, span.start_ms)
-        seen = some(span.observed_owners, 3) if span.observed_owners else "no client"
+        seen = listed(some_of(span.observed_owners, 3)) if span.observed_owners else gettext("no client")
         start, end = (clock(ms, times["until_ms"]) for ms in (span.start_ms, span.end_ms))
-        planned = span.planned_owner or "none"
-        title = f"{span.queue} {span.verdict}\n{start} to {end}\nplanned owner: {planned}\nconsumed by: {seen}"
+        planned = span.planned_owner or gettext("none")
+        owners = localize(held.given(start=start, end=end, planned=planned, seen=seen))
+        title = f"{span.queue} {span.verdict}\n{owners}"
         text = fitting(word, place[1])
         bars.append(Bar(*place, y, LANE_PX - 4, known.tone, known.hatch, span.verdict, title, text, link))
     middle = len(times["incidents"]) * LANE_PX + LANE_PX / 2
@@ -394,21 +405,23 @@ def bands_chart(page: Mapping[str, Any]) -> Chart:
         Mark(
             axis.x(coming["time_ms"]),
             middle,
-            SYMBOLS.get(coming["change"], "◆"),
-            GREEN if coming["change"] == "JOINED" else GREY,
-            f"{some(coming['client_ids'], 3)} {COMING_WORDS.get(coming['change'], coming['change'])}",
+            SYMBOLS.get(change := coming["change"], "◆"),
+            GREEN if change == "JOINED" else GREY,
+            f"{listed(some_of(coming['client_ids'], 3))} {localize(COMING_WORDS.get(change, change))}",
             _at(page, coming["time_ms"]),
         )
         for coming in times["comings"]
     ]
-    of_all = f" of {times['lanes']:,}" if len(queues) < times["lanes"] else ""
-    label = (
-        f"{counted(len(queues), 'queue')}{of_all} from {clock(times['from_ms'], times['until_ms'])} to "
-        f"{clock(times['until_ms'], times['until_ms'])} UTC: {_describe_changes(times)}. The table below lists them."
+    label = phrase("{queues}{of_all} from {start} to {end} UTC: {changes}. The table below lists them.").given(
+        queues=counted(len(queues), "queue"),
+        of_all=phrase(" of {number:,}", number=times["lanes"]) if len(queues) < times["lanes"] else "",
+        start=clock(times["from_ms"], times["until_ms"]),
+        end=clock(times["until_ms"], times["until_ms"]),
+        changes=_describe_changes(times),
     )
     return Chart(
         "bands",
-        label,
+        localize(label),
         LANE_PX * len(names),
         axis,
         bars,
@@ -437,19 +450,20 @@ def _bars(times: Times) -> list[Span]:
 
 def _describe_changes(times: Times) -> str:
     changes = times["changes"]
-    words = [f"{number:,} became {verdict}" for verdict, number in sorted(changes["became"].items())]
+    became, moved = phrase("{number:,} became {verdict}"), phrase("{number:,} moved to another client")
+    words = [localize(became.given(number=number, verdict=name)) for name, number in sorted(changes["became"].items())]
     if changes["moved"]:
-        words.append(f"{changes['moved']:,} moved to another client")
-    return join_words(words) if words else "nothing changed"
+        words.append(localize(moved.given(number=changes["moved"])))
+    return listed(words) if words else gettext("nothing changed")
 
 
 PAGE = Page(
     "history",
     PATH,
-    "Assignment history",
+    phrase("Assignment history"),
     read,
     draw,
     parameters=frozenset({"cluster", "group", "topic", "queue", "at", "since", "page"}),
     tables=frozenset({"acknowledgements", "alerts", "assignments", "backlogs", "memberships"}),
-    back=("All groups", "/groups"),
+    back=(phrase("All groups"), "/groups"),
 )

@@ -14,29 +14,31 @@ from streaming.board.known import extent_of
 from streaming.board.page import Page, View
 from streaming.board.pages.alerts import BY_STATE, INHIBITED, SILENT
 from streaming.board.url import AskedError
-from streaming.board.words import STATE_SHAPES
+from streaming.board.words import STATE_SHAPES, span
 from streaming.history.incident_story import IncidentStory, Row, lines_of, read_story
 from streaming.store.alerts import UnknownIncidentError, find_incident
-from streaming.text.times import clock, span
+from streaming.text.language import gettext, localize
+from streaming.text.times import clock
 from udfs.alerts.pattern import LABELS, incident_matchers, is_match
+from udfs.alerts.phrase import join_clauses, phrase
 from udfs.alerts.runbook import runbook_url
 
 MOST_EVENTS = 300
 
-SPANS = (("1h", "1 hour"), ("4h", "4 hours"), ("1d", "1 day"))
+SPANS = (("1h", phrase("1 hour")), ("4h", phrase("4 hours")), ("1d", phrase("1 day")))
 """Durations of a silence that the form offers."""
 
 LONGEST_RUN = 4
 
 PRODUCERS = "producers"
 ABOUT = {
-    "members": ("members", "◆"),
-    "health": (PRODUCERS, "↗"),
-    "queue_changes": ("queues", "≡"),
-    "steps": ("incident", "▲"),
-    "deliveries": ("notification", "✉"),
-    "acknowledgements": ("acknowledged", "●"),
-    "silences": ("silenced", "◌"),
+    "members": (phrase("members"), "◆"),
+    "health": (phrase("producers"), "↗"),
+    "queue_changes": (phrase("queues"), "≡"),
+    "steps": (phrase("incident"), "▲"),
+    "deliveries": (phrase("notification"), "✉"),
+    "acknowledgements": (phrase("acknowledged"), "●"),
+    "silences": (phrase("silenced"), "◌"),
 }
 """Part of the story to what its events are about, and their shape. At one time, observations come before states, and
 these before notifications."""
@@ -49,7 +51,7 @@ def events(story: IncidentStory, now_ms: int) -> list[Row]:
     """
     parts = lines_of(story, lambda ms: clock(ms, now_ms))
     found = [
-        {**line._asdict(), "about": about, "shape": shape}
+        {**line._asdict(), "about": about.template, "shape": shape}
         for name, (about, shape) in ABOUT.items()
         for line in parts[name]
     ]
@@ -57,8 +59,8 @@ def events(story: IncidentStory, now_ms: int) -> list[Row]:
     for about, run in groupby(sorted(found, key=itemgetter("at_ms")), itemgetter("about")):
         lines = list(run)
         if about == PRODUCERS and len(lines) > LONGEST_RUN:
-            words = f"{len(lines) - 2} more changes of the number of producers that avoid it."
-            lines[1:-1] = [{**lines[1], "word": "", "text": words}]
+            words = phrase("{number} more changes of the number of producers that avoid it.", number=len(lines) - 2)
+            lines[1:-1] = [{**lines[1], "word": "", "text": localize(words)}]
         shown += lines
     seen = Counter[str]()
     for event in shown:
@@ -76,7 +78,7 @@ def read(view: View) -> dict[str, Any]:
     """
     asked = view.asked.get("id")
     if not asked:
-        raise AskedError("id is missing: open an incident from the alerts page, or give /incident?id=ID.")
+        raise AskedError(phrase("id is missing: open an incident from the alerts page, or give /incident?id=ID."))
     try:
         story = read_story(view.history, find_incident(view.history, asked), labels=view.labels)
     except UnknownIncidentError as error:
@@ -131,31 +133,33 @@ def states_chart(page: Mapping[str, Any]) -> Chart:
         if state == "RESOLVED" or until_ms <= at_ms:
             continue
         look = INHIBITED if is_inhibited else BY_STATE.get(state, SILENT)
-        name = f"{STATE_SHAPES.get(state, '·')} {state}" + (" (inhibited)" if is_inhibited else "")
-        title = f"{name} for {span(until_ms - at_ms)}"
+        name = f"{STATE_SHAPES.get(state, '·')} {state}" + (gettext(" (inhibited)") if is_inhibited else "")
+        title = localize(phrase("{name} for {span}", name=name, span=span(until_ms - at_ms)))
         solid = 0.0 if look.hatch else 1.0
         bars.append(Bar(*axis.span(at_ms, until_ms), 26, 40, look.tone, look.hatch, name, title, strength=solid))
         keys[replace(look, name=name)] = None
     if members_ms:
-        keys[Key("membership change", PURPLE, symbol="◆")] = None
-        for at_ms in members_ms:
-            marks.append(Mark(axis.x(at_ms), 12, "◆", PURPLE, f"membership change, {clock(at_ms, now_ms)}"))
+        word = gettext("membership change")
+        keys[Key(word, PURPLE, symbol="◆")] = None
+        marks = [Mark(axis.x(at_ms), 12, "◆", PURPLE, f"{word}, {clock(at_ms, now_ms)}") for at_ms in members_ms]
     if story.ended_ms:
-        keys[Key("resolved", GREEN, symbol="■")] = None
-        marks.append(Mark(axis.x(end_ms), 46, "■", GREEN, f"resolved, {clock(end_ms, now_ms)}"))
-    reported = "; ".join(f"{step['state']} at {clock(step['at_ms'], now_ms)}" for step in steps[:20])
-    label = f"States of {story.kind} over time: {reported}. The story below lists them."
-    return Chart("band", label, 72, axis, bars, marks, tuple(keys))
+        word = gettext("resolved")
+        keys[Key(word, GREEN, symbol="■")] = None
+        marks.append(Mark(axis.x(end_ms), 46, "■", GREEN, f"{word}, {clock(end_ms, now_ms)}"))
+    at = [phrase("{state} at {time}", state=one["state"], time=clock(one["at_ms"], now_ms)) for one in steps[:20]]
+    label = phrase("States of {kind} over time: {states}. The story below lists them.", kind=story.kind)
+    label = label.given(states=join_clauses(at))
+    return Chart("band", localize(label), 72, axis, bars, marks, tuple(keys))
 
 
 PAGE = Page(
     "incident",
     "/incident",
-    "Incident",
+    phrase("Incident"),
     read,
     draw,
     parameters=frozenset({"id"}),
-    back=("All alerts", "/alerts"),
+    back=(phrase("All alerts"), "/alerts"),
     takes_author=True,
     tables=frozenset({"acknowledgements", "alert_deliveries", "alerts", "assignments", "memberships", "silences"}),
 )

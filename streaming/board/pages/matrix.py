@@ -10,6 +10,8 @@ from enum import Enum
 
 from streaming.board.pages.group_tables import Channel, Group, Queue
 from streaming.board.words import CERTAIN_SINCE, RANK, VERDICTS, worst_first
+from streaming.text.language import gettext, localize
+from udfs.alerts.phrase import Phrase, Words, phrase
 from udfs.alerts.prose import host_of
 from udfs.groups.queue_state import DOUBLE_CONSUMED, NOT_JUDGED, OK, WRONG
 from udfs.groups.verdict_reason import VERDICT_REASONS
@@ -21,16 +23,16 @@ MOST_COLUMNS = 16
 class Cell(Enum):
     """Relation of a client to a queue: the sign in the cell and its meaning."""
 
-    OWNS = ("●", "planned owner, consumes it")
-    ABSENT = ("○", "planned owner, does not consume it")
-    TAKES = ("◆", "consumes it without being the planned owner")
-    OWNS_TOO = ("●●", "planned owner, consumes it together with another client")
-    TAKES_TOO = ("◆◆", "consumes it together with the planned owner")
-    HANDED_OVER = ("◇", "consumed it until recently (hand-over)")
-    ONE_OF = ("◐", "planned owner; one client with this ClientId consumes it, unknown which")
-    PULLS = ("●", "consumes it; no planned owner to compare with")
+    OWNS = ("●", phrase("planned owner, consumes it"))
+    ABSENT = ("○", phrase("planned owner, does not consume it"))
+    TAKES = ("◆", phrase("consumes it without being the planned owner"))
+    OWNS_TOO = ("●●", phrase("planned owner, consumes it together with another client"))
+    TAKES_TOO = ("◆◆", phrase("consumes it together with the planned owner"))
+    HANDED_OVER = ("◇", phrase("consumed it until recently (hand-over)"))
+    ONE_OF = ("◐", phrase("planned owner; one client with this ClientId consumes it, unknown which"))
+    PULLS = ("●", phrase("consumes it; no planned owner to compare with"))
 
-    def __init__(self, sign: str, words: str) -> None:
+    def __init__(self, sign: str, words: Phrase) -> None:
         self.sign, self.words = sign, words
 
 
@@ -46,6 +48,11 @@ class Client:
     @property
     def key(self) -> str:
         return f"{self.client_id} at {self.place}" if self.place else self.client_id
+
+    @property
+    def name(self) -> str:
+        own = phrase("{client_id} at {place}", client_id=self.client_id, place=self.place)
+        return localize(own) if self.place else self.client_id
 
 
 @dataclass(frozen=True)
@@ -70,14 +77,14 @@ class Matrix:
         found = {cell for line in self.lines for cell in line.cells.values()}
         return [cell for cell in Cell if cell in found]
 
-    def meanings(self) -> dict[str, str]:
+    def meanings(self) -> dict[str, Words]:
         """Return the verdicts and reasons that occur with their meanings, for the legend."""
         verdicts = worst_first({line.queue.verdict for line in self.lines})
-        meanings = {verdict: VERDICTS[verdict].meaning for verdict in verdicts if verdict in VERDICTS}
+        meanings: dict[str, Words] = {verdict: VERDICTS[verdict].meaning for verdict in verdicts if verdict in VERDICTS}
         for reason in sorted({line.queue.reason for line in self.lines if line.queue.reason}):
-            meanings[reason] = VERDICT_REASONS.get(reason, "unknown to this release")
+            meanings[reason] = VERDICT_REASONS.get(reason, phrase("unknown to this release"))
         if any(verdict in WRONG for verdict in verdicts):
-            meanings["certain since"] = CERTAIN_SINCE
+            meanings[gettext("certain since")] = CERTAIN_SINCE
         return meanings
 
 

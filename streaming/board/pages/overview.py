@@ -19,6 +19,7 @@ from streaming.store.store import History
 from streaming.text.times import DAY, MINUTE, to_ms
 from streaming.warehouse.delta_log import read_commit
 from streaming.warehouse.tables import table_path
+from udfs.alerts.phrase import phrase
 from udfs.alerts.runbook import runbook_url
 
 MOST_GROUPS = 12
@@ -103,4 +104,4 @@ def read(view: View) -> dict[str, Any]:
     }
 
 
-PAGE = Page("overview", "/", "Overview", read, nav="Overview")
+PAGE = Page("overview", "/", phrase("Overview"), read, nav=phrase("Overview"))

@@ -8,7 +8,9 @@ from streaming.board.chart import AMBER, BLUE, GREEN, GREY, HATCHES, PURPLE, RED
 from streaming.board.page import Page, View
 from streaming.board.url import read_span_ms
 from streaming.store.store import History
+from streaming.text.language import gettext, localize
 from streaming.text.times import MINUTE, clock
+from udfs.alerts.phrase import phrase
 
 MOST_FAILING = 50
 MOST_SUITES = 60
@@ -89,11 +91,11 @@ def read_newest(history: History) -> list[dict[str, Any]]:
 def excerpt(message: Mapping[str, Any]) -> str:
     """Return the beginning of the message as text, with escapes for unprintable characters."""
     if message["excerpt"] is None:
-        return "(no value)"
+        return gettext("(no value)")
     text = message["excerpt"].decode("utf-8", "backslashreplace")
     shown = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
     rest = message["size"] - len(message["excerpt"])
-    return shown + (f" … {rest:,} more bytes" if rest > 0 else "")
+    return shown + (localize(phrase(" … {number:,} more bytes", number=rest)) if rest > 0 else "")
 
 
 def read(view: View) -> dict[str, Any]:
@@ -145,17 +147,19 @@ def quarantine_chart(page: Mapping[str, Any]) -> Chart:
                 )
                 below[bin_] += count
     levels = [(round(CHART_PX - level * scale, 1), f"{level:,}") for level in range(0, highest + 1, step)]
-    label = f"Messages quarantined over time, by {len(rejected)} topics and reasons; the table below has the totals."
-    return Chart("quarantined", label, CHART_PX, axis, bars, keys=keys, levels=levels)
+    label = phrase("Messages quarantined over time, by {number} topics and reasons; the table below has the totals.")
+    return Chart(
+        "quarantined", localize(label.given(number=len(rejected))), CHART_PX, axis, bars, keys=keys, levels=levels
+    )
 
 
 PAGE = Page(
     "quality",
     "/quality",
-    "Quality",
+    phrase("Quality"),
     read,
     draw,
-    nav="Quality",
+    nav=phrase("Quality"),
     parameters=frozenset({"since"}),
     tables=frozenset({"quality", "quarantine", "repairs"}),
 )

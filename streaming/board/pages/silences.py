@@ -7,6 +7,7 @@ from streaming.board.page import Page, View
 from streaming.board.url import SortKeys, read_choice, slice_of, sort_rows
 from streaming.store.current import read_silences
 from udfs.alerts.pattern import Matchers, describe_matchers, is_match
+from udfs.alerts.phrase import phrase
 from udfs.alerts.rulebook import CANARY_CLUSTER
 from udfs.alerts.silence import Silence
 
@@ -85,9 +86,9 @@ def _covered(matchers: Matchers, incidents: Incidents) -> list[dict[str, Any]]:
 PAGE = Page(
     "silences",
     "/silences",
-    "Silences",
+    phrase("Silences"),
     read,
-    nav="Silences",
+    nav=phrase("Silences"),
     parameters=frozenset({"show", "sort", "page"}),
     tables=frozenset({"alerts", "silences"}),
 )

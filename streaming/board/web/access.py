@@ -25,9 +25,14 @@ from conf.board import Board
 from conf.oncall import read_secret
 from conf.section import SettingsError
 from streaming.board.page import render
+from streaming.text.language import LANGUAGE, localize
+from udfs.alerts.phrase import phrase
 
 HEALTH = "/healthz"
 """Needs no token and accepts any host name, as a load balancer's check has neither; its answer has no data."""
+
+API = "/api/"
+"""Values for programs, in English."""
 
 ASSETS = "/assets"
 """Static files without data, which browsers may cache."""
@@ -50,8 +55,8 @@ input, button { font: inherit; padding: .5rem .75rem; width: 100%; box-sizing: b
 """
 """In the page, since the style sheet needs the token too; the policy has its hash."""
 
-CROSS_SITE = "Cross-site requests are refused.\n"
-TOO_LARGE = "The form is too large.\n"
+CROSS_SITE = phrase("Cross-site requests are refused.\n")
+TOO_LARGE = phrase("The form is too large.\n")
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -156,17 +161,20 @@ def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
 class Guard:
     """Middleware: access control before every route but `/healthz`, and security headers on every response.
 
-    `is_proxy` says whose X-Forwarded headers are used.
+    `is_proxy` says whose X-Forwarded headers are used. Texts are in `language`, but those of programs in English.
     """
 
-    def __init__(self, app: ASGIApp, access: AccessControl, is_proxy: Callable[[str], bool]) -> None:
-        self._app, self._access, self._is_proxy = app, access, is_proxy
+    def __init__(
+        self, app: ASGIApp, access: AccessControl, is_proxy: Callable[[str], bool], language: str = "en"
+    ) -> None:
+        self._app, self._access, self._is_proxy, self._language = app, access, is_proxy, language
         self._wrong: deque[float] = deque(maxlen=MOST_WRONG)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        LANGUAGE.set("en" if scope["path"].startswith(API) else self._language)
         if scope["client"] and self._is_proxy(scope["client"][0]):
             _follow_proxy(scope)
         is_fixed = scope["path"].startswith(f"{ASSETS}/") and scope["query_string"].startswith(b"v=")
@@ -186,11 +194,11 @@ class Guard:
     async def _refuse(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if not self._access.answers_to(host):
-            sentence = "This host name is not allowed; board.allowed_hosts lists the allowed ones.\n"
-            return PlainTextResponse(sentence, 421)
+            sentence = phrase("This host name is not allowed; board.allowed_hosts lists the allowed ones.\n")
+            return PlainTextResponse(localize(sentence), 421)
         origin = request.headers.get("origin")
         if origin and origin.partition("://")[2].lower() != host.lower():
-            return PlainTextResponse(CROSS_SITE, 403)
+            return PlainTextResponse(localize(CROSS_SITE), 403)
         return None if self._access.token is None else await self._ask_for_token(request)
 
     async def _ask_for_token(self, request: Request) -> Response | None:
@@ -206,7 +214,7 @@ class Guard:
         if is_form and not is_bearer:
             form = await read_form(request)
             if form is None:
-                return PlainTextResponse(TOO_LARGE, 413)
+                return PlainTextResponse(localize(TOO_LARGE), 413)
             given = form.get("token")
         if given is None:
             return _login_page(401)
@@ -232,12 +240,12 @@ class Guard:
         passed = now - self._wrong[0] if len(self._wrong) == MOST_WRONG else WINDOW_SECONDS
         if 0 <= passed < WINDOW_SECONDS:
             wait = int(WINDOW_SECONDS - passed) + 1
-            response = _login_page(429, f"Too many wrong tokens; try again in {wait} s.")
+            response = _login_page(429, localize(phrase("Too many wrong tokens; try again in {wait} s.", wait=wait)))
             response.headers["Retry-After"] = str(wait)
             return response
         self._wrong.append(now)
         log.warning("wrong token refused", address=request.client.host if request.client else "?")
-        return _login_page(401, "Wrong token.")
+        return _login_page(401, localize(phrase("Wrong token.")))
 
 
 def _follow_proxy(scope: Scope) -> None:
@@ -260,7 +268,7 @@ def _within_session(request: Request, *, is_form: bool) -> Response | None:
     if request.method == "POST" and request.scope["path"].startswith(WRITES):
         site = request.headers.get("sec-fetch-site")
         is_own = "origin" in request.headers if site is None else site == "same-origin"
-        return None if is_own else PlainTextResponse(CROSS_SITE, 403)
+        return None if is_own else PlainTextResponse(localize(CROSS_SITE), 403)
     return _without_token(request) if "token" in request.query_params or is_form else None
 
 

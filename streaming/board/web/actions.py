@@ -20,6 +20,7 @@ from streaming.relay.actions import (
 from streaming.relay.tables import RelayTables
 from streaming.text.times import MINUTE
 from udfs.alerts.pattern import LABELS
+from udfs.alerts.phrase import phrase
 
 AUTHOR_COOKIE = "balancewatch_author"
 AUTHOR_SECONDS = 365 * 86_400
@@ -61,9 +62,10 @@ def _silence(warehouse: Location, _incident_id: str, form: Form, now_ms: int) ->
     """Add a silence, unless an active one with the same matchers ends at most a minute earlier."""
     author, reason = _signed(form)
     given = ((label, form.get(label, "").strip()) for label in LABELS)
-    matchers = {label: read_patterns("The silence covers:", label, globs) for label, globs in given if globs}
+    matchers = {label: read_patterns(phrase("The silence covers:"), label, globs) for label, globs in given if globs}
     if not matchers:
-        raise ActionError("A silence without a label would cover everything; fill at least one, such as cluster = *.")
+        text = phrase("A silence without a label would cover everything; fill at least one, such as cluster = *.")
+        raise ActionError(text)
     end_ms = _end_ms(form, now_ms)
     for silence in RelayTables(warehouse, may_write=False).read_silences() or []:
         if silence.matchers == matchers and silence.is_active(now_ms) and silence.ends_at_ms >= end_ms - MINUTE:
@@ -87,15 +89,15 @@ ACTIONS: Mapping[str, Callable[[Location, str, Form, int], None]] = {
 
 def _signed(form: Form) -> tuple[str, str]:
     """Return the author and the note or reason."""
-    author = check_text("Your name:", form.get("author", "").strip()[:LONGEST_AUTHOR])
-    return author, check_text("Note or reason:", form.get("note", "").strip())
+    author = check_text(phrase("Your name:"), form.get("author", "").strip()[:LONGEST_AUTHOR])
+    return author, check_text(phrase("Note or reason:"), form.get("note", "").strip())
 
 
 def _end_ms(form: Form, now_ms: int) -> int:
     """Return the end: after the chosen duration, unless the form has a duration or a time of its own, in UTC."""
-    own, name = form.get("own", "").strip(), "Own duration or end:"
+    own, name = form.get("own", "").strip(), phrase("Own duration or end:")
     if not own:
-        return read_end_ms("Duration:", form.get("for", ""), now_ms, is_span=True)
+        return read_end_ms(phrase("Duration:"), form.get("for", ""), now_ms, is_span=True)
     if duration_ms(own) is not None:
         return read_end_ms(name, own, now_ms, is_span=True)
     return read_end_ms(name, own if own.endswith("UTC") else f"{own} UTC", now_ms, is_span=False)

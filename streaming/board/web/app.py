@@ -27,24 +27,28 @@ from streaming.board.page import Page, View, as_json, render
 from streaming.board.pages import PAGES
 from streaming.board.url import AskedError, href, read_asked
 from streaming.board.web import runbooks
-from streaming.board.web.access import ASSETS, HEALTH, TOO_LARGE, WRITES, AccessControl, Guard, read_form
+from streaming.board.web.access import API, ASSETS, HEALTH, TOO_LARGE, WRITES, AccessControl, Guard, read_form
 from streaming.board.web.actions import ACTIONS, AUTHOR_COOKIE, AUTHOR_SECONDS, act, pack_author, unpack_author
 from streaming.board.web.tables import Seen, Tables
 from streaming.relay.actions import ActionError
 from streaming.relay.mutes import Mute, make_mutes
 from streaming.relay.tables import TABLE_ERRORS
 from streaming.system.bounded_server import BoundedServer, Bounds, listen
+from streaming.text.language import localize
 from streaming.text.times import MINUTE, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
+from udfs.alerts.phrase import phrase
 from udfs.alerts.static_labels import LabelRules
 
 KEPT_BODIES = 64
 """Rendered bodies kept for viewers of the same URL until the tables change."""
 
-UNREADABLE = "The tables cannot be read; the log of `balancewatch board` says why. This page retries."
-UNWRITABLE = "The tables cannot be written; the log of `balancewatch board` says why."
-READ_ONLY = "This board is read-only; board.write = true lets it acknowledge and silence.\n"
-FAILED = "This page failed; the log of `balancewatch board` says why. Other pages still work."
+UNREADABLE = phrase("The tables cannot be read; the log of `balancewatch board` says why. This page retries.")
+UNWRITABLE = phrase("The tables cannot be written; the log of `balancewatch board` says why.")
+READ_ONLY = phrase("This board is read-only; board.write = true lets it acknowledge and silence.\n")
+FAILED = phrase("This page failed; the log of `balancewatch board` says why. Other pages still work.")
+NO_TABLES, NO_RUNBOOK = phrase("No tables yet"), phrase("Runbook not found")
+UNCHANGED, BACK = phrase("Nothing was changed"), phrase("Back to the page")
 
 log = structlog.get_logger()
 
@@ -101,7 +105,9 @@ class Board:
         """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
         seen, minute = self.tables.look(), self.now_ms() // MINUTE
         author = author if page.takes_author and self.settings.write else ""
-        key = hashlib.sha256("\0".join((page.path, search, seen.tag, str(minute), author)).encode()).hexdigest()[:24]
+        key = hashlib.sha256(
+            "\0".join((self.language, page.path, search, seen.tag, str(minute), author)).encode()
+        ).hexdigest()[:24]
         if key == shown:
             return None, key, None
         return self._body(page, search, seen, minute, author), key, seen.firing
@@ -116,7 +122,7 @@ class Board:
         now_ms = self.now_ms()
         seen = self.tables.look()
         if seen.history is None:
-            return as_json({"error": seen.trouble}), 503
+            return as_json({"error": str(seen.trouble)}), 503
         try:
             view, value = self._read(page, search, seen, now_ms, page.read)
         except Exception as error:
@@ -129,17 +135,20 @@ class Board:
         """Render a page; ages in it are as of the minute."""
         now_ms = self.now_ms()
         if seen.history is None:
-            html = _message("No tables yet", "hint", seen.trouble, now_ms, is_without_tables=True)
-            return Body("No tables yet", html)
+            title = localize(NO_TABLES)
+            return Body(title, _message(title, "hint", localize(seen.trouble), now_ms, is_without_tables=True))
+        title = localize(page.title)
         try:
             _, html = self._read(page, search, seen, now_ms, lambda view: page.body(replace(view, author=author)))
         except Exception as error:
             sentence, status = _describe(page, error)
-            back = page.back or (f"{page.title} without filters", page.path)
+            own = phrase("{page} without filters", page=page.title), page.path
+            words, path = page.back or own
             is_refused = status == 400  # Bad Request
-            html = _message(page.title, "error", sentence, now_ms, back=back if is_refused else None)
-            return Body(page.title, html, 200 if is_refused else status)
-        return Body(page.title, html)
+            back = (localize(words), path) if is_refused else None
+            html = _message(title, "error", sentence, now_ms, back=back)
+            return Body(title, html, 200 if is_refused else status)
+        return Body(title, html)
 
     def _read(self, page: Page, search: str, seen: Seen, now_ms: int, read: Callable[[View], Any]) -> tuple[View, Any]:
         """Return the view and what `read` makes of it. Raises AskedError and whatever `read` raises."""
@@ -153,7 +162,7 @@ class Board:
 
     def _view(self, asked: Mapping[str, str], seen: Seen, now_ms: int) -> View:
         if seen.history is None:
-            raise WarehouseError(seen.trouble)
+            raise WarehouseError(localize(seen.trouble))
         newest_ms = seen.newest_ms
         return View(
             seen.history,
@@ -173,12 +182,12 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
     frame = {"pages": list(board.pages.values()), "assets": asset_url, "version": version("balancewatch")}
     frame["can_write"] = board.settings.write
     every_ms = round(board.settings.refresh_seconds * 1000)
-    unknown = f"There is no such page; the pages are {', '.join(sorted(board.pages))}.\n"
+    unknown = phrase("There is no such page; the pages are {pages}.\n", pages=", ".join(sorted(board.pages)))
 
     def show(request: Request) -> Response:
         page = board.pages.get(request.url.path.rstrip("/") or "/")
         if page is None:
-            return PlainTextResponse(unknown, 404)
+            return PlainTextResponse(localize(unknown), 404)
         author = unpack_author(request.cookies.get(AUTHOR_COOKIE, ""))
         body, key, alerts = board.render(page, request.url.query, request.headers.get("if-none-match"), author)
         headers = {"ETag": key, "X-Now-Ms": str(board.now_ms())}
@@ -208,8 +217,7 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
 
     def show_runbook(request: Request) -> Response:
         found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX, board.language)
-        link = f'<h1>Runbook not found</h1><p>See the <a href="{runbooks.ROOT}/">list of runbooks</a>.</p>'
-        title, html = found or ("Runbook not found", link)
+        title, html = found or (localize(NO_RUNBOOK), render("no_runbook.html", 0, root=runbooks.ROOT))
         page = render("runbook.html", 0, title=title, path=f"{runbooks.ROOT}/", body=html, **frame)
         return HTMLResponse(page, 200 if found else 404)
 
@@ -231,13 +239,13 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
             Route(runbooks.ROOT, show_runbook),
             Route(f"{runbooks.ROOT}/", show_runbook),
             Route(f"{runbooks.ROOT}/{{name}}", show_runbook),
-            Route("/api/{name}", show_value),
+            Route(f"{API}{{name}}", show_value),
             *(Route(f"{path}{{action}}", take_form, methods=["GET", "POST"]) for path in WRITES),
             Mount(ASSETS, StaticFiles(packages=[("streaming.board", "assets")])),
             Route("/{path:path}", show),
         ],
         middleware=[
-            Middleware(Guard, access=access, is_proxy=board.settings.is_proxy),
+            Middleware(Guard, access=access, is_proxy=board.settings.is_proxy, language=board.language),
             Middleware(GZipMiddleware, minimum_size=1_000),
         ],
         lifespan=limit_threads,
@@ -298,29 +306,31 @@ async def _answer_form(board: Board, request: Request, frame: Mapping[str, Any])
     incident_id = request.query_params.get("id", "")
     back = href(f"/{page}", id=incident_id)
     if action not in ACTIONS:
-        return PlainTextResponse(f"There is no such form; the forms are {', '.join(ACTIONS)}.\n", 404)
+        unknown = phrase("There is no such form; the forms are {forms}.\n", forms=", ".join(ACTIONS))
+        return PlainTextResponse(localize(unknown), 404)
     if request.method == "GET":
         return RedirectResponse(back, 303)
     if not board.settings.write:
-        return PlainTextResponse(READ_ONLY, 403)
+        return PlainTextResponse(localize(READ_ONLY), 403)
     form = await read_form(request)
     if form is None:
-        return PlainTextResponse(TOO_LARGE, 413)
+        return PlainTextResponse(localize(TOO_LARGE), 413)
     try:
         await to_thread.run_sync(board.act, action, incident_id, form)
     except ActionError as error:
-        sentence, status = f"{str(error).rstrip('.')}.", 400
+        sentence, status = localize(phrase("{sentence}.", sentence=str(error).rstrip("."))), 400
     except TABLE_ERRORS as error:
         log.error("form failed", action=action, error=str(error)[:500])
-        sentence, status = UNWRITABLE, 503
+        sentence, status = localize(UNWRITABLE), 503
     else:
         response = RedirectResponse(back, 303)
         if author := pack_author(form):
             is_secure = request.url.scheme == "https"
             response.set_cookie(AUTHOR_COOKIE, author, AUTHOR_SECONDS, httponly=True, samesite="lax", secure=is_secure)
         return response
-    html = _message("Nothing was changed", "error", sentence, 0, back=("Back to the page", back))
-    page_html = render("runbook.html", 0, title="Nothing was changed", path="", body=html, **frame)
+    title = localize(UNCHANGED)
+    html = _message(title, "error", sentence, 0, back=(localize(BACK), back))
+    page_html = render("runbook.html", 0, title=title, path="", body=html, **frame)
     return HTMLResponse(page_html, status)
 
 
@@ -330,9 +340,9 @@ def _describe(page: Page, error: Exception) -> tuple[str, int]:
         return str(error), 400
     if isinstance(error, WarehouseError):
         log.warning("page query failed", page=page.name, error=str(error))
-        return UNREADABLE, 503
+        return localize(UNREADABLE), 503
     log.error("page failed", page=page.name, exc_info=error)
-    return FAILED, 500
+    return localize(FAILED), 500
 
 
 def _message(title: str, look: str, sentence: str, now_ms: int, **more: Any) -> str:

@@ -13,7 +13,8 @@ from streaming.store.freshness import read_newest_ms
 from streaming.store.store import History
 from streaming.text.visible_text import visible_name
 from streaming.warehouse.tables import open_delta, table_path
-from streaming.warehouse.warehouse_error import WarehouseError
+from streaming.warehouse.warehouse_error import NotWrittenError, WarehouseError
+from udfs.alerts.phrase import Words
 
 LOOK_SECONDS = 1.0
 STORE_LOOK_SECONDS = 5.0
@@ -23,7 +24,7 @@ STORE_LOOK_SECONDS = 5.0
 class Seen:
     """The tables as of one refresh: their history, or why it cannot be opened. `tag` changes with the tables' rows."""
 
-    def __init__(self, history: History | None, trouble: str, tag: str) -> None:
+    def __init__(self, history: History | None, trouble: Words, tag: str) -> None:
         self.history, self.trouble, self.tag = history, trouble, tag
 
     @cached_property
@@ -101,7 +102,8 @@ class Tables:
                 self._history = History(self.warehouse)
                 self._openings += 1
         except WarehouseError as error:
-            return Seen(None, str(error), f"none-{error}")
+            trouble = error.sentence if isinstance(error, NotWrittenError) else str(error)
+            return Seen(None, trouble, f"none-{error}")
         versions = sorted(self._history.versions.items())
         tag = "-".join([str(self._openings), *(f"{name}{version}" for name, version in versions)])
         return self._seen if self._seen.tag == tag else Seen(self._history, "", tag)
