@@ -43,7 +43,7 @@ def test_simulate_publishes_a_scenario_and_alerts_prints_what_became_of_it(
     with Service(settings, available_now=True, spark=spark) as service:
         service.wait(threading.Event())
     arguments = ["alerts", "--format", "json", "--warehouse", str(settings.paths.warehouse)]
-    transitions = json.loads(CliRunner().invoke(app, arguments).stdout)
+    transitions = json.loads(CliRunner().invoke(app, [*arguments, "--history"]).stdout)
     current = json.loads(CliRunner().invoke(app, [*arguments, "--current"]).stdout)
     assert [row["state"] for row in transitions].count("FIRING") == 3
     assert {row["kind"]: (row["state"], bool(row["inhibited_by"])) for row in current} == {
