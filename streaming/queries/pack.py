@@ -8,8 +8,10 @@ The shard decodes what it evaluates anew: an event encoded for it costs more tha
 
 from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from heapq import nsmallest
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -28,15 +30,13 @@ from udfs.brokers import skew
 from udfs.brokers.families import family_of
 from udfs.brokers.heartbeat_sample import rank
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat, puller_key
-from udfs.brokers.skew import WINDOW_MS, Behind, Lag, LogOrder
+from udfs.brokers.skew import WINDOW_MS, Behind, Lag, find_behind, was_written_at_once
 from udfs.groups.queue_state import is_cache_full
 from udfs.producers.attempts import QUIET_MS, AttemptsBuilder
 
 with without("pandas"), suppress(ModuleNotFoundError):  # pyarrow and PySpark look for it once in a process
     pa.array([])
     import_module("pyspark.testing.utils")  # `replay` works without PySpark
-
-COLUMNS = ("topic", "partition", "offset", "ingest_time_ms", "value")
 
 
 def pack(batches: Iterable[pa.RecordBatch], shards: int) -> Iterator[list[Parcel]]:
@@ -67,72 +67,111 @@ def pack(batches: Iterable[pa.RecordBatch], shards: int) -> Iterator[list[Parcel
 
 def _pack_partitions(batch: pa.RecordBatch, shards: int, combiner: "Combiner") -> Iterable["PartitionPack"]:
     packs: dict[tuple[str, int], PartitionPack] = {}
-    columns = (batch.column(name).to_pylist() for name in COLUMNS)
-    for topic, partition, offset, ingest_time_ms, value in zip(*columns, strict=True):
+    for first, end in stretches_of(batch):
+        topic, partition = batch.column("topic")[first].as_py(), batch.column("partition")[first].as_py()
+        rows = batch.slice(first, end - first)
+        offsets, times_ms, values = (rows.column(name).to_pylist() for name in ("offset", "ingest_time_ms", "value"))
         known = packs.get((topic, partition))
         if known is None:
-            known = packs[topic, partition] = PartitionPack(topic, partition, offset, shards)
-        event, reasons = decode(topic, value, ingest_time_ms)
-        if topic == CLOCKS:
-            combiner.note_clock(partition, offset, ingest_time_ms, event)
-        known.add(offset, ingest_time_ms, value, event, reasons)
+            known = packs[topic, partition] = PartitionPack(topic, partition, offsets[0], shards)
+        known.add(zip(offsets, times_ms, values, strict=True), combiner)
     return packs.values()
 
 
+def stretches_of(batch: pa.RecordBatch) -> Iterable[tuple[int, int]]:
+    """Return the first row of each stretch of one topic and partition, and the row after its last; a batch has few."""
+    topic, partition = integers_of(batch.column("topic").dictionary_encode().indices), batch.column("partition")
+    is_other = (np.diff(topic) != 0) | (np.diff(integers_of(partition)) != 0)
+    return pairwise([0, *(np.flatnonzero(is_other) + 1).tolist(), batch.num_rows])
+
+
 _LEAST_LAG_MS = {skew.OF_CLIENT: skew.CLIENT_MS, skew.SENDS_OF: skew.TOLD_MS}
+
+Windows = dict[int, int]
+"""Window to the least lag in it."""
 
 
 class Lags:
     """The least lag of each source in each window."""
 
     def __init__(self) -> None:
-        self._least: dict[tuple[str, str, str, int], int] = {}
+        self._least: dict[tuple[str, str, str], Windows] = {}
         self._most: dict[tuple[str, str, str, int], int] = {}  # only of clock events
-        self._orders: dict[str, LogOrder] = {}
 
-    def note(self, topic: str, event: Any, ingest_time_ms: int) -> None:
-        source = source_of(topic, event)
+    def windows_of(self, cluster: str, source: str, machine: str) -> Windows:
+        """Return the windows of a source, for `note_least`."""
+        return self._least.setdefault((cluster, source, machine), {})
+
+    def note_clock(self, event: Any, ingest_time_ms: int) -> None:
+        source = source_of(CLOCKS, event)
         if source is None:
             return
         lag, window = ingest_time_ms - event.event_time_ms, ingest_time_ms // WINDOW_MS
-        self._note(event.cluster, source, window, lag)
-        if topic == CLOCKS:
-            key = (event.cluster, *source, window)
-            self._most[key] = max(lag, self._most.get(key, lag))
-        if topic == PULLS or (topic == HEARTBEATS and not event.leaving and not event.is_listed_only):
-            client_id = event.client_id if topic == PULLS else None
-            order = self._orders.get(event.cluster) or self._orders.setdefault(event.cluster, LogOrder())
-            order.note(*source, client_id, event.event_time_ms, ingest_time_ms)
-        if topic == PULLS and event.client_id:
-            self._note(event.cluster, (skew.OF_CLIENT, event.client_id), window, lag)
+        note_least(self.windows_of(event.cluster, *source), window, lag)
+        key = (event.cluster, *source, window)
+        self._most[key] = max(lag, self._most.get(key, lag))
 
     def note_send(self, cluster: str, broker_name: str, client_id: str, lag: int, ingest_time_ms: int) -> None:
         """Note a lag of the client, and of the broker's agent that may have reported the send."""
         for source in ((skew.SENDS, broker_name), (skew.SENDS_OF, client_id)):
-            self._note(cluster, source, ingest_time_ms // WINDOW_MS, lag)
-
-    def _note(self, cluster: str, source: tuple[str, str], window: int, lag: int) -> None:
-        key = (cluster, *source, window)
-        if lag < self._least.get(key, lag + 1):
-            self._least[key] = lag
-
-    def behind(self) -> list[Behind]:
-        return [behind for cluster, order in sorted(self._orders.items()) for behind in order.behind(cluster)]
+            note_least(self.windows_of(cluster, *source), ingest_time_ms // WINDOW_MS, lag)
 
     def all(self) -> list[Lag]:
         """Return all lags; of clients only large ones, the others need not be remembered."""
-        return [
-            Lag(*key, least_ms, self._most.get(key, 0))
-            for key, least_ms in sorted(self._least.items())
-            if abs(least_ms) >= _LEAST_LAG_MS.get(key[1], 0)
-        ]
+        return sorted(
+            Lag(*source, window, least_ms, self._most.get((*source, window), 0))
+            for source, windows in self._least.items()
+            for window, least_ms in windows.items()
+            if abs(least_ms) >= _LEAST_LAG_MS.get(source[1], 0)
+        )
+
+
+def note_least(windows: Windows, window: int, lag: int) -> None:
+    if lag < windows.get(window, lag + 1):
+        windows[window] = lag
 
 
 MOST_PULLERS = 16
 """Pairs of group and client at a broker that one partition passes on."""
 
-NEVER = (0, 0, False)
 NO_PULLER = ("", "")
+
+Reported = tuple[int, int]
+"""The time that an event reports, and Kafka's time of it."""
+
+
+@dataclass(slots=True)
+class OfBroker:
+    """What the events of a partition say of a broker.
+
+    windows  of its heartbeats or its pulls
+    pulls    by (group, client) and by spans of PULLING_MS, the newest pull: its times, and whether it is held back
+    reports  by such spans, the first and the newest pull that the broker itself reported
+    """
+
+    windows: Windows
+    pulls: dict[tuple[str, str], dict[int, tuple[int, int, bool]]] = field(default_factory=dict)
+    reports: dict[int, tuple[Reported, Reported]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class OfCluster:
+    """What the events of a partition say of a cluster: its times (Chunk.newest_ms, Span) and what is noted by source.
+    values  of the messages, in their order
+    """
+
+    first_ms: int
+    newest_ms: int
+    oldest_event_ms: int
+    newest_event_ms: int = -1
+    brokers: dict[str, OfBroker] = field(default_factory=dict)
+    clients: dict[str, Windows] = field(default_factory=dict)
+    values: list[bytes] = field(default_factory=list)
+
+    def note(self, time_ms: int, ingest_time_ms: int) -> None:
+        self.newest_ms = max(self.newest_ms, ingest_time_ms)
+        self.oldest_event_ms = min(self.oldest_event_ms, time_ms)
+        self.newest_event_ms = max(self.newest_event_ms, time_ms)
 
 
 class PartitionPack:
@@ -142,84 +181,127 @@ class PartitionPack:
         self._topic, self._shards = topic, shards
         self._header = Chunk(topic, partition, first_offset, first_offset, {}, [], [])
         self._messages: list[list[Message]] = [[] for _ in range(shards)]
+        self._clusters: dict[str, OfCluster] = {}
         self._lags = Lags()
-        self._by_broker: dict[tuple[str, str, int], tuple[tuple[int, int], tuple[int, int]]] = {}
-        self._pullings: dict[tuple[str, str, tuple[str, str], int], tuple[int, int, bool]] = {}
 
-    def add(self, offset: int, ingest_time_ms: int, value: bytes | None, event: Any, reasons: list[str]) -> None:
-        """Take in a message: its decoded event, or why it is invalid."""
-        topic, header = self._topic, self._header
-        header.last_offset = offset
-        if reasons:
-            header.rejects.append(Reject(offset, ingest_time_ms, value, reasons))
-            if topic == CLOCKS and value is not None and [name.partition(":")[0] for name in reasons] == ["time_ahead"]:
-                clock = DECODERS[CLOCKS].decode(value)
-                ahead_ms = clock.event_time_ms - ingest_time_ms
-                header.ahead.append(Ahead(clock.cluster, clock.collector or clock.source, ingest_time_ms, ahead_ms))
-            return
-        self._lags.note(topic, event, ingest_time_ms)
-        reported_ms, event = event.event_time_ms, at_most(event, ingest_time_ms)
-        if event.event_time_ms > header.newest_ms.get(event.cluster, -1):
-            header.newest_ms[event.cluster] = max(event.event_time_ms, 0)
-        if topic != CLOCKS:
-            time_ms = event.event_time_ms
-            span = header.spans.get(event.cluster) or Span(ingest_time_ms, ingest_time_ms, time_ms)
-            if ingest_time_ms > span.newest_ms or time_ms < span.oldest_event_ms:
-                span = Span(span.first_ms, max(span.newest_ms, ingest_time_ms), min(span.oldest_event_ms, time_ms))
-            header.spans[event.cluster] = span
-        if topic == PULLS:
-            self._note_pull(event, reported_ms, ingest_time_ms)
-        if topic == HEARTBEATS and not event.broker_id and (event.consumers or event.leaving):
-            is_leaving = bool(event.leaving)
+    def add(self, messages: Iterable[tuple[int, int, bytes | None]], combiner: "Combiner") -> None:
+        """Take in messages: offset, Kafka's time, value. The combiner notes clock events, too."""
+        topic, header, clusters = self._topic, self._header, self._clusters
+        for offset, ingest_time_ms, value in messages:
+            header.last_offset = offset
+            event, reasons = decode(topic, value, ingest_time_ms)
+            if topic == CLOCKS:
+                combiner.note_clock(header.partition, offset, ingest_time_ms, event)
+            if reasons:
+                self._reject(Reject(offset, ingest_time_ms, value, reasons))
+                continue
+            if topic == CLOCKS:
+                self._lags.note_clock(event, ingest_time_ms)
+            reported, event = (event.event_time_ms, ingest_time_ms), at_most(event, ingest_time_ms)
+            of_cluster = clusters.get(event.cluster)
+            if of_cluster is None:
+                of_cluster = clusters[event.cluster] = OfCluster(ingest_time_ms, ingest_time_ms, event.event_time_ms)
+            of_cluster.note(event.event_time_ms, ingest_time_ms)
+            if topic == PULLS:
+                self._note_pull(of_cluster, event, reported)
+            elif topic == HEARTBEATS:
+                self._note_heartbeat(of_cluster, event, reported)
+            message = Message(offset, ingest_time_ms, value or b"")
+            of_cluster.values.append(message.value)
+            for number in _shards_for(topic, event, self._shards):
+                self._messages[number].append(message)
+
+    def _reject(self, reject: Reject) -> None:
+        header, value = self._header, reject.value
+        header.rejects.append(reject)
+        names = [reason.partition(":")[0] for reason in reject.reasons]
+        if self._topic == CLOCKS and value is not None and names == ["time_ahead"]:
+            clock, ingest_time_ms = DECODERS[CLOCKS].decode(value), reject.ingest_time_ms
+            ahead_ms = clock.event_time_ms - ingest_time_ms
+            header.ahead.append(Ahead(clock.cluster, clock.collector or clock.source, ingest_time_ms, ahead_ms))
+
+    def _broker(self, of_cluster: OfCluster, event: Any, source: str) -> OfBroker:
+        windows = self._lags.windows_of(event.cluster, source, event.broker_name)
+        known = of_cluster.brokers[event.broker_name] = OfBroker(windows)
+        return known
+
+    def _note_heartbeat(self, of_cluster: OfCluster, event: Any, reported: Reported) -> None:
+        of_broker = of_cluster.brokers.get(event.broker_name) or self._broker(of_cluster, event, skew.HEARTBEATS)
+        reported_ms, ingest_time_ms = reported
+        note_least(of_broker.windows, ingest_time_ms // WINDOW_MS, ingest_time_ms - reported_ms)
+        is_leaving = bool(event.leaving)
+        if not event.broker_id and (event.consumers or is_leaving):
             groups = {consumer.consumer_group for consumer in event.consumers if not is_leaving}
             families = tuple(sorted(filter(family_of, groups)))
             who = event.cluster, event.broker_name, event.client_id
-            header.sampled_heartbeats.append(
+            self._header.sampled_heartbeats.append(
                 SampledHeartbeat(*who, reported_ms, is_leaving, families, ingest_time_ms, event.client_addr)
             )
-        message = Message(offset, ingest_time_ms, value or b"")
-        for number in _shards_for(topic, event, self._shards):
-            self._messages[number].append(message)
 
-    def _note_pull(self, event: Any, reported_ms: int, ingest_time_ms: int) -> None:
-        header, broker, step = self._header, (event.cluster, event.broker_name), event.event_time_ms // PULLING_MS
+    def _note_pull(self, of_cluster: OfCluster, event: Any, reported: Reported) -> None:
+        of_broker = of_cluster.brokers.get(event.broker_name) or self._broker(of_cluster, event, skew.PULLS)
+        reported_ms, ingest_time_ms = reported
+        client_id, window, lag = event.client_id, ingest_time_ms // WINDOW_MS, ingest_time_ms - reported_ms
+        note_least(of_broker.windows, window, lag)
+        if client_id:
+            windows = of_cluster.clients.get(client_id)
+            if windows is None:
+                windows = self._lags.windows_of(event.cluster, skew.OF_CLIENT, client_id)
+                of_cluster.clients[client_id] = windows
+            note_least(windows, window, lag)
+        step = event.event_time_ms // PULLING_MS
         if event.suggest_broker_id is not None:
-            header.pulled_ms[broker] = min(header.pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
-            reported = reported_ms, ingest_time_ms
-            first, newest = self._by_broker.get((*broker, step), (reported, reported))
-            self._by_broker[*broker, step] = min(first, reported), max(newest, reported)
-        client = "" if event.offsets_only else event.client_id or event.client_addr or ""
+            pulled_ms, broker = self._header.pulled_ms, (event.cluster, event.broker_name)
+            pulled_ms[broker] = min(pulled_ms.get(broker, event.event_time_ms), event.event_time_ms)
+            first, newest = of_broker.reports.get(step, (reported, reported))
+            of_broker.reports[step] = min(first, reported), max(newest, reported)
+        client = "" if event.offsets_only else client_id or event.client_addr or ""
         puller = (event.consumer_group, client) if client else NO_PULLER
-        known = self._pullings.get((*broker, puller, step), NEVER)
-        if reported_ms >= known[0]:
-            self._pullings[*broker, puller, step] = max((reported_ms, ingest_time_ms, is_cache_full(event)), known)
+        of_puller = of_broker.pulls.get(puller)
+        if of_puller is None:
+            of_puller = of_broker.pulls[puller] = {}
+        known = of_puller.get(step)
+        if known is None or reported_ms >= known[0]:
+            pull = (*reported, is_cache_full(event))
+            of_puller[step] = pull if known is None else max(pull, known)
 
     def chunks(self) -> list[Chunk]:
         """Return the chunks in the order of the shards; only the first shard gets the invalid messages."""
         header = self._header
-        header.pullings = sorted(self._sample())
-        header.lags, header.behind = self._lags.all(), self._lags.behind()
+        for cluster, of in sorted(self._clusters.items()):
+            if of.newest_event_ms >= 0:
+                header.newest_ms[cluster] = of.newest_event_ms
+            if self._topic != CLOCKS:
+                header.spans[cluster] = Span(of.first_ms, of.newest_ms, of.oldest_event_ms)
+            if self._topic in (PULLS, HEARTBEATS):
+                header.behind += self._find_behind(cluster, of)
+        header.pullings, header.lags = sorted(self._sample()), self._lags.all()
         return [
             msgspec.structs.replace(header, messages=messages, rejects=[] if number else header.rejects)
             for number, messages in enumerate(self._messages)
         ]
 
+    def _find_behind(self, cluster: str, of: OfCluster) -> list[Behind]:
+        """Decode the messages of a log that was written at once again: kept decoded, they would slow down every log."""
+        if not was_written_at_once(of.newest_event_ms - of.oldest_event_ms, of.newest_ms - of.first_ms):
+            return []
+        events = map(DECODERS[self._topic].decode, of.values)
+        if self._topic == PULLS:
+            return find_behind(cluster, skew.PULLS, list(events))
+        beats = [event for event in events if not event.leaving and not event.is_listed_only]
+        return find_behind(cluster, skew.HEARTBEATS, beats)
+
     def _sample(self) -> Iterator[Pulling]:
         """Yield the MOST_PULLERS pairs of the smallest hash at each broker: every partition picks the same ones."""
-        by_broker: dict[tuple[str, str], set[tuple[str, str]]] = {}
-        for cluster, broker_name, puller, _ in self._pullings:
-            by_broker.setdefault((cluster, broker_name), set()).add(puller)
-        picked = {
-            place: {NO_PULLER, *nsmallest(MOST_PULLERS, pullers - {NO_PULLER}, key=lambda of: rank(puller_key(*of)))}
-            for place, pullers in by_broker.items()
-        }
-        for (cluster, broker_name, puller, _), newest in self._pullings.items():
-            if puller in picked[cluster, broker_name]:
-                group, client = puller
-                yield Pulling(cluster, broker_name, group, client, *newest)
-        for (cluster, broker_name, _), times in self._by_broker.items():
-            for time in sorted(set(times)):
-                yield Pulling(cluster, broker_name, "", "", *time, is_by_broker=True)
+        for cluster, of_cluster in self._clusters.items():
+            for broker_name, of in of_cluster.brokers.items():
+                pullers = nsmallest(MOST_PULLERS, of.pulls.keys() - {NO_PULLER}, lambda who: rank(puller_key(*who)))
+                for puller in (NO_PULLER, *pullers):
+                    for pull in of.pulls.get(puller, {}).values():
+                        yield Pulling(cluster, broker_name, *puller, pull[0], pull[1], is_held_back=pull[2])
+                for reports in of.reports.values():
+                    for reported in sorted(set(reports)):
+                        yield Pulling(cluster, broker_name, "", "", *reported, is_by_broker=True)
 
 
 def _shards_for(topic: str, event: Any, shards: int) -> Collection[int]:
@@ -270,7 +352,7 @@ class Combiner:
                     for broker_name in (*([decision.name] if decision.kind == BROKER else event.brokers_asked), None):
                         self._forgotten.setdefault((event.cluster, broker_name), []).append(entry)
             return
-        self._lags.note(CLOCKS, event, ingest_time_ms)
+        self._lags.note_clock(event, ingest_time_ms)
         event = at_most(event, ingest_time_ms)
         for broker_name in (*event.brokers_asked, None):
             place = (event.cluster, broker_name)
@@ -279,14 +361,10 @@ class Combiner:
 
     def _note_all_read(self, batch: pa.RecordBatch) -> None:
         """Note the offsets read, by stretches of one topic and partition, of which a batch has few."""
-        topics = batch.column("topic").dictionary_encode()
-        names, partitions = topics.dictionary.to_pylist(), integers_of(batch.column("partition"))
-        topic, offsets = integers_of(topics.indices), integers_of(batch.column("offset"))
-        is_other = (np.diff(topic) != 0) | (np.diff(partitions) != 0)
-        first = np.flatnonzero(np.append(True, is_other))
-        least, most = (end.reduceat(offsets, first).tolist() for end in (np.minimum, np.maximum))
-        for start, least_offset, most_offset in zip(first.tolist(), least, most, strict=True):
-            self._note_read((names[topic[start]], int(partitions[start])), least_offset, most_offset)
+        offsets = integers_of(batch.column("offset"))
+        for first, end in stretches_of(batch):
+            place = batch.column("topic")[first].as_py(), batch.column("partition")[first].as_py()
+            self._note_read(place, int(offsets[first:end].min()), int(offsets[first:end].max()))
 
     def _note_read(self, place: tuple[str, int], first: int, last: int) -> None:
         known = self._read.get(place, (first, last))

@@ -5,10 +5,10 @@ behind them is behind, or they are always sent late: either way their times are 
 source that stands still, one that shrinks a log that is being caught up with: both say nothing of a clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 WINDOW_MS = 30_000
 """Of ingest time; two make up a minute, in which every client has sent two heartbeats."""
@@ -60,7 +60,7 @@ class Lag(NamedTuple):
 class Skew:
     """`lags` has, by "SOURCE MACHINE", the least lag of each of its newest windows. `base_ms` is the lag that the
     cluster's time runs by: the least that any of its clocks was seen to have. `ordered` has by the same keys how far
-    behind a source stands in a log that was written at once (LogOrder). `waited` has, by the clock's source, the
+    behind a source stands in a log that was written at once (find_behind). `waited` has, by the clock's source, the
     greatest lag of its clock events in each of their windows. `missed` are brokers that did not answer every round of
     late: what is told of them is as old as their clients' heartbeats are apart.
     """
@@ -209,53 +209,52 @@ class Behind(NamedTuple):
     newest_ms: int
 
 
-class LogOrder:
-    """One partition's events of one cluster, in their order.
+class Reported(Protocol):
+    """A pull or heartbeat."""
 
-    In a log that was written at once, or a copy, Kafka's times show no clock, but the order is that in which things
-    happened: a machine whose events always come after newer ones of others, by as much, has a clock that is behind.
+    broker_name: str
+    client_id: str | None
+    event_time_ms: int
+
+
+def was_written_at_once(event_span_ms: int, ingest_span_ms: int) -> bool:
+    """Whether a partition's events are a log that was written at once, or a copy, by the times that they span."""
+    return event_span_ms >= AT_ONCE_MS and ingest_span_ms * FASTER < event_span_ms
+
+
+def find_behind(cluster: str, source: str, events: Sequence[Reported]) -> list[Behind]:
+    """Return each broker, each client that is far behind, who is ahead of one.
+
+    `events` are those of one source in one partition, in their order. In a log that was written at once Kafka's times
+    show no clock, but the order is that in which things happened: a machine whose events always come after newer ones
+    of others, by as much, has a clock that is behind.
     """
-
-    def __init__(self) -> None:
-        self._events: list[tuple[str, str, str | None, int]] = []
-        self._first_ingest_ms = self._last_ingest_ms = 0
-
-    def note(self, source: str, broker_name: str, client_id: str | None, time_ms: int, ingest_time_ms: int) -> None:
-        self._first_ingest_ms = self._first_ingest_ms or ingest_time_ms
-        self._last_ingest_ms = ingest_time_ms
-        self._events.append((source, broker_name, client_id, time_ms))
-
-    def behind(self, cluster: str) -> list[Behind]:
-        """Each broker, each client that is far behind, who is ahead of one; none of a log written as it happened."""
-        times = [time_ms for _, _, _, time_ms in self._events]
-        span_ms = max(times, default=0) - min(times, default=0)
-        is_at_once = (self._last_ingest_ms - self._first_ingest_ms) * FASTER < span_ms
-        if len(times) < WINDOWS or span_ms < AT_ONCE_MS or not is_at_once:
-            return []
-        least: dict[tuple[str, str], dict[int, int]] = {}
-        newest: dict[tuple[str, str], int] = {}
-        brokers = {broker_name for _, broker_name, _, _ in self._events}
-        seen: set[str] = set()
-        log_ms = 0
-        for source, broker_name, client_id, time_ms in self._events:
-            log_ms = max(log_ms, time_ms)
-            seen.add(broker_name)
-            for key in [(source, broker_name), *([(OF_CLIENT, client_id)] if client_id else [])]:
-                newest[key] = max(time_ms, newest.get(key, 0))
-                if seen == brokers:  # before, none may be ahead of it
-                    windows, window = least.setdefault(key, {}), log_ms // WINDOW_MS
-                    windows[window] = min(log_ms - time_ms, windows.get(window, log_ms))
-        steady = {
-            key: behind_ms
-            for key, windows in sorted(least.items())
-            if (behind_ms := _steady(list(windows.values()))) is not None
-        }
-        is_apart = any(key[0] == OF_CLIENT and behind_ms >= LEAST_MS for key, behind_ms in steady.items())
-        return [
-            Behind(cluster, *key, behind_ms, newest[key])
-            for key, behind_ms in steady.items()
-            if key[0] in BROKER_SOURCES or behind_ms >= LEAST_MS or (is_apart and behind_ms <= STEADY_MS)
-        ]
+    least: dict[tuple[str, str], dict[int, int]] = {}
+    newest: dict[tuple[str, str], int] = {}
+    brokers = {event.broker_name for event in events}
+    seen: set[str] = set()
+    log_ms = 0
+    for event in events:
+        time_ms = event.event_time_ms
+        log_ms = max(log_ms, time_ms)
+        seen.add(event.broker_name)
+        client_id = event.client_id if source == PULLS else None
+        for key in [(source, event.broker_name), *([(OF_CLIENT, client_id)] if client_id else [])]:
+            newest[key] = max(time_ms, newest.get(key, 0))
+            if seen == brokers:  # before, none may be ahead of it
+                windows, window = least.setdefault(key, {}), log_ms // WINDOW_MS
+                windows[window] = min(log_ms - time_ms, windows.get(window, log_ms))
+    steady = {
+        key: behind_ms
+        for key, windows in sorted(least.items())
+        if (behind_ms := _steady(list(windows.values()))) is not None
+    }
+    is_apart = any(key[0] == OF_CLIENT and behind_ms >= LEAST_MS for key, behind_ms in steady.items())
+    return [
+        Behind(cluster, *key, behind_ms, newest[key])
+        for key, behind_ms in steady.items()
+        if key[0] in BROKER_SOURCES or behind_ms >= LEAST_MS or (is_apart and behind_ms <= STEADY_MS)
+    ]
 
 
 def _steady(least_ms: list[int]) -> int | None:

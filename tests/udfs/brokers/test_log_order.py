@@ -1,20 +1,35 @@
 """Whose clock is behind in a log that was written at once."""
 
-from udfs.brokers.skew import BROKER_SOURCES, HEARTBEATS, OF_CLIENT, PULLS, Behind, LogOrder, pick_behind
+from typing import NamedTuple
+
+from udfs.brokers.skew import (
+    BROKER_SOURCES,
+    HEARTBEATS,
+    OF_CLIENT,
+    PULLS,
+    Behind,
+    find_behind,
+    pick_behind,
+    was_written_at_once,
+)
 
 S = 1_000
 NOW = 1_789_000_000_000
 A, B = "broker-a", "broker-b"
 
 
-def reported(off_s: dict[str, int], *, writing_s: float = 1, minutes: int = 10) -> list[Behind]:
+class Reported(NamedTuple):
+    broker_name: str
+    client_id: str | None
+    event_time_ms: int
+
+
+def reported(off_s: dict[str, int]) -> list[Behind]:
     """Of a client that speaks to two brokers every 30 s; `off_s` is how far a broker's clock is ahead."""
-    order, rounds = LogOrder(), minutes * 2
-    for number in range(rounds):
-        for broker_name in (B, A):
-            time_ms = NOW + (number * 30 + off_s.get(broker_name, 0)) * S
-            order.note(HEARTBEATS, broker_name, None, time_ms, NOW + round(number * writing_s * S / rounds))
-    return order.behind("c")
+    rounds = [(number, broker_name) for number in range(20) for broker_name in (B, A)]
+    times_ms = [NOW + (number * 30 + off_s.get(broker_name, 0)) * S for number, broker_name in rounds]
+    events = [Reported(broker_name, None, ms) for (_, broker_name), ms in zip(rounds, times_ms, strict=True)]
+    return find_behind("c", HEARTBEATS, events)
 
 
 def off(behind: list[Behind], minutes: int = 10) -> dict[str, int]:
@@ -30,10 +45,14 @@ def test_of_two_the_one_whose_times_end_after_the_newest_tick_is_ahead() -> None
     assert off(reported({A: 150})) == {"heartbeats broker-a": -120 * S}
 
 
-def test_clocks_in_step_and_a_log_that_was_written_as_it_happened_say_nothing() -> None:
+def test_clocks_in_step_say_nothing() -> None:
     assert off(reported({})) == {}
-    assert reported({B: -150}, writing_s=600) == []
-    assert reported({B: -150}, minutes=1) == []
+
+
+def test_a_log_that_was_written_as_it_happened_was_not_written_at_once_nor_can_a_short_one_show_it() -> None:
+    assert was_written_at_once(600 * S, ingest_span_ms=S)
+    assert not was_written_at_once(600 * S, ingest_span_ms=600 * S)
+    assert not was_written_at_once(60 * S, ingest_span_ms=S)
 
 
 def test_without_a_tick_nobody_knows_who_is_off() -> None:
@@ -45,11 +64,8 @@ def test_partitions_that_do_not_agree_say_nothing() -> None:
 
 
 def test_a_log_written_broker_by_broker_says_nothing() -> None:
-    order = LogOrder()
-    for broker_name in (A, B):
-        for number in range(20):
-            order.note(PULLS, broker_name, "client@1", NOW + number * 30 * S, NOW)
-    assert off(order.behind("c")) == {}
+    events = [Reported(name, "client@1", NOW + number * 30 * S) for name in (A, B) for number in range(20)]
+    assert off(find_behind("c", PULLS, events)) == {}
     assert PULLS in BROKER_SOURCES
 
 
@@ -58,13 +74,13 @@ def pulled(off_s: dict[str, int], *, one_until_s: int = 600) -> list[Behind]:
 
     `off_s` is how far a clock is ahead: a client's that of its pulls, a broker's that of both.
     """
-    order, beats = LogOrder(), LogOrder()
+    pulls, beats = list[Reported](), list[Reported]()
     for second in range(0, 600, 5):
         for broker_name, client_id in ((B, "two"), (A, "two"), *([(A, "one")] if second < one_until_s else [])):
             at_ms = NOW + (second + off_s.get(broker_name, 0)) * S
-            beats.note(HEARTBEATS, broker_name, None, at_ms, NOW)
-            order.note(PULLS, broker_name, client_id, at_ms + off_s.get(client_id, 0) * S, NOW)
-    return [*beats.behind("c"), *order.behind("c")]
+            beats.append(Reported(broker_name, None, at_ms))
+            pulls.append(Reported(broker_name, client_id, at_ms + off_s.get(client_id, 0) * S))
+    return [*find_behind("c", HEARTBEATS, beats), *find_behind("c", PULLS, pulls)]
 
 
 def test_a_client_that_is_ahead_is_reported_and_its_brokers_are_not() -> None:
