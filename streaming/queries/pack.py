@@ -283,13 +283,14 @@ class PartitionPack:
 
     def _find_behind(self, cluster: str, of: OfCluster) -> list[Behind]:
         """Decode the messages of a log that was written at once again: kept decoded, they would slow down every log."""
-        if not was_written_at_once(of.newest_event_ms - of.oldest_event_ms, of.newest_ms - of.first_ms):
+        ingest_span_ms = of.newest_ms - of.first_ms
+        if not was_written_at_once(of.newest_event_ms - of.oldest_event_ms, ingest_span_ms):
             return []
         events = map(DECODERS[self._topic].decode, of.values)
         if self._topic == PULLS:
-            return find_behind(cluster, skew.PULLS, list(events))
+            return find_behind(cluster, skew.PULLS, list(events), ingest_span_ms)
         beats = [event for event in events if not event.leaving and not event.is_listed_only]
-        return find_behind(cluster, skew.HEARTBEATS, beats)
+        return find_behind(cluster, skew.HEARTBEATS, beats, ingest_span_ms)
 
     def _sample(self) -> Iterator[Pulling]:
         """Yield the MOST_PULLERS pairs of the smallest hash at each broker: every partition picks the same ones."""

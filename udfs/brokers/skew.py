@@ -222,13 +222,16 @@ def was_written_at_once(event_span_ms: int, ingest_span_ms: int) -> bool:
     return event_span_ms >= AT_ONCE_MS and ingest_span_ms * FASTER < event_span_ms
 
 
-def find_behind(cluster: str, source: str, events: Sequence[Reported]) -> list[Behind]:
-    """Return each broker, each client that is far behind, who is ahead of one.
+def find_behind(cluster: str, source: str, events: Sequence[Reported], ingest_span_ms: int) -> list[Behind]:
+    """Return each broker, each client that is far behind, who is ahead of one; none of a log written as it happened.
 
     `events` are those of one source in one partition, in their order. In a log that was written at once Kafka's times
     show no clock, but the order is that in which things happened: a machine whose events always come after newer ones
     of others, by as much, has a clock that is behind.
     """
+    times = [event.event_time_ms for event in events]
+    if len(times) < WINDOWS or not was_written_at_once(max(times) - min(times), ingest_span_ms):
+        return []
     least: dict[tuple[str, str], dict[int, int]] = {}
     newest: dict[tuple[str, str], int] = {}
     brokers = {event.broker_name for event in events}

@@ -29,7 +29,7 @@ def reported(off_s: dict[str, int]) -> list[Behind]:
     rounds = [(number, broker_name) for number in range(20) for broker_name in (B, A)]
     times_ms = [NOW + (number * 30 + off_s.get(broker_name, 0)) * S for number, broker_name in rounds]
     events = [Reported(broker_name, None, ms) for (_, broker_name), ms in zip(rounds, times_ms, strict=True)]
-    return find_behind("c", HEARTBEATS, events)
+    return find_behind("c", HEARTBEATS, events, S)
 
 
 def off(behind: list[Behind], minutes: int = 10) -> dict[str, int]:
@@ -65,7 +65,7 @@ def test_partitions_that_do_not_agree_say_nothing() -> None:
 
 def test_a_log_written_broker_by_broker_says_nothing() -> None:
     events = [Reported(name, "client@1", NOW + number * 30 * S) for name in (A, B) for number in range(20)]
-    assert off(find_behind("c", PULLS, events)) == {}
+    assert off(find_behind("c", PULLS, events, S)) == {}
     assert PULLS in BROKER_SOURCES
 
 
@@ -80,7 +80,7 @@ def pulled(off_s: dict[str, int], *, one_until_s: int = 600) -> list[Behind]:
             at_ms = NOW + (second + off_s.get(broker_name, 0)) * S
             beats.append(Reported(broker_name, None, at_ms))
             pulls.append(Reported(broker_name, client_id, at_ms + off_s.get(client_id, 0) * S))
-    return [*find_behind("c", HEARTBEATS, beats), *find_behind("c", PULLS, pulls)]
+    return [*find_behind("c", HEARTBEATS, beats, S), *find_behind("c", PULLS, pulls, S)]
 
 
 def test_a_client_that_is_ahead_is_reported_and_its_brokers_are_not() -> None:
