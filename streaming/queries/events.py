@@ -13,8 +13,8 @@ from msgspec import structs
 
 from schemas.decode import DECODERS
 from schemas.events import CLOCKS, HEARTBEATS, PULLS, ROUTES
-from streaming.queries.parcel import Chunk, Message
-from streaming.queries.state import ShardIndex
+from streaming.queries.parcel import Chunk, Message, Reject
+from streaming.queries.state import ClusterEntry, ShardIndex
 from udfs.alerts.phrase import Phrase, phrase
 from udfs.brokers import skew
 from udfs.brokers.mute_brokers import Pulling, SampledHeartbeat
@@ -55,7 +55,10 @@ def not_after(time_ms: int, ingest_time_ms: int) -> int:
 
 def at_most(event: Any, ingest_time_ms: int) -> Any:
     """Return the event, no later than its arrival in Kafka."""
-    time_ms = not_after(event.event_time_ms, ingest_time_ms)
+    return _at(event, not_after(event.event_time_ms, ingest_time_ms))
+
+
+def _at(event: Any, time_ms: int) -> Any:
     return event if time_ms == event.event_time_ms else structs.replace(event, event_time_ms=time_ms)
 
 
@@ -69,25 +72,36 @@ _RANK = {ROUTES: 0, SAMPLED: 1, PULLINGS: 1, HEARTBEATS: 1, PULLS: 2, CLOCKS: 3}
 
 
 class Event(NamedTuple):
-    """`raw` is the event as it came, `event` has the time by which it counts."""
+    """`raw` is the event as it came, `event` has the time by which it counts: it is decoded anew unless `decoded`.
+
+    A batch of many events is kept undecoded until each is applied: decoded, it takes six times the memory, and time.
+    """
 
     time_ms: int
     rank: int
     partition: int
     offset: int
     topic: str
+    cluster: str
     raw: Message | SampledHeartbeat | Pulling
-    event: Any
+    decoded: Any = None
+
+    @property
+    def event(self) -> Any:
+        if self.decoded is not None or not isinstance(self.raw, Message):
+            return self.decoded
+        return _at(DECODERS[self.topic].decode(self.raw.value), self.time_ms)
 
     @property
     def ingest_time_ms(self) -> int:
         """Kafka's time of the message; of a sampled event, which has none, its own time."""
         return self.raw.ingest_time_ms if isinstance(self.raw, Message) else self.time_ms
 
-    @property
-    def message(self) -> Message:
-        """Return Kafka's message; empty for a sampled event, which is part of a message counted elsewhere."""
-        return self.raw if isinstance(self.raw, Message) else Message(0, self.time_ms, b"")
+    def reject(self, reasons: list[str]) -> Reject:
+        """Return the message with the reasons; empty for a sampled event, part of a message counted elsewhere."""
+        if isinstance(self.raw, Message):
+            return Reject(self.raw.offset, self.raw.ingest_time_ms, self.raw.value, reasons)
+        return Reject(0, self.time_ms, b"", reasons)
 
 
 IN_ORDER = itemgetter(0, 1, 2, 3, 4)
@@ -104,6 +118,7 @@ class EventTimes:
         self._intervals: dict[str, int] | None = None
         self._shifts: dict[tuple[str, str, str], int] = {}
         self._behind: dict[str, int] = {}
+        self._in_step: dict[str, bool] = {}
 
     def learn(self, chunks: list[Chunk], is_silent: Callable[[str], bool]) -> None:
         """Take in the lags of the chunks before their events are counted, except of silent forgotten clusters."""
@@ -147,8 +162,17 @@ class EventTimes:
                 time_ms = raw.event_time_ms + self._shift_ms(raw.cluster, of_source, raw.broker_name)
                 if raw.ingest_time_ms:
                     time_ms = not_after(time_ms, raw.ingest_time_ms - self._behind_ms(raw.cluster))
-                yield Event(time_ms, _RANK[name], chunk.partition, 0, name, raw, raw._replace(event_time_ms=time_ms))
+                event = raw if time_ms == raw.event_time_ms else raw._replace(event_time_ms=time_ms)
+                yield Event(time_ms, _RANK[name], chunk.partition, 0, name, raw.cluster, raw, event)
         topic, partition, rank = chunk.topic, chunk.partition, _RANK[chunk.topic]
+        if topic in _SOURCES and len(chunk.newest_ms) == 1:
+            (cluster,) = chunk.newest_ms
+            if self._is_in_step(cluster):
+                behind_ms = self._behind_ms(cluster)
+                for message in chunk.messages:
+                    time_ms = not_after(message.event_time_ms, message.ingest_time_ms - behind_ms)
+                    yield Event(time_ms, rank, partition, message.offset, topic, cluster, message)
+                return
         decode, clocks = DECODERS[topic].decode, self._clocks.get(id(chunk))
         for number, message in enumerate(chunk.messages):
             event = decode(message.value) if clocks is None else clocks[number]
@@ -159,9 +183,16 @@ class EventTimes:
                 if of_client_ms or shift_ms:
                     shift_ms = max(shift_ms, of_client_ms) if of_client_ms > 0 else shift_ms or of_client_ms
             time_ms = not_after(event.event_time_ms + shift_ms, message.ingest_time_ms - self._behind_ms(event.cluster))
-            if time_ms != event.event_time_ms:
-                event = structs.replace(event, event_time_ms=time_ms)
-            yield Event(time_ms, rank, partition, message.offset, topic, message, event)
+            yield Event(time_ms, rank, partition, message.offset, topic, event.cluster, message, _at(event, time_ms))
+
+    def _is_in_step(self, cluster: str) -> bool:
+        """Whether no source of the cluster has its times moved."""
+        known = self._in_step.get(cluster)
+        if known is None:
+            entry = self._index.clusters.get(cluster)
+            known = entry is None or not entry.watch.skew.moves_anybody(self._interval_of(cluster, entry))
+            self._in_step[cluster] = known
+        return known
 
     def _shift_ms(self, cluster: str, source: str, machine: str) -> int:
         """Return by how much the source's times are moved forward (udfs.brokers.skew)."""
@@ -171,8 +202,7 @@ class EventTimes:
             entry = self._index.clusters.get(cluster)
             known = 0
             if entry is not None:
-                interval_ms = entry.watch.interval_ms or self._interval_ms(cluster)
-                known = entry.watch.skew.shift_ms(source, machine, interval_ms)
+                known = entry.watch.skew.shift_ms(source, machine, self._interval_of(cluster, entry))
             self._shifts[key] = known
         return known
 
@@ -184,8 +214,10 @@ class EventTimes:
             known = self._behind[cluster] = entry.watch.skew.behind_ms() if entry is not None else 0
         return known
 
-    def _interval_ms(self, cluster: str) -> int:
-        """Return the reported or seen interval of the batch's rounds: in a first batch it is no skew."""
+    def _interval_of(self, cluster: str, entry: ClusterEntry) -> int:
+        """Return the interval of the cluster's rounds; in a first batch, where it is no skew, that of the batch's."""
+        if entry.watch.interval_ms:
+            return entry.watch.interval_ms
         if self._intervals is None:
             reported: dict[str, int] = {}
             rounds: dict[str, set[int]] = {}
@@ -204,7 +236,7 @@ def chunks_of(events: Iterable[Event]) -> list[Chunk]:
     chunks: dict[tuple[str, int, str], Chunk] = {}
     for event in events:
         topic = {SAMPLED: HEARTBEATS, PULLINGS: PULLS}.get(event.topic, event.topic)
-        cluster = event.event.cluster
+        cluster = event.cluster
         chunk = chunks.get((topic, event.partition, cluster))
         if chunk is None:
             chunk = chunks[topic, event.partition, cluster] = Chunk(topic, event.partition, 0, 0, {cluster: 0}, [], [])

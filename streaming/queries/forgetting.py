@@ -49,7 +49,7 @@ class ForgottenClusters:
         """Whether the event is of a forgotten cluster and does not bring it back."""
         if not self._at_ms:
             return False
-        clock, cluster = event.event, event.event.cluster
+        clock, cluster = event.decoded, event.cluster
         if event.ingest_time_ms <= self._at_ms.get(cluster, -1):
             return True
         if event.topic != CLOCKS or cluster not in self._silent or clock.source == FORGET:

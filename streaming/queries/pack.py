@@ -206,7 +206,7 @@ class PartitionPack:
                 self._note_pull(of_cluster, event, reported)
             elif topic == HEARTBEATS:
                 self._note_heartbeat(of_cluster, event, reported)
-            message = Message(offset, ingest_time_ms, value or b"")
+            message = Message(offset, ingest_time_ms, value or b"", reported[0])
             of_cluster.values.append(message.value)
             for number in _shards_for(topic, event, self._shards):
                 self._messages[number].append(message)

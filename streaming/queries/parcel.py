@@ -25,11 +25,12 @@ def shard_of(cluster: str, name: str, shards: int) -> int:
 
 
 class Message(NamedTuple):
-    """One valid message: its place in Kafka and its bytes."""
+    """One valid message: its place in Kafka, its bytes, and the time that its event reports."""
 
     offset: int
     ingest_time_ms: int
     value: bytes
+    event_time_ms: int
 
 
 class Reject(NamedTuple):

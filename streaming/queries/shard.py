@@ -34,7 +34,7 @@ from streaming.queries.forgetting import (
     forget_collector,
     give_up_clusters,
 )
-from streaming.queries.parcel import Chunk, Pack, Parcel, Reject, shard_of
+from streaming.queries.parcel import Chunk, Pack, Parcel, shard_of
 from streaming.queries.rows import CLOCK_HEARD, CLOCK_NEEDED, quarantine_row
 from streaming.queries.sends import Fleets, advance_boards
 from streaming.queries.state import GroupEntry, ShardState
@@ -109,17 +109,23 @@ class Intake:
         if event.topic not in (SAMPLED, PULLINGS, ROUTES):
             self._observe_pull(event)
             return
-        cluster = event.event.cluster
-        writes_rows = shard_of(cluster, "", self._shards) == self._number
-        with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), writes_rows=writes_rows):
-            if event.topic == SAMPLED:
-                self._observe_sampled(event.event)
-            elif event.topic == PULLINGS and event.event.is_by_broker:
-                note_report(self._work.cluster(cluster), event.event.broker_name, event.event.event_time_ms)
-            elif event.topic == PULLINGS:
-                note_pulling(self._work.cluster(cluster).watch, event.event)
-            else:
-                self._learn_route(event.event)
+        try:
+            self._observe_of_cluster(event)
+        except Exception:
+            cluster = event.cluster
+            writes_rows = shard_of(cluster, "", self._shards) == self._number
+            with cluster_set_aside(self._work, cluster, event, self._rules.of(cluster), writes_rows=writes_rows):
+                raise
+
+    def _observe_of_cluster(self, event: Event) -> None:
+        if event.topic == SAMPLED:
+            self._observe_sampled(event.event)
+        elif event.topic == ROUTES:
+            self._learn_route(event.event)
+        elif event.event.is_by_broker:
+            note_report(self._work.cluster(event.cluster), event.event.broker_name, event.time_ms)
+        else:
+            note_pulling(self._work.cluster(event.cluster).watch, event.event)
 
     def _observe_sampled(self, heartbeat: SampledHeartbeat) -> None:
         cluster = self._work.cluster(heartbeat.cluster)
@@ -215,7 +221,7 @@ class Intake:
     def _observe_pull(self, event: Event) -> None:
         work, pull = self._work, event.event
         if not work.has_queue(pull.cluster, pull.topic, pull.broker_name, pull.queue_id):
-            work.quarantine(event.topic, event.partition, Reject(*event.message, ["unknown_queue: queue_id"]))
+            work.quarantine(event.topic, event.partition, event.reject(["unknown_queue: queue_id"]))
             return
         calm = self._calm_of(pull.cluster, pull.consumer_group)
         if calm is not None and self._repeats(calm[1], repeat_pull, pull, calm[2]):
@@ -250,8 +256,8 @@ class Intake:
         return is_repeated
 
     def _aside(self, event: Event, name: str) -> AbstractContextManager[None]:
-        cluster = event.event.cluster
-        return group_set_aside(self._work, cluster, name, event, self._rules.of(cluster, name))
+        rules = self._rules.of(event.cluster, name)
+        return group_set_aside(self._work, event.cluster, name, event, rules)
 
 
 class Shard:
@@ -340,7 +346,7 @@ class Shard:
         horizon: dict[str, int] = {}
         for event in events:
             if event.topic == CLOCKS:
-                cluster = event.event.cluster
+                cluster = event.cluster
                 has_fleet = self._speaks_of(cluster) and self._fleets.of(cluster) is not None
                 if not self._complete.holds(cluster, event.time_ms, has_fleet=has_fleet):
                     horizon[cluster] = max(horizon.get(cluster, 0), event.time_ms)
@@ -349,7 +355,7 @@ class Shard:
         covered: list[Event] = []
         left: list[Event] = []
         for event in events:
-            (covered if event.time_ms <= horizon.get(event.event.cluster, -1) else left).append(event)
+            (covered if event.time_ms <= horizon.get(event.cluster, -1) else left).append(event)
         covered.sort(key=IN_ORDER)
         for event in covered:
             if event.topic == CLOCKS:

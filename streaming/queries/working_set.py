@@ -249,7 +249,7 @@ def group_set_aside(work: WorkingSet, cluster: str, name: str, event: Event, rul
         alerts, reasons = _report(group, error, {"cluster": cluster, "consumer_group": name}, now_ms, rules)
         work.put_alerts(alerts)
         if reasons:
-            work.quarantine(event.topic, event.partition, Reject(*event.message, reasons))
+            work.quarantine(event.topic, event.partition, event.reject(reasons))
         topics = {topic for _, member in group.membership.members() for topic in member.topics} | group.topics.keys()
         work.enter(cluster, name, now_ms + RETRY_MS, topics)
         work.dirty.get(cluster, set()).discard(name)
@@ -274,7 +274,7 @@ def cluster_set_aside(
         if writes_rows:
             work.put_alerts(alerts)
             if reasons:
-                work.quarantine(event.topic, event.partition, Reject(*event.message, reasons))
+                work.quarantine(event.topic, event.partition, event.reject(reasons))
 
 
 def _keep_alert(before: GroupState | ClusterState, reverted: GroupState | ClusterState) -> None:

@@ -120,6 +120,11 @@ class Skew:
         least_ms = self._least_ms(source, machine, interval_ms) + self._waiting_ms()
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
 
+    def moves_anybody(self, interval_ms: int) -> bool:
+        """Whether the times of any source are moved on."""
+        keys = (key.partition(" ") for key in self.lags.keys() | self.ordered.keys())
+        return any(self.shift_ms(source, machine, interval_ms) for source, _, machine in keys)
+
     def apart_ms(self, source: str, machine: str) -> int | None:
         """How far the source's events come behind the cluster's time, below 0 ahead of it; None where that is not
         known. What was ahead of Kafka's clock was cut, and came at once.
