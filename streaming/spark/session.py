@@ -65,6 +65,7 @@ OPTIONS = {
     # State: RocksDB, written as changes; no empty batches, for the clock topic moves time.
     f"{_STREAMING}.stateStore.providerClass": _ROCKSDB,
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STREAMING}.stateStore.rocksdb.writeBufferSizeMB": "8",  # 64 by default, filled before it is flushed
     f"{_STREAMING}.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     f"{_STREAMING}.stateStore.checkpointFormatVersion": "2",
     f"{_STREAMING}.stateStore.minDeltasForSnapshot": "50",
@@ -124,8 +125,9 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     is_in_bucket = is_store(settings.paths.checkpoints)
     jars = [str(path) for path in spark_jars(settings.paths.jars)]
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
-    # One thread collects: the heap is small, and two cores have others to serve.
-    options = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
+    # One thread collects: the heap is small, and two cores have others to serve. It starts small, not at a 64th of the
+    # machine's memory, which garbage would fill.
+    options = f"-Xms128m -XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
     options += "".join(f' "{option}"' for option in (f"-Djava.io.tmpdir={folder}", *archive_options("spark")))
     # One process needs no copy of each jar, and an archive holds only classes of the class path as it was.
     is_one = settings.spark.master.partition("[")[0] == "local"
