@@ -6,33 +6,30 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from conf.section import Served, Variable, invalid
+from conf.section import Served, Variable, between, invalid, require
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 USUAL_PORT = 8050
-_NAME = re.compile(r"[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]")
+HostName = Annotated[
+    str,
+    Field(max_length=255),
+    require(
+        re.compile(r"[^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\]").fullmatch,
+        "is not a plain host name; leave out scheme, port and path, as in 'board.example.org', and put an IPv6 address "
+        "in brackets",
+    ),
+]
 
 
 class Board(Served):
-    refresh_seconds: Annotated[float, Field(ge=1, le=3_600)]
-    stale_seconds: Annotated[float, Field(ge=10, le=86_400)]
-    threads: Annotated[int, Field(ge=1, le=64)]
+    refresh_seconds: Annotated[float, between(1, 3_600)]
+    stale_seconds: Annotated[float, between(10, 86_400)]
+    threads: Annotated[int, between(1, 64)]
     token_env: Variable
-    allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=255)], ...] = Field(max_length=50)
+    allowed_hosts: tuple[HostName, ...] = Field(max_length=50)
     trusted_proxy: Annotated[str, Field(max_length=255)]
-    session_hours: Annotated[float, Field(ge=0.01, le=720)]
+    session_hours: Annotated[float, between(0.01, 720)]
     write: bool
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _are_names_alone(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for number, name in enumerate(names):
-            if not _NAME.fullmatch(name):
-                raise invalid(
-                    f"[{number}] = {name!r} is not a plain host name; leave out scheme, port and path, as in "
-                    "'board.example.org', and put an IPv6 address in brackets"
-                )
-        return names
 
     @field_validator("trusted_proxy")
     @classmethod

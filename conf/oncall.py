@@ -5,25 +5,24 @@ Secrets are in the environment. Settings name the variable, and only `read_secre
 
 import os
 import re
-from collections.abc import Sequence
 from datetime import time
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 from pydantic_core.core_schema import ValidationInfo
 
-from conf.section import Patterns, Seconds, Section, SettingsError, Variable, invalid, not_below, one_of, require
+from conf.section import Patterns, Section, SettingsError, Variable, between, invalid, not_below, one_of, require
 from udfs.alerts.pattern import LABELS, is_label_name
 from udfs.alerts.static_labels import MATCHED, RESERVED
 
-Pause = Annotated[float, Field(ge=0.01, le=604_800)]
-TimeOut = Annotated[float, Field(ge=0.1, le=120)]
+Pause = Annotated[float, between(0.01, 604_800)]
+TimeOut = Annotated[float, between(0.1, 120)]
+Title = Annotated[str, Field(min_length=1, max_length=100)]
 Name = Annotated[
-    str,
-    Field(min_length=1, max_length=100),
+    Title,
     require(
         re.compile(r"[^\W_][\w.\-]*").fullmatch,
         "give letters, digits, . _ - and no spaces, beginning with a letter or a digit",
@@ -33,7 +32,26 @@ Name = Annotated[
 CANARY = "canary"
 """The internal receiver of the canary's simulated twins."""
 
-Url = Annotated[str, Field(max_length=2_000)]
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+_URL = "http(s)://host[:port][/path]"
+Url = Annotated[str, Field(max_length=2_000), require(_is_http, f"give {_URL}")]
+BaseUrl = Annotated[
+    str,
+    Field(max_length=500),
+    require(
+        lambda url: not url or (_is_http(url) and re.fullmatch(r"[^\s?#@<>()\"'`]+", url)),
+        f"give {_URL} without user, query or fragment, or nothing",
+    ),
+    AfterValidator(lambda url: url.rstrip("/")),
+]
 
 
 def _is_label(name: str, known: ValidationInfo) -> str:
@@ -58,9 +76,8 @@ def _is_new_label(name: str, known: ValidationInfo) -> str:
     return name
 
 
-LabelValue = Annotated[
-    str, Field(min_length=1, max_length=100), require(str.isprintable, "give printable characters without line breaks")
-]
+NewLabel = Annotated[str, AfterValidator(_is_new_label)]
+LabelValue = Annotated[Title, require(str.isprintable, "give printable characters without line breaks")]
 
 ReceiverType = Literal["alertmanager", "pagerduty", "webhook", "dingtalk", "feishu", "log"]
 
@@ -75,18 +92,10 @@ ALLOWED: dict[ReceiverType, frozenset[str]] = {
 """Receiver type to the keys that it may have."""
 
 
-_BARE_URL = re.compile(r"[^\s?#@<>()\"'`]+")
-_BASE_URLS = {
-    "board_url": ("the board's address", ""),
-    "runbook_base_url": ("the base URL of the runbooks", "; put {kind} where the name is not at the end"),
-}
-_NAME = re.compile(r"[A-Z][A-Z0-9]{0,20}(_[A-Z0-9]{1,20}){0,4}")
-
-
 class Receiver(Section):
     """One address, or all replicas of one Alertmanager."""
 
-    name: Name
+    name: Annotated[Name, require(lambda name: name != CANARY, "is reserved for the canary; choose another")]
     type: ReceiverType
     url: Url | None = Field(default=None, repr=False)  # may hold a token
     urls: tuple[Url, ...] = Field(default=(), max_length=16, repr=False)  # may hold a password
@@ -95,6 +104,18 @@ class Receiver(Section):
     token_env: Variable | None = None
     secret_env: Variable | None = None
     timeout_seconds: TimeOut | None = None
+
+    @model_validator(mode="after")
+    def _has_the_keys_of_its_type(self) -> Self:
+        given = self.model_fields_set - {"name", "type", "timeout_seconds"}
+        if foreign := given - ALLOWED[self.type]:
+            raise invalid(f"{min(foreign)} is not allowed for type {self.type}; remove it")
+        if self.type == "pagerduty" and self.routing_key_env is None:
+            raise invalid("routing_key_env is missing; name the environment variable that holds the routing key")
+        addresses = ALLOWED[self.type] & {"urls", "url", "url_env"}
+        if self.type not in ("pagerduty", "log") and len(given & addresses) != 1:
+            raise invalid(f"{self.name!r} needs exactly one of {', '.join(sorted(addresses))}")
+        return self
 
 
 class Route(Section):
@@ -121,18 +142,10 @@ def _is_a_zone(name: str) -> str:
     return name
 
 
-def _read_time(value: Any) -> time:
-    """A time of day to the minute. TOML's own local time, 22:00:00, is one, too."""
-    try:
-        read = value if isinstance(value, time) else time.fromisoformat(value)
-        if read.second or read.microsecond or read.tzinfo or value not in (read, f"{read:%H:%M}"):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise invalid('give a time of day from "00:00" to "23:59"') from None
-    return read
-
-
-TimeOfDay = Annotated[time, BeforeValidator(_read_time)]
+_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d(:00)?", re.ASCII)
+_HAS_TIME = require(lambda at: _TIME.fullmatch(str(at)), 'give a time of day from "00:00" to "23:59"')
+TimeOfDay = Annotated[time, BeforeValidator(_HAS_TIME.func)]
+"""TOML's own local time, 22:00:00, is one, too."""
 
 
 class Mute(Section):
@@ -141,19 +154,12 @@ class Mute(Section):
     A window with `to` below `from` ends on the day after. `days` are those on which windows begin.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    match: dict[Label, Patterns]
+    name: Title | None = None
+    match: Annotated[dict[Label, Patterns], require(bool, 'name a label; { cluster = "*" } covers everything')]
     days: tuple[Day, ...] = Field(default=DAYS, min_length=1)
     from_: TimeOfDay = Field(alias="from")
     to: TimeOfDay
     time_zone: Annotated[str, Field(max_length=100), AfterValidator(_is_a_zone)] = "UTC"
-
-    @field_validator("match")
-    @classmethod
-    def _matches_on_a_label(cls, match: dict[str, Any]) -> dict[str, Any]:
-        if not match:
-            raise invalid('name a label; { cluster = "*" } covers everything')
-        return match
 
     @field_validator("to")
     @classmethod
@@ -170,9 +176,7 @@ class LabelRule(Section):
     """One of `[[labels]]`: static labels of the alerts and series that match. Without `match`, of all."""
 
     match: dict[Annotated[str, one_of(MATCHED)], Patterns] = Field(default_factory=dict)
-    set_: dict[Annotated[str, AfterValidator(_is_new_label)], LabelValue] = Field(
-        alias="set", min_length=1, max_length=20
-    )
+    set_: dict[NewLabel, LabelValue] = Field(alias="set", min_length=1, max_length=20)
 
 
 class Canary(Section):
@@ -180,70 +184,55 @@ class Canary(Section):
 
     interval_seconds: Annotated[
         float,
-        Field(ge=0, le=86_400),
+        between(0, 86_400),
         require(lambda number: not 0 < number < 1, "give 0 to inject none, or a number from 1 to 86400"),
     ]
-    slo_seconds: Seconds
+    slo_seconds: Annotated[float, between(0, 604_800, is_open=True)]
 
 
 class OnCall(Section):
     enabled: bool
-    resend_seconds: Annotated[float, Field(ge=1, le=86_400)]
-    resolved_resend_seconds: Annotated[float, Field(ge=1, le=604_800)]
+    resend_seconds: Annotated[float, between(1, 86_400)]
+    resolved_resend_seconds: Annotated[float, between(1, 604_800)]
     backoff_min_seconds: Pause
     backoff_max_seconds: Annotated[Pause, not_below("backoff_min_seconds")]
     auth_retry_seconds: Pause
     delivery_failed_after_seconds: Pause
-    digest_seconds: Annotated[float, Field(ge=0, le=600)]
-    poll_seconds: Annotated[float, Field(ge=0.01, le=3_600)]
-    watchdog_seconds: Annotated[float, Field(ge=1, le=86_400)]
+    digest_seconds: Annotated[float, between(0, 600)]
+    poll_seconds: Annotated[float, between(0.01, 3_600)]
+    watchdog_seconds: Annotated[float, between(1, 86_400)]
     timeout_seconds: TimeOut
-    max_firing_per_kind: Annotated[int, Field(ge=1, le=100_000)]
-    board_url: Annotated[str, Field(max_length=500)]
-    runbook_base_url: Annotated[str, Field(max_length=500)]
+    max_firing_per_kind: Annotated[int, between(1, 100_000)]
+    board_url: BaseUrl
+    runbook_base_url: BaseUrl
     receivers: tuple[Receiver, ...] = Field(min_length=1, max_length=100)
     routes: tuple[Route, ...] = Field(min_length=1, max_length=500)
-
-    @field_validator("board_url", "runbook_base_url")
-    @classmethod
-    def _is_a_base_url(cls, url: str, field: ValidationInfo) -> str:
-        if url and not (_is_http(url) and _BARE_URL.fullmatch(url)):
-            what, more = _BASE_URLS[str(field.field_name)]
-            raise invalid(f"give {what} as http(s)://host[:port][/path], without user, query or fragment{more}")
-        return url.rstrip("/")
 
     @property
     def has_receivers(self) -> bool:
         """Whether a receiver is not the log, which a person who starts a command sees anyway."""
         return any(receiver.type != "log" for receiver in self.receivers)
 
-    @field_validator("receivers")
+    @field_validator("receivers", "routes")
     @classmethod
-    def _are_usable(cls, receivers: tuple[Receiver, ...]) -> tuple[Receiver, ...]:
-        _refuse_twins("receivers", [receiver.name for receiver in receivers])
-        for number, receiver in enumerate(receivers):
-            if receiver.name == CANARY:
-                raise invalid(f"receivers[{number}].name = {CANARY!r} is reserved for the canary; choose another")
-            _check(f"receivers[{number}]", receiver)
-        return receivers
+    def _have_unique_names(cls, named: tuple[Receiver | Route, ...]) -> tuple[Receiver | Route, ...]:
+        names = [each.name for each in named]
+        if twins := [name for name in names if names.count(name) > 1]:
+            raise invalid(f"the name {twins[0]!r} is used twice; names must be unique")
+        return named
 
     @field_validator("routes")
     @classmethod
     def _lead_somewhere(cls, routes: tuple[Route, ...], known: ValidationInfo) -> tuple[Route, ...]:
-        _refuse_twins("routes", [route.name for route in routes])
         names = {receiver.name for receiver in known.data.get("receivers", ())}
         for number, route in enumerate(routes):
-            for name in route.receivers:
-                if names and name not in names:
-                    raise invalid(
-                        f"routes[{number}].receivers = {name!r}: there is no such receiver; "
-                        f"name one of {', '.join(sorted(names))}"
-                    )
+            if names and (unknown := set(route.receivers) - names):
+                raise invalid(
+                    f"routes[{number}].receivers = {min(unknown)!r}: there is no such receiver; "
+                    f"name one of {', '.join(sorted(names))}"
+                )
         if routes[-1].match:
-            raise invalid(
-                f"routes[{len(routes) - 1}].match: the last route, {routes[-1].name!r}, must have no match; "
-                "add a route without match"
-            )
+            raise invalid(f"the last route, {routes[-1].name!r}, must have no match; add a route without match")
         return routes
 
 
@@ -253,37 +242,8 @@ def read_secret(key: str, variable: str) -> str:
     Text that is no variable's name may be the secret itself and is not shown.
     """
     value = os.environ.get(variable, "").strip()
-    if not value and not _NAME.fullmatch(variable):
+    if not value and not re.fullmatch(r"[A-Z][A-Z0-9]{0,20}(_[A-Z0-9]{1,20}){0,4}", variable):
         raise SettingsError(f"{key} must name an environment variable; give the NAME of the one that holds the secret")
     if not value:
         raise SettingsError(f"{key} = {variable!r}: the environment variable {variable} is empty or not set; set it")
     return value
-
-
-def _check(key: str, receiver: Receiver) -> None:
-    given = receiver.model_fields_set - {"name", "type", "timeout_seconds"}
-    for name in sorted(given - ALLOWED[receiver.type]):
-        raise invalid(f"{key}.{name}: not allowed for type {receiver.type}; remove it")
-    if receiver.type == "pagerduty":
-        if receiver.routing_key_env is None:
-            raise invalid(f"{key}.routing_key_env is missing; name the environment variable that holds the routing key")
-    elif receiver.type != "log" and len(given & {"url", "urls", "url_env"}) != 1:
-        choices = "urls, url or url_env" if receiver.type == "alertmanager" else "url or url_env"
-        raise invalid(f"{key}: {receiver.name!r} needs exactly one of {choices}")
-    for url in (*receiver.urls, *([receiver.url] if receiver.url else [])):
-        if not _is_http(url):
-            raise invalid(f"{key}: a URL of {receiver.name!r} is not of the form http(s)://host[:port][/path]")
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
-
-
-def _refuse_twins(key: str, names: Sequence[str]) -> None:
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise invalid(f"{key}[{number}].name = {name!r} is used twice; names must be unique")

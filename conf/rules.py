@@ -4,16 +4,14 @@ balancewatch.toml explains each key. An override may set any of them but `file`;
 bounds are made from those of `Rules`, so they cannot differ.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, create_model, field_validator
-from pydantic_core.core_schema import ValidationInfo
+from pydantic import BaseModel, Field, create_model, model_validator
 
-from conf.section import Milliseconds, Pattern, Section, invalid, not_below, one_of
+from conf.section import Milliseconds, MillisecondsOrZero, Name, Section, between, invalid, not_below, one_of
 from udfs.alerts.kinds import KIND_FACTS
 
-Hold = Annotated[int, Field(ge=0, le=604_800_000)]
-Share = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, between(0, 1, is_open=True)]
 
 Kind = Annotated[str, one_of(("*", *KIND_FACTS))]
 """Every kind of alert that the rules know, and `"*"` for all."""
@@ -22,9 +20,9 @@ Kind = Annotated[str, one_of(("*", *KIND_FACTS))]
 class KindRules(Section):
     """Life of the alerts of one kind. Unset keys are those of all kinds, `"*"`; an empty severity is the rule's."""
 
-    pending_ms: Hold | None = None
-    pending_evaluations: Annotated[int, Field(ge=1, le=1000)] | None = None
-    recovering_ms: Hold | None = None
+    pending_ms: MillisecondsOrZero | None = None
+    pending_evaluations: Annotated[int, between(1, 1_000)] | None = None
+    recovering_ms: MillisecondsOrZero | None = None
     severity: Literal["", "critical", "error", "warning", "info"] | None = None
     is_enabled: bool | None = None
 
@@ -45,7 +43,7 @@ class Thresholds(Section):
     broker_isolated_hold_ms: Milliseconds
     broker_isolated_clear_ms: Milliseconds
     broker_evicted_ms: Milliseconds
-    offset_regression_messages: Annotated[int, Field(ge=1, le=1_000_000_000_000)]
+    offset_regression_messages: Annotated[int, between(1, 1_000_000_000_000)]
     consume_silence_ms: Milliseconds
     completeness_min: Share
     max_evaluation_gap_ms: Milliseconds
@@ -60,25 +58,21 @@ class Scope(Section):
     """The groups of an override. With a `consumer_group` pattern it does not apply to a cluster's brokers."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
-    cluster: Pattern = "*"
-    consumer_group: Pattern = "*"
+    cluster: Name = "*"
+    consumer_group: Name = "*"
 
-    @field_validator("flap_high", check_fields=False)
-    @classmethod
-    def _goes_with_flap_low(cls, flap_high: float | None, known: ValidationInfo) -> float | None:
-        """Require both: of several overrides for one group, only a pair set together stays in order."""
-        if "flap_low" in known.data and (flap_high is None) != (known.data["flap_low"] is None):
+    @model_validator(mode="after")
+    def _has_both_flap_shares(self) -> Self:
+        """Require both or none: of several overrides for one group, only a pair set together stays in order."""
+        if len(self.model_fields_set & {"flap_low", "flap_high"}) == 1:
             raise invalid("give flap_high and flap_low together")
-        return flap_high
+        return self
 
 
 def _optional(of: type[BaseModel]) -> dict[str, Any]:
     """Return the fields of a section as optional ones, None by default."""
     return {
-        name: (
-            Annotated[(field.annotation, Field(), *field.metadata)] | None,
-            Field(default=None, validate_default=True),
-        )
+        name: (Annotated[(field.annotation, Field(), *field.metadata)] | None, None)
         for name, field in of.model_fields.items()
     }
 

@@ -1,27 +1,17 @@
-"""The base of every settings section: frozen, without unknown keys, finite numbers, durations as text."""
+"""The base of every settings section: frozen, without unknown keys; and the types of its values."""
 
 import re
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetPydanticSchema, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetPydanticSchema, ValidationError
 from pydantic_core import PydanticCustomError, core_schema
 from pydantic_core.core_schema import ValidationInfo
 
-Milliseconds = Annotated[int, Field(gt=0, le=604_800_000)]
-Seconds = Annotated[float, Field(gt=0, le=604_800)]
-Port = Annotated[int, Field(ge=0, le=65_535)]
-Pattern = Annotated[str, Field(min_length=1, max_length=255)]
-"""A glob."""
-
-Patterns = Annotated[
-    tuple[Pattern, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
-]
-"""One glob or several."""
-
 _DURATION = re.compile(r"(\d{1,9}) ?(ms|s|m|h|d)", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_WEEK_MS = 7 * _UNIT_MS["d"]
 
 
 def duration_ms(text: str) -> int | None:
@@ -31,22 +21,35 @@ def duration_ms(text: str) -> int | None:
 
 
 def invalid(text: str, kind: str = "value") -> PydanticCustomError:
-    """Return the error of a value: `text` follows key and value.
-
-    The kind "address" leaves out the value; "number" replaces the text with the bounds, if there are any.
-    """
+    """Return the error of a value: `text` follows key and value. The kind "address" leaves out the value."""
     return PydanticCustomError(kind, "{text}", {"text": text})
 
 
-def _is_no_bool(value: object) -> object:
-    """Refuse `tasks = true`, which Python reads as 1."""
-    if isinstance(value, bool):
-        raise invalid("must be a number", "number")
-    return value
+def between(least: float, most: float, *, is_open: bool = False, is_ms: bool = False) -> GetPydanticSchema:
+    """Return the annotation of an int or float from `least` to `most`; with `is_open` above `least`.
 
+    `is_ms` also allows text such as "45s".
+    """
+    bounds, text = Field(ge=least, le=most), f"from {least} to {most}"
+    if is_open:
+        bounds, text = Field(gt=least, le=most), f"above {least}, at most {most}"
 
-NO_BOOL = BeforeValidator(_is_no_bool)
-"""For the numbers in a table; `Section` checks its own."""
+    def schema(number: Any, handler: Callable[[Any], core_schema.CoreSchema]) -> core_schema.CoreSchema:
+        allowed = f"give {'an integer' if number is int else 'a number'} {text}"
+        allowed += ', or a duration such as "45s", "2m" or "1h"' if is_ms else ""
+
+        def read(value: object, check: Callable[[object], Any]) -> Any:
+            ms = duration_ms(value) if is_ms and isinstance(value, str) else None
+            try:
+                if not isinstance(value, bool):  # Python reads `tasks = true` as 1
+                    return check(value if ms is None else ms)
+            except ValidationError:
+                pass
+            raise invalid(allowed)
+
+        return core_schema.no_info_wrap_validator_function(read, handler(Annotated[number, bounds]))
+
+    return GetPydanticSchema(schema)
 
 
 def require(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
@@ -76,6 +79,17 @@ def one_of(words: Iterable[str]) -> GetPydanticSchema:
     return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema([*words]))
 
 
+Milliseconds = Annotated[int, between(1, _WEEK_MS, is_ms=True)]
+MillisecondsOrZero = Annotated[int, between(0, _WEEK_MS, is_ms=True)]
+Port = Annotated[int, between(0, 65_535)]
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+"""A name of RocketMQ, a host, or a glob of names."""
+
+Patterns = Annotated[
+    tuple[Name, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
+]
+"""One glob or several."""
+
 _VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"
 _VARIABLE_HAS = "give the name of an environment variable: letters, digits and _, not beginning with a digit"
 Variable = Annotated[str, require(re.compile(_VARIABLE).fullmatch, _VARIABLE_HAS)]
@@ -87,29 +101,15 @@ class SettingsError(ValueError):
 
 
 class Section(BaseModel):
-    """One table of balancewatch.toml. A key that ends in `_ms` takes milliseconds or text such as "45s"."""
+    """One table of balancewatch.toml."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _read_number(cls, value: object, field: ValidationInfo) -> object:
-        name = str(field.field_name)
-        if not _takes_number(cls.model_fields[name].annotation):
-            return value
-        ms = duration_ms(value) if name.endswith("_ms") and isinstance(value, str) else None
-        return _is_no_bool(value) if ms is None else ms
-
-
-def _takes_number(annotation: Any) -> bool:
-    """Whether the type is a number, an optional one, or one with bounds."""
-    return annotation in (int, float) or any(map(_takes_number, get_args(annotation)[:2]))
 
 
 class Served(Section):
     """A section with the address of an HTTP server."""
 
-    host: Annotated[str, Field(min_length=1, max_length=255)]
+    host: Name
     port: Port
 
     @property

@@ -8,49 +8,50 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationError
 
 from conf.board import Board
 from conf.location import Location
 from conf.oncall import Canary, LabelRule, Mute, OnCall
 from conf.rules import Rules
 from conf.section import (
-    NO_BOOL,
+    Name,
     Port,
     Section,
     Served,
     SettingsError,
     VariableOrNone,
+    between,
     invalid,
     not_below,
     one_of,
     require,
 )
 from conf.sources import DEFAULTS, Sources, read_rules_file, read_sources, read_toml, sentences, settings_files
+from schemas.events import EVENTS
 from schemas.tables import TABLES
 from udfs.alerts.static_labels import LabelRules
 
 
 class Quality(Section):
-    every_batches: Annotated[int, Field(ge=0, le=1_000_000)]
-    pause_seconds: Annotated[float, Field(ge=1, le=86_400)]
-    sample_messages: Annotated[int, Field(ge=1, le=100_000)]
-    sample_bytes: Annotated[int, Field(ge=1 << 10, le=256 << 20)]
-    alert_share: Annotated[float, Field(ge=0, lt=1)]
-    alert_validations: Annotated[int, Field(ge=1, le=1_000)]
+    every_batches: Annotated[int, between(0, 1_000_000)]
+    pause_seconds: Annotated[float, between(1, 86_400)]
+    sample_messages: Annotated[int, between(1, 100_000)]
+    sample_bytes: Annotated[int, between(1 << 10, 256 << 20)]
+    alert_share: Annotated[float, between(0, 1)]
+    alert_validations: Annotated[int, between(1, 1_000)]
 
 
-Hours = Annotated[int, Field(ge=1, le=87_600)]
-Days = Annotated[int, Field(ge=0, le=36_500)]
+Hours = Annotated[int, between(1, 87_600)]
 
 
 class Maintain(Section):
     """All of `[maintain]`. Tables that `retention_days` does not name, or sets to 0, keep all rows."""
 
-    retention_days: dict[Annotated[str, one_of(TABLES)], Annotated[Days, NO_BOOL]]
-    target_file_mb: Annotated[int, Field(ge=1, le=4_096)]
-    min_files: Annotated[int, Field(ge=2, le=1_000_000)]
-    beside_seconds: Annotated[float, Field(ge=0, le=86_400)]
+    retention_days: dict[Annotated[str, one_of(TABLES)], Annotated[int, between(0, 36_500)]]
+    target_file_mb: Annotated[int, between(1, 4_096)]
+    min_files: Annotated[int, between(2, 1_000_000)]
+    beside_seconds: Annotated[float, between(0, 86_400)]
     reader_hours: Hours
     vacuum_hours: Annotated[Hours, not_below("reader_hours", ", for which readers need the files")]
 
@@ -59,57 +60,29 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _STORE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*", re.ASCII)
 
 
-def _is_no_address(value: object) -> object:
-    if not str(value):
-        raise invalid("is empty; give a folder")
-    if _ADDRESS.match(str(value)):
-        raise invalid("is a URL; give a folder")
-    return value
-
-
-def _location(scheme: str, value: object) -> Location:
-    """Return a folder or a bucket's URL. Other URLs may hold a secret and are never shown."""
-    url = f"{scheme}://bucket/prefix"
-    if not isinstance(value, str | Path):
-        raise invalid(f"must be text: a folder, or {url}")
-    text = str(value)
-    if not _ADDRESS.match(text):
-        return Path(str(_is_no_address(value)))
-    if _STORE.fullmatch(text.rstrip("/")) and not {".", ".."} & set(text.split("/")):
+def _read_location(scheme: str, value: object) -> Location:
+    """Return a folder or, where there is a scheme, a bucket's URL. Other URLs may hold a secret and are never shown."""
+    text = str(value) if isinstance(value, str | Path) else ""
+    if text and not _ADDRESS.match(text):
+        return Path(text)
+    if scheme and _STORE.fullmatch(text.rstrip("/")) and not {".", ".."} & set(text.split("/")):
         if not text.startswith(f"{scheme}:"):
             raise invalid(f"must begin with {scheme}://; give {scheme}{text[text.index(':') :]}")
         return text.rstrip("/")
-    if re.match(r"s3a?:/", text, re.IGNORECASE):
-        raise invalid(
-            f"is not a bucket's URL; give {url} with letters, digits and . _ = - only; put credentials and "
-            "endpoint in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)",
-            "address",
-        )
-    raise invalid(f"is a URL; give a folder, or {url}", "address")
-
-
-Folder = Annotated[Path, BeforeValidator(_is_no_address)]
-FolderOrS3 = Annotated[Path | str, PlainValidator(partial(_location, "s3"))]
-FolderOrS3A = Annotated[Path | str, PlainValidator(partial(_location, "s3a"))]
-"""As Hadoop names it."""
+    store = (
+        f", or {scheme}://bucket/prefix with letters, digits and . _ = - only; put credentials and endpoint in the "
+        "environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL)"
+    )
+    raise invalid(f"give a folder{store if scheme else ''}", "address")
 
 
 class Paths(Section):
-    warehouse: FolderOrS3
-    checkpoints: FolderOrS3A
-    jars: Folder
+    warehouse: Annotated[Location, PlainValidator(partial(_read_location, "s3"))]
+    checkpoints: Annotated[Location, PlainValidator(partial(_read_location, "s3a"))]  # as Hadoop names it
+    jars: Annotated[Path, PlainValidator(partial(_read_location, ""))]
 
 
 __all__ = ["DEFAULTS", "Rules", "Settings", "SettingsError"]
-
-Topic = Literal["rocketmq.send_latencies", "rocketmq.pulls", "rocketmq.heartbeats", "rocketmq.routes", "rocketmq.clock"]
-"""The topics of events; tests/conf/test_sections.py holds it against schemas.events.EVENTS."""
-
-Count = Annotated[int, Field(ge=1, le=10_000)]
-RocketMQName = Annotated[str, Field(min_length=1, max_length=255)]
-Text = Annotated[str, Field(min_length=1, max_length=1_000)]
-
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def _is_memory_of(least: str, most: str) -> AfterValidator:
@@ -121,51 +94,51 @@ def _is_memory_of(least: str, most: str) -> AfterValidator:
 
 
 def _bytes(memory: str) -> int:
-    return int(memory[:-1]) * _UNITS[memory[-1].lower()]
+    return int(memory[:-1]) << {"k": 10, "m": 20, "g": 30}[memory[-1].lower()]
 
 
 class Kafka(Section):
     bootstrap_servers: Annotated[str, Field(max_length=10_000)]
-    partitions: dict[Topic, Annotated[Count, NO_BOOL]]
-    replication_factor: Annotated[int, Field(ge=1, le=100)]
-    retention_hours: Annotated[int, Field(ge=1, le=87_600)]
+    partitions: dict[Annotated[str, one_of(EVENTS)], Annotated[int, between(1, 10_000)]]
+    replication_factor: Annotated[int, between(1, 100)]
+    retention_hours: Hours
     options: dict[str, str] = Field(repr=False)  # may hold a password
 
 
 class Spark(Section):
-    master: Text
+    master: Annotated[str, Field(min_length=1, max_length=1_000)]
     driver_memory: Annotated[str, _is_memory_of("450m", "1024g")]
     options: dict[str, str] = Field(repr=False)  # may hold the keys of an object store
 
 
 class Queries(Section):
-    tasks: Annotated[int, Field(ge=0, le=10_000)]
-    trigger_ms: Annotated[int, Field(ge=0, le=3_600_000)]
-    rest_ms: Annotated[int, Field(ge=0, le=60_000)]
-    max_offsets_per_trigger: Annotated[int, Field(ge=0, le=1_000_000_000)]
+    tasks: Annotated[int, between(0, 10_000)]
+    trigger_ms: Annotated[int, between(0, 3_600_000, is_ms=True)]
+    rest_ms: Annotated[int, between(0, 60_000, is_ms=True)]
+    max_offsets_per_trigger: Annotated[int, between(0, 1_000_000_000)]
     starting_offsets: Literal["earliest", "latest"]
     fail_on_data_loss: bool
     sync: bool
 
 
 class Clock(Section):
-    interval_seconds: Annotated[float, Field(ge=0.1, le=3_600)]
-    collector_timeout_seconds: Annotated[float, Field(ge=1, le=86_400)]
+    interval_seconds: Annotated[float, between(0.1, 3_600)]
+    collector_timeout_seconds: Annotated[float, between(1, 86_400)]
 
 
 class Collector(Section):
     name_server: Annotated[str, Field(max_length=10_000)]
     cluster: Annotated[str, Field(max_length=255)]
     id: Annotated[str, Field(max_length=255)]
-    interval_seconds: Annotated[float, Field(ge=0.1, le=3_600)]
-    groups: Annotated[list[RocketMQName], Field(max_length=10_000)]
-    topics: Annotated[list[RocketMQName], Field(max_length=100_000)]
+    interval_seconds: Annotated[float, between(0.1, 3_600)]
+    groups: Annotated[list[Name], Field(max_length=10_000)]
+    topics: Annotated[list[Name], Field(max_length=100_000)]
     probe: bool
-    probe_topic: RocketMQName
-    timeout_ms: Annotated[int, Field(ge=100, le=600_000)]
-    requests_per_second: Annotated[int, Field(ge=10, le=1_000_000)]
+    probe_topic: Name
+    timeout_ms: Annotated[int, between(100, 600_000, is_ms=True)]
+    requests_per_second: Annotated[int, between(10, 1_000_000)]
     lease_seconds: Annotated[
-        float, Field(ge=0, le=600), require(lambda number: not 0 < number < 2, "must be 0, or 2 and more")
+        float, between(0, 600), require(lambda number: not 0 < number < 2, "give 0, or a number from 2 to 600")
     ]
     jvm_memory: Annotated[str, _is_memory_of("64m", "64g")]
     acl_access_key: SecretStr
@@ -183,9 +156,9 @@ class Metrics(Served):
     health_port: Port
     relay_health_port: Port
     token_env: VariableOrNone
-    max_groups: Annotated[int, Field(ge=1, le=100_000)]
-    unready_after_seconds: Annotated[float, Field(ge=15, le=86_400)]
-    unhealthy_after_seconds: Annotated[float, Field(ge=30, le=86_400), not_below("unready_after_seconds")]
+    max_groups: Annotated[int, between(1, 100_000)]
+    unready_after_seconds: Annotated[float, between(15, 86_400)]
+    unhealthy_after_seconds: Annotated[float, between(30, 86_400), not_below("unready_after_seconds")]
 
 
 class Log(Section):
@@ -213,8 +186,8 @@ class Settings(Section):
     quality: Quality
     metrics: Metrics
     log: Log
-    _flags: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _sources: Sources = PrivateAttr(default_factory=lambda: Sources(frozenset()))
+    _flags: dict[str, Any]
+    _sources: Sources
 
     @classmethod
     def load(cls, **flags: Any) -> "Settings":
@@ -243,9 +216,7 @@ class Settings(Section):
         """
         sources = read_sources(flags)
         own = {"language", "paths", "labels", "oncall", "mutes", "canary", "board", "log"}
-        for name in sources.keys.keys() - own:
-            del sources.keys[name]
-        sources.keys = read_toml(DEFAULTS) | sources.keys
+        sources.keys = read_toml(DEFAULTS) | {name: keys for name, keys in sources.keys.items() if name in own}
         return cls._of(sources)
 
     @classmethod

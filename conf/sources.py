@@ -27,9 +27,7 @@ DEFAULT, FLAG = _NO_PLACE = ("default", "flag")
 PREFIX = "BALANCEWATCH_"
 CONFIG = f"{PREFIX}CONFIG"
 
-_KUBERNETES = re.compile(
-    r"(?P<service>.+?)_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PORT|PROTO|ADDR))?)?)"
-)
+_KUBERNETES = re.compile(r"(?P<service>.+?)_(?P<end>SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
 
 class Sources:
@@ -90,8 +88,8 @@ def settings_files() -> list[Path]:
 
 def _variables() -> list[str]:
     """Return the BALANCEWATCH_ variables: sections before their keys, which win."""
-    ours = [name for name in os.environ if name.upper().startswith(PREFIX) and name.upper() != CONFIG]
-    return sorted((name for name in ours if not _is_kubernetes_own(name)), key=lambda name: (name.count("__"), name))
+    ours = [name for name in os.environ if name.startswith(PREFIX) and not _is_kubernetes_own(name)]
+    return sorted(ours, key=lambda name: (name.count("__"), name))
 
 
 def _is_kubernetes_own(name: str) -> bool:
@@ -99,7 +97,7 @@ def _is_kubernetes_own(name: str) -> bool:
     found = _KUBERNETES.fullmatch(name)
     if found is None or f"{found['service']}_SERVICE_HOST" not in os.environ:
         return False
-    return name != f"{found['service']}_PORT" or "://" in os.environ[name]
+    return found["end"] != "PORT" or "://" in os.environ[name]
 
 
 def _keys_of(variable: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,12 +123,9 @@ def _named(value: Any, key: str = "") -> Iterator[str]:
     """Yield the variables that settings name, such as `token_env = "..."`."""
     if isinstance(value, str) and key.endswith("_env"):
         yield value
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
+    elif isinstance(value, Mapping | list | tuple):
+        for name, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _named(inner, str(name))
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _named(inner)
 
 
 def read_toml(path: Path, name: str = "") -> dict[str, Any]:
@@ -162,8 +157,6 @@ _HIDDEN = re.compile(r"secret|access_key|password|options|url|_env|oncall\.(rece
 """Keys whose values may be a secret: no message shows them."""
 
 _WITHOUT_VALUE = ("address", "missing", "model_type", "model_attributes_type")
-_NUMBER = re.compile(r"number|finite_number|(int|float)_.+|(greater|less)_than(_equal)?")
-_DURATIONS = ', or a duration such as "45s", "2m" or "1h"'
 
 
 def sentences(error: ValidationError, schema: Schema, sources: Sources) -> str:
@@ -174,15 +167,13 @@ def sentences(error: ValidationError, schema: Schema, sources: Sources) -> str:
         if detail["type"] == "extra_forbidden":
             found += _unknown(path, schema, sources)
         elif not any(len(other) > len(path) and other[: len(path)] == path for other, _ in errors):
-            found.append(_invalid(path, detail, schema, sources))  # no list is called empty for its invalid entries
+            found.append(_invalid(path, detail, sources))  # no list is called empty for its invalid entries
     return "; ".join(found)
 
 
-def _invalid(path: KeyPath, error: Mapping[str, Any], schema: Schema, sources: Sources) -> str:
+def _invalid(path: KeyPath, error: Mapping[str, Any], sources: Sources) -> str:
     key, said = _key(path), str(error["msg"])
     value = "" if _HIDDEN.search(key) or error["type"] in _WITHOUT_VALUE else f" = {error['input']!r:.200}"
-    if _NUMBER.fullmatch(error["type"]) and (allowed := _allowed(schema_at(schema, path))):
-        said = f"{allowed}{_DURATIONS}" if key.endswith("_ms") else allowed
     if error["type"] == "literal_error":
         near = get_close_matches(str(error["input"]), re.findall("'(.*?)'", said), 1)
         said += f"; did you mean {near[0]}?" if near else ""
@@ -196,7 +187,7 @@ def _invalid(path: KeyPath, error: Mapping[str, Any], schema: Schema, sources: S
 
 def _unknown(path: KeyPath, schema: Schema, sources: Sources) -> Iterator[str]:
     for place in dict.fromkeys(place for at, place in sources.places.items() if at[: len(path)] == path[: len(at)]):
-        unknown = max(path, path_of(place), key=len) if _is_variable(place) else path
+        unknown = max(path, path_of(place), key=len) if place.startswith(PREFIX) else path
         set_by = "" if place in _NO_PLACE else f" (set by {place})"
         yield f"{_key(unknown)} is not a setting; {_nearest(unknown, schema, sources, place)}{set_by}"
 
@@ -215,7 +206,7 @@ def _nearest(path: KeyPath, schema: Schema, sources: Sources, place: str) -> str
     )
     if near:
         as_variable = PREFIX + near[0].upper().replace(".", "__")
-        return f"did you mean {as_variable if _is_variable(place) else near[0]}?"
+        return f"did you mean {as_variable if place.startswith(PREFIX) else near[0]}?"
     return f"{_key(path[:-1])} has {', '.join(siblings)}" if siblings else f"there are {', '.join(sections)}"
 
 
@@ -229,26 +220,9 @@ def schema_at(schema: Schema, path: KeyPath) -> Schema:
     return at
 
 
-def _allowed(number: Schema) -> str:
-    """Return `give an integer from 1 to 64`; empty for a setting without bounds."""
-    kind = "an integer" if number.get("type") == "integer" else "a number"
-    match number:
-        case {"minimum": least, "maximum": most}:
-            return f"give {kind} from {least} to {most}"
-        case {"exclusiveMinimum": under, "maximum": most}:
-            return f"give {kind} above {under}, at most {most}"
-        case {"minimum": least, "exclusiveMaximum": over}:
-            return f"give {kind} from {least}, below {over}"
-    return ""
-
-
 def _key(path: KeyPath) -> str:
     """Return the key as `section.key[0]`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-
-
-def _is_variable(place: str) -> bool:
-    return place.upper().startswith(PREFIX)
 
 
 def path_of(variable: str) -> KeyPath:

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from conf.rules import Override
-from conf.settings import Settings, SettingsError, Topic
-from schemas.events import EVENTS
+from conf.settings import Settings, SettingsError
 from schemas.tables import TABLES
 from tests.support.offenders import assert_none
 
@@ -81,7 +80,3 @@ def test_no_number_takes_what_is_not_finite_or_beyond_all_use_or_a_bool(value: A
         Settings.load(**flags)
     reported = str(refused.value).split("; ")
     assert_none(key for key in keys if not any(one.startswith(f"{key} = ") and "give " in one for one in reported))
-
-
-def test_the_topics_that_may_have_partitions_are_those_of_events() -> None:
-    assert set(get_args(Topic)) == set(EVENTS)

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conf.settings import Settings
+from schemas.decode import decode
 from schemas.events import HEARTBEATS, PULLS, ROUTES
 from streaming.cli import app
 from streaming.history.query_options import parse_options
@@ -20,14 +21,7 @@ from streaming.kafka_io.consumer import open_consumer, read_spans
 from streaming.kafka_io.embedded_kafka import EmbeddedKafka
 from streaming.kafka_io.publisher import PublishError
 from streaming.quality import quarantine_command
-from streaming.quality.quarantine_command import (
-    parse_sets,
-    prepare,
-    publish_again,
-    read_quarantined,
-    set_fields,
-    validate,
-)
+from streaming.quality.quarantine_command import parse_sets, prepare, publish_again, read_quarantined, set_fields
 from streaming.warehouse.writer import append_rows
 from tests.conftest import settings_for
 from tests.schemas.samples import GOOD, INGEST_TIME_MS
@@ -259,8 +253,6 @@ def test_set_changes_fields(sets: list[str], changed: dict[str, Any]) -> None:
         ("d.e=1", "field 'd.e' does not exist"),
         ("a[0]=1", "field 'a[0]' does not exist"),
         ("a..b=1", "is invalid; write a, a.b or a[0].b"),
-        (".".join("a" * 99) + "=1", "is invalid; write a, a.b or a[0].b"),
-        ("a" * 1_001 + "=1", "is invalid; write a, a.b or a[0].b"),
         ("queue_id", "give FIELD=VALUE"),
         (" =3", "give FIELD=VALUE"),
     ],
@@ -272,7 +264,7 @@ def test_a_set_that_is_impossible_says_why(text: str, sentence: str) -> None:
 
 def test_a_value_that_is_no_json_is_rejected_by_the_contract() -> None:
     changed = set_fields(event(PULLS), parse_sets(["queue_id=NaN"]))
-    assert validate(PULLS, changed, INGEST_TIME_MS)[1]
+    assert decode(PULLS, changed, INGEST_TIME_MS)[1]
 
 
 @pytest.mark.parametrize("raw", [None, b"", b"\xff", b"[1]", b"{" * 99_999, b'{"a":"' + b"x" * (2 << 20) + b'"}'])

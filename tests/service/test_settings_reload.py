@@ -86,7 +86,7 @@ def test_an_invalid_file_is_reported_once_and_again_only_when_it_changes(
         assert [watch.look() for _ in range(4)] == [None] * 4
     assert [line["log_level"] for line in logs] == ["error", "error"]
     for value, line in zip((-1, -2), logs, strict=True):
-        assert f"rules.settle_ms = {value}: give an integer above 0, at most 604800000" in line["reason"]
+        assert f"rules.settle_ms = {value}: give an integer from 1 to 604800000" in line["reason"]
     file.write_text("settle_ms = 4\n")
     taken(watch)
     assert logs[-1]["before"] == 1

@@ -9,9 +9,10 @@ from deltalake import Transaction
 
 from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, BROKER_HEALTH, FAULT_ITEMS, MEMBERSHIPS, Table
-from streaming.maintenance.table_keeper import TableKeeper
+from streaming.maintenance.files import make_checkpoint
+from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper
 from streaming.warehouse.appender import Appender
-from streaming.warehouse.tables import open_table, table_path
+from streaming.warehouse.tables import open_delta, open_table, table_path
 from tests.lab.bench.history_rows import rows_of
 from tests.support.laboratory import say
 from tests.support.row_writer import create_tables
@@ -37,8 +38,9 @@ def age_tables(warehouse: Path, commits: int, tables: Sequence[Table] = OF_BATCH
 
 
 def append_commits(warehouse: Path, table: Table, commits: int, keeper: TableKeeper | None = None) -> None:
-    """Append as many small files; without a `keeper` they stay."""
-    appender = Appender(table_path(warehouse, table.name), open_table(warehouse, table), is_synced=False)
+    """Append as many small files. Without a `keeper` they stay, and only the log has its checkpoints."""
+    path = table_path(warehouse, table.name)
+    appender = Appender(path, open_table(warehouse, table), is_synced=False)
     for number in range(commits):
         turn = number % KEEP_COMMITS
         if turn == 0:
@@ -47,3 +49,5 @@ def append_commits(warehouse: Path, table: Table, commits: int, keeper: TableKee
             numbers = np.arange(number * ROWS, (number + KEEP_COMMITS) * ROWS)
             rows = rows_of(table, numbers, commits * ROWS, np.random.default_rng(number))
         appender.append(rows.slice(turn * ROWS, ROWS), Transaction("balancewatch-aged", number))
+        if keeper is None and number % CHECKPOINT_COMMITS == CHECKPOINT_COMMITS // 2:
+            make_checkpoint(open_delta(path), path)
