@@ -48,14 +48,20 @@ def alert_row(transition: Transition) -> Row:
     }
 
 
-def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, now_ms: int) -> Row:
+def _place(group: GroupState, row: OwnershipRow | BacklogRow) -> Row:
+    """Return the columns that name a queue of a group."""
     broker_name, queue_id = queue_order(row.queue)
     return {
-        "cluster": group.cluster,
-        "consumer_group": group.consumer_group,
+        **_columns(group, "cluster", "consumer_group"),
         "topic": row.topic,
         "broker_name": broker_name,
         "queue_id": queue_id,
+    }
+
+
+def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, now_ms: int) -> Row:
+    return {
+        **_place(group, row),
         "planned_owner": row.planned_owner,
         "observed_owners": row.observed_owners,
         "verdict": row.verdict,
@@ -67,13 +73,8 @@ def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, no
 
 
 def backlog_row(group: GroupState, row: BacklogRow, now_ms: int) -> Row:
-    broker_name, queue_id = queue_order(row.queue)
     return {
-        "cluster": group.cluster,
-        "consumer_group": group.consumer_group,
-        "topic": row.topic,
-        "broker_name": broker_name,
-        "queue_id": queue_id,
+        **_place(group, row),
         "messages": row.messages,
         "changed_at": now_ms,
     }
