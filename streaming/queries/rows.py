@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from schemas.tables import ASSIGNMENTS
 from streaming.queries.parcel import Reject
 from udfs.alerts.alert import Transition
 from udfs.groups.backlog import BacklogRow
@@ -50,13 +51,8 @@ def alert_row(transition: Transition) -> Row:
 
 def _place(group: GroupState, row: OwnershipRow | BacklogRow) -> Row:
     """Return the columns that name a queue of a group."""
-    broker_name, queue_id = queue_order(row.queue)
-    return {
-        **_columns(group, "cluster", "consumer_group"),
-        "topic": row.topic,
-        "broker_name": broker_name,
-        "queue_id": queue_id,
-    }
+    place = group.cluster, group.consumer_group, row.topic, *queue_order(row.queue)
+    return dict(zip(ASSIGNMENTS.key, place, strict=True))
 
 
 def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, now_ms: int) -> Row:
