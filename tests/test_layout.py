@@ -226,9 +226,9 @@ def test_no_file_is_over_600_lines() -> None:
 
 
 BUDGET = {
-    "streaming/assistant": 450, "streaming/board": 4_160, "streaming/check": 920, "streaming/collector": 3_190,
+    "streaming/assistant": 450, "streaming/board": 4_145, "streaming/check": 920, "streaming/collector": 3_190,
     "streaming/history": 2_290, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 720,
-    "streaming/metrics": 960, "streaming/quality": 1_630, "streaming/queries": 4_220, "streaming/relay": 3_660,
+    "streaming/metrics": 960, "streaming/quality": 1_630, "streaming/queries": 4_220, "streaming/relay": 3_663,
     "streaming/replay": 520, "streaming/self_monitoring": 450, "streaming/service": 1_440,
     "streaming/simulator": 3_500, "streaming/spark": 550, "streaming/store": 960, "streaming/system": 310,
     "streaming/terminal": 620, "streaming/text": 630, "streaming/warehouse": 1_620, "streaming/whatif": 420,

@@ -30,9 +30,6 @@ from udfs.alerts.silence import Silence
 MOST_MS = 366 * DAY
 MOST_CHARACTERS = 1_000
 
-AGAIN_MS = MINUTE
-"""Within it, the same acknowledgement of a person adds nothing: a double click, or a command that is run again."""
-
 CLOSED = {"kind": (*KIND_FACTS, *SELF_FACTS), "severity": SEVERITIES}
 """Labels whose values are known."""
 
@@ -97,7 +94,7 @@ def read_newest_row(warehouse: Location, text: str) -> Mapping[str, Any]:
 def acknowledge(
     warehouse: Location, incident: str, owner: str, note: str, now_ms: int
 ) -> tuple[Mapping[str, Any], bool]:
-    """Append an acknowledgement, unless the person gave the same one within AGAIN_MS.
+    """Append an acknowledgement, unless the same person gave the same one within a minute, as by a double click.
 
     Returns the incident's newest row and whether one was appended. Raises ActionError for an incident that is not open.
     """
@@ -109,7 +106,7 @@ def acknowledge(
     row = {"incident_id": incident_id, "acknowledged_by": owner, "note": note, "acknowledged_at": now_ms}
     tables = RelayTables(warehouse)
     for known in tables.read_acknowledgements() or []:
-        is_recent = abs(now_ms - to_ms(known["acknowledged_at"])) < AGAIN_MS
+        is_recent = abs(now_ms - to_ms(known["acknowledged_at"])) < MINUTE
         if is_recent and (known["incident_id"], known["acknowledged_by"], known["note"]) == (incident_id, owner, note):
             return found, False
     tables.append(ACKNOWLEDGEMENTS, [row])
