@@ -92,7 +92,7 @@ def _signed(form: Form) -> tuple[str, str]:
 
 
 def _end_ms(form: Form, now_ms: int) -> int:
-    """Return the end: after the chosen duration, unless the form has a duration or a time of its own, in UTC."""
+    """Return the end: after the chosen duration, unless the form has another duration or a time, in UTC."""
     own, name = form.get("own", "").strip(), phrase("Own duration or end:")
     if not own:
         return read_end_ms(phrase("Duration:"), form.get("for", ""), now_ms, is_span=True)
