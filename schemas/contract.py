@@ -189,7 +189,7 @@ def _faults_of_number(value: int, bounds: Mapping[str, Any], name: str) -> Itera
 
 _BELOW = {"queue_id": "unknown_queue", "event_time_ms": "time_before"}
 _ABOVE = {"queue_id": "unknown_queue"}
-"""Fields whose bounds have a code of their own."""
+"""Fields whose bounds have a separate code."""
 
 
 def _has_type(value: Any, type_: T.DataType) -> bool:

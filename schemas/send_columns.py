@@ -37,16 +37,16 @@ _MAX_AHEAD_MS = max_ahead_ms(_SCHEMA)
 _SAMPLES = [tuple(int(least) + more for least in _LEAST) for more in (0, 1)]
 
 MOST_PARTS = 50_000
-"""Four codes of so many different texts fit into one integer. A batch with more has nothing in common."""
+"""Most different texts: four of their codes fit into one integer. A batch with more has nothing in common."""
 
 KNOWN_SHAPES, LONGEST_SHAPE = 16_384, 2_048
-"""So many shapes are remembered, of messages of so many bytes at most."""
+"""How many shapes are remembered, and the bytes of the longest message that has one."""
 
 LONGEST_KEY = len(max(FIELDS, key=len)) + len('"": ')
 
 
 class Numbers(NamedTuple):
-    """Whole numbers that follow a key in texts, which may be in a nested text or list: the caller checks that.
+    """Integers that follow a key in texts, which may be in a nested text or list: the caller checks that.
 
     `rows` are those of the texts that have as many numbers as asked for, `values` a row of numbers for each place.
 
@@ -59,7 +59,7 @@ class Numbers(NamedTuple):
     data: pa.Buffer
 
     def parts(self) -> tuple[list[bytes], Integers]:
-        """What stands before, between and after the numbers: the different ones, and a row of places in them a text."""
+        """The different parts before, between and after the numbers, and for each text a row of places among them."""
         count, width = self.edges.shape
         if not count:
             return [], np.zeros((0, width // 2), np.int32)

@@ -1,7 +1,7 @@
 """The expectation suites: what the contracts say of each field, and the rules that need the data around an event.
 
 From the contracts (schemas/events.py), for each field: a column `contract_<field>`, kept or the code of the first
-reason (schemas/contract.py) for which it breaks its contract. Lists of objects have suites of their own.
+reason (schemas/contract.py) for which it breaks its contract. Lists of objects have separate suites.
 
 The rules' columns are made by the reading, null where nothing can be said:
 
@@ -125,7 +125,7 @@ RULES: Mapping[str, tuple[Expectation, ...]] = {
     ),
     ROUTES: (),
 }
-"""Topic to what is expected of its events beyond the contract; time and the contract as a whole are of every topic."""
+"""Topic to what is expected of its events beyond the contract. The time and the entire contract are of every topic."""
 
 
 def expectations_of(schema: T.StructType, suite: str) -> Iterator[Expectation]:

@@ -58,6 +58,14 @@ def _column(name: str, type_: ColumnType, comment: str, *, required: bool = Fals
 
 
 _CLUSTER = _column("cluster", STRING, "the RocketMQ cluster's name", required=True)
+_QUEUE = (
+    _CLUSTER,
+    _column("consumer_group", STRING, "the consumer group", required=True),
+    _column("topic", STRING, "the topic", required=True),
+    _column("broker_name", STRING, "the queue's broker", required=True),
+    _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
+)
+_QUEUE_KEY = tuple(column.name for column in _QUEUE)
 _CHANGED_AT = _column("changed_at", TIMESTAMP, "event time of this transition", required=True)
 _BATCH_ID = _column("batch_id", LONG, "the micro-batch that wrote the row", required=True)
 
@@ -101,12 +109,8 @@ ALERTS = _table(
 ASSIGNMENTS = _table(
     "assignments",
     "One row each time a queue's planned owner, observed owners or verdict changed.",
-    ("cluster", "consumer_group", "topic", "broker_name", "queue_id"),
-    _CLUSTER,
-    _column("consumer_group", STRING, "the consumer group", required=True),
-    _column("topic", STRING, "the topic", required=True),
-    _column("broker_name", STRING, "the queue's broker", required=True),
-    _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
+    _QUEUE_KEY,
+    *_QUEUE,
     _column("planned_owner", STRING, "client_id to which the strategy assigns it; null if none"),
     _column(
         "observed_owners",
@@ -148,12 +152,8 @@ MEMBERSHIPS = _table(
 BACKLOGS = _table(
     "backlogs",
     "One row each time a queue's backlog of 1,000 messages or more began, doubled, halved or ended.",
-    ("cluster", "consumer_group", "topic", "broker_name", "queue_id"),
-    _CLUSTER,
-    _column("consumer_group", STRING, "the consumer group", required=True),
-    _column("topic", STRING, "the topic", required=True),
-    _column("broker_name", STRING, "the queue's broker", required=True),
-    _column("queue_id", INTEGER, "the queue's number in its broker", required=True),
+    _QUEUE_KEY,
+    *_QUEUE,
     _column(
         "messages",
         LONG,

@@ -19,11 +19,11 @@ class BooleanType(DataType):
 
 
 class IntegerType(DataType):
-    """A whole number of 32 bits."""
+    """An integer of 32 bits."""
 
 
 class LongType(DataType):
-    """A whole number of 64 bits."""
+    """An integer of 64 bits."""
 
 
 @dataclass(frozen=True)

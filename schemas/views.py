@@ -1,6 +1,6 @@
 """Views for people: SQL over the tables that DuckDB and Spark both understand.
 
-A table is a view of its own name with every transition; `<table>_now` has the newest row of each key, and
+Each table has a view of the same name with every transition; `<table>_now` has the newest row of each key, and
 `<table>_at(moment)` the newest as of a moment of the table's time column. VIEWS lists the views on top; they leave the
 canary's rows out.
 """

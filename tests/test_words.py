@@ -40,11 +40,13 @@ CASES = {
         'SUMMARY = "what it was told"\nQUERY = "SELECT whole FROM nobody"\nNAME = "nobody"\n'
         f'OTHER = f"{{NAME}} {LONG}"\n',
         {
+            "streaming/texts.py:1: banned 'Nobody'",
             "streaming/texts.py:2: banned 'told'",
             "streaming/texts.py:4: banned 'nobody'",
             "streaming/texts.py:5: 37 words",
         },
     ),
+    "udfs/brokers/texts.py": ('"""Nobody."""\nNAME = "nobody"\n', {"udfs/brokers/texts.py:2: banned 'nobody'"}),
     "streaming/board/templates/page.html": (
         '{% call parts.panel("story", "IncidentStory", "what it told") %}\n<p>Nobody consumes {{ queue }}.</p>\n',
         {

@@ -2,7 +2,7 @@
 
 The one file of udfs that knows Spark. What is a table of thresholds becomes a CASE of Spark's own, written from the
 very tables that the rules read; allocation runs the rules themselves in Python workers, which must have this package.
-Null in, null out. `DESCRIBE FUNCTION EXTENDED allocate_queues` prints what stands here.
+Null in, null out. `DESCRIBE FUNCTION EXTENDED allocate_queues` prints its docstring.
 """
 
 from collections.abc import Sequence
@@ -64,8 +64,8 @@ def allocate_all_queues(
 ) -> dict[str, list[Queue]] | None:
     """ClientId to its share, in the strategy's order, after both lists are sorted as RebalanceImpl sorts them.
 
-    Without queues or without clients there is nothing to share out, and nobody's share. Raises ValueError for a
-    strategy that is not one of STRATEGIES, and for CONSISTENT_HASH without the topic, whose name it hashes.
+    Without queues or without clients there are no shares. Raises ValueError for a strategy that is not one of
+    STRATEGIES, and for CONSISTENT_HASH without the topic, whose name it hashes.
     """
     if strategy is not None and strategy not in STRATEGIES:
         raise UnknownStrategyError(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")

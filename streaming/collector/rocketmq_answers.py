@@ -58,7 +58,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class ConsumerConnection:
-    """A consumer group at one broker (code 203). The broker keeps one subscription table for the whole group."""
+    """A consumer group at one broker (code 203). The broker keeps one subscription table for a group."""
 
     consumer_group: str
     consume_type: str

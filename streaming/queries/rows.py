@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from schemas.tables import ASSIGNMENTS
 from streaming.queries.parcel import Reject
 from udfs.alerts.alert import Transition
 from udfs.groups.backlog import BacklogRow
@@ -48,14 +49,15 @@ def alert_row(transition: Transition) -> Row:
     }
 
 
+def _place(group: GroupState, row: OwnershipRow | BacklogRow) -> Row:
+    """Return the columns that name a queue of a group."""
+    place = group.cluster, group.consumer_group, row.topic, *queue_order(row.queue)
+    return dict(zip(ASSIGNMENTS.key, place, strict=True))
+
+
 def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, now_ms: int) -> Row:
-    broker_name, queue_id = queue_order(row.queue)
     return {
-        "cluster": group.cluster,
-        "consumer_group": group.consumer_group,
-        "topic": row.topic,
-        "broker_name": broker_name,
-        "queue_id": queue_id,
+        **_place(group, row),
         "planned_owner": row.planned_owner,
         "observed_owners": row.observed_owners,
         "verdict": row.verdict,
@@ -67,13 +69,8 @@ def assignment_row(group: GroupState, row: OwnershipRow, completeness: float, no
 
 
 def backlog_row(group: GroupState, row: BacklogRow, now_ms: int) -> Row:
-    broker_name, queue_id = queue_order(row.queue)
     return {
-        "cluster": group.cluster,
-        "consumer_group": group.consumer_group,
-        "topic": row.topic,
-        "broker_name": broker_name,
-        "queue_id": queue_id,
+        **_place(group, row),
         "messages": row.messages,
         "changed_at": now_ms,
     }

@@ -17,7 +17,7 @@ from streaming.store.alerts import UnknownIncidentError, find_incident
 from streaming.store.store import History
 from streaming.text.language import localize
 from streaming.text.suggestions import describe_choices
-from streaming.text.times import DAY, iso, parse_moment
+from streaming.text.times import DAY, MINUTE, iso, parse_moment, to_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.firing_limit import SEVERITIES
 from udfs.alerts.kinds import KIND_FACTS
@@ -91,16 +91,26 @@ def read_newest_row(warehouse: Location, text: str) -> Mapping[str, Any]:
     return found
 
 
-def acknowledge(warehouse: Location, incident: str, owner: str, note: str, now_ms: int) -> Mapping[str, Any]:
-    """Append an acknowledgement; return the incident's newest row. Raises ActionError for one that is not open."""
+def acknowledge(
+    warehouse: Location, incident: str, owner: str, note: str, now_ms: int
+) -> tuple[Mapping[str, Any], bool]:
+    """Append an acknowledgement, unless the same person gave the same one within a minute, as by a double click.
+
+    Returns the incident's newest row and whether one was appended. Raises ActionError for an incident that is not open.
+    """
     found = read_newest_row(warehouse, incident)
     incident_id = found["incident_id"]
     if found["state"] == "RESOLVED":
         over = phrase("INCIDENT {incident_id} was resolved at {time}; only an open one can be acknowledged")
         raise ActionError(over.given(incident_id=incident_id, time=iso(found["changed_at"])), code=1)
     row = {"incident_id": incident_id, "acknowledged_by": owner, "note": note, "acknowledged_at": now_ms}
-    RelayTables(warehouse).append(ACKNOWLEDGEMENTS, [row])
-    return found
+    tables = RelayTables(warehouse)
+    for known in tables.read_acknowledgements() or []:
+        is_recent = abs(now_ms - to_ms(known["acknowledged_at"])) < MINUTE
+        if is_recent and (known["incident_id"], known["acknowledged_by"], known["note"]) == (incident_id, owner, note):
+            return found, False
+    tables.append(ACKNOWLEDGEMENTS, [row])
+    return found, True
 
 
 def add_silence(warehouse: Location, matchers: Matchers, owner: str, reason: str, now_ms: int, end_ms: int) -> Silence:

@@ -184,8 +184,8 @@ def ack(
     """
     settings = load(paths={"warehouse": warehouse})
     with _failing():
-        found = acknowledge(settings.paths.warehouse, incident, owner, note, wall_ms())
-    say(f"{found['incident_id']} acknowledged by {owner}: {found['summary']}")
+        found, is_new = acknowledge(settings.paths.warehouse, incident, owner, note, wall_ms())
+    say(f"{found['incident_id']} {'' if is_new else 'is already '}acknowledged by {owner}: {found['summary']}")
 
 
 def canary(

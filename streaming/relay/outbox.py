@@ -115,8 +115,8 @@ class Outbox:
     def give_up(self, now: Now) -> list[Row]:
         """Drop ends that would end a newer incident of the same alert; called before each `pick`.
 
-        An end that the receiver rejects no longer holds up the next incident. Where an incident has a name of its own,
-        the end is tried again later.
+        An end that the receiver rejects no longer holds up the next incident. Where each incident has a
+        separate name, the end is tried again later.
         """
         answer = Answer("REFUSED", None, "a newer incident of this alert is open at the receiver")
         records = []

@@ -312,7 +312,7 @@ class Service:
         self._failure = why or "unknown failure"
 
     def _end_relay(self, _: object, error: BaseException | None, __: object) -> None:
-        """Stop the relay, which notifies its receivers of what ends the service, unless somebody stopped it."""
+        """Stop the relay, which first notifies its receivers of a failure that ends the service."""
         is_stopped = isinstance(error, StoppedError) or self._stop.is_set()
         is_notified = self._settings.oncall.has_receivers and not self._available_now
         if isinstance(error, Exception) and not is_stopped and is_notified:

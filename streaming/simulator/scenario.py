@@ -263,7 +263,7 @@ class Rollout(Part):
             surge       all new pods at once, then all old pods stop
     ids     stable      a pod keeps ClientId and address and is down for `down` seconds
             new         a process with a new ClientId starts `down` seconds before the old one stops
-            groups      the same, and each process is the only member of its own group
+            groups      the same, and each process is the only member of its group
     """
 
     consumer_group: Name

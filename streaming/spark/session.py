@@ -127,7 +127,8 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve. It starts small, not at a 64th of the
     # machine's memory, which garbage would fill.
-    options = f"-Xms128m -XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
+    options = f"-Xms128m -XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J}"
+    options += f" -Dbalancewatch.log={form}"
     options += "".join(f' "{option}"' for option in (f"-Djava.io.tmpdir={folder}", *archive_options("spark")))
     # One process needs no copy of each jar, and an archive holds only classes of the class path as it was.
     is_one = settings.spark.master.partition("[")[0] == "local"

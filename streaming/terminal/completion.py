@@ -61,7 +61,7 @@ def complete_incident(context: typer.Context, incomplete: str) -> list[Any]:
         )
         for row in _open(context, ALERTS).rows(sql, {"text": incomplete}):
             if _WORD.fullmatch(row["incident_id"]):
-                yield row["incident_id"], re.sub(r"[^\w. -]", "?", row["about"])
+                yield row["incident_id"], re.sub(r"[^\w.,%@# -]", "?", row["about"])
 
     return _in_time(read)
 

@@ -1,6 +1,6 @@
 """A path in a bucket, with those calls of pathlib.Path that a checkpoint needs.
 
-An object is written as a whole, and is durable once the store has answered.
+An object is written at once, and is durable once the store has answered.
 """
 
 import errno

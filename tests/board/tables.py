@@ -11,7 +11,7 @@ from conf.settings import Settings
 from streaming.board.chart import Chart
 from streaming.board.page import Page, View
 from streaming.board.web.access import AccessControl
-from streaming.board.web.app import Board, Mutes, make_app
+from streaming.board.web.app import Board, make_app
 from streaming.store.store import History
 from streaming.warehouse.writer import append_rows
 from tests.board.components import Element, read_html
@@ -103,8 +103,8 @@ def board_of(
     mutes: Sequence[Mapping[str, Any]] = (),
     language: str = "en",
 ) -> Board:
-    settings = Settings.load(board={"write": can_write}, mutes=list(mutes))
-    return Board(settings.board, warehouse, lambda: now_ms, language=language, mutes_at=Mutes(settings).at)
+    paths, write = {"warehouse": warehouse}, {"write": can_write}
+    return Board(Settings.load(paths=paths, board=write, mutes=list(mutes), language=language), lambda: now_ms)
 
 
 def client_of(warehouse: Path, access: AccessControl | None = None, **board: Any) -> TestClient:

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from conf.settings import Settings
 from schemas.tables import TABLES
 from streaming.board.page import Page, View
 from streaming.board.pages import PAGES
-from streaming.board.web.app import Board
+from streaming.board.web.access import AccessControl
+from streaming.board.web.app import Board, make_app
 from streaming.board.web.tables import MOST_ANNOUNCED, Tables
 from streaming.warehouse.warehouse_error import WarehouseError
 from tests.board.components import links_of, read_html, text_of
-from tests.board.tables import NOW_MS, alert, assignment, board_of, client_of, write
+from tests.board.tables import MINUTE, NOW_MS, alert, assignment, board_of, client_of, write
 
 
 class Rows(Page):
@@ -34,7 +36,7 @@ class Shown:
         self.calls = 0
         self.error: Exception | None = None
         self.page = Rows("one", "/", "One", self._read, nav="One", parameters=frozenset({"kind"}))
-        self.board = Board(Settings.load().board, warehouse, lambda: self.now_ms, (self.page,))
+        self.board = Board(Settings.load(paths={"warehouse": warehouse}), lambda: self.now_ms, (self.page,))
 
     def _read(self, view: View) -> str:
         self.calls += 1
@@ -246,3 +248,32 @@ def test_a_row_from_the_future_counts_as_of_now(tmp_path: Path) -> None:
     text = text_at(board_of(tmp_path), "/")
     assert "Stale data" not in text
     assert "Last data now" in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "path", "shown"),
+    [
+        ('language = "zh"', "/", 'lang="zh"'),
+        ('[[labels]]\nset = { team = "payments" }', "/incident?id=one", "team=payments"),
+        ('[[mutes]]\nname = "night"\nmatch = { cluster = "*" }\nfrom = "22:00"\nto = "06:00"', "/silences", "night"),
+    ],
+    ids=["language", "labels", "mutes"],
+)
+def test_changed_settings_show_within_a_minute(
+    setting: str, path: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Invalid settings keep the previous ones."""
+    file, now = tmp_path / "settings.toml", [NOW_MS]
+    monkeypatch.setenv("BALANCEWATCH_CONFIG", str(file))
+    file.touch()
+    settings = Settings.load(paths={"warehouse": write(tmp_path / "warehouse", {"alerts": [alert("one")]})})
+    access = AccessControl(frozenset({"127.0.0.1"}))
+    client = TestClient(make_app(Board(settings, lambda: now[0]), access), "http://127.0.0.1:8050")
+
+    def shows(text: str) -> bool:
+        """Whether the page has the setting a minute after the file has this text."""
+        file.write_text(text)
+        now[0] += MINUTE
+        return shown in client.get(path).text
+
+    assert [shows(text) for text in ("", setting, "no TOML", "")] == [False, True, True, False]

@@ -90,6 +90,6 @@ def test_a_page_names_every_table_that_it_asks(modelled_warehouse: Path, asked: 
         place, _, search = path.partition("?")
         if name != "refused":
             asked.clear()
-            board._body(by_path[place], search, seen, NOW_MS, "")
+            board._body(by_path[place], search, seen, NOW_MS, "en", "")
             assert asked, place
             assert asked <= by_path[place].tables, place

@@ -145,6 +145,17 @@ def test_a_prefix_of_the_id_is_enough_to_acknowledge_the_open_incident(warehouse
     assert "ada  on it" in story
 
 
+def test_an_acknowledgement_that_is_repeated_within_a_minute_adds_nothing(warehouse: Path) -> None:
+    def said(note: str) -> str:
+        return run("ack", "open", "--owner", "ada", "--note", note, "--warehouse", str(warehouse)).stdout
+
+    beginnings = [said(note).partition(" by ada: ")[0] for note in ("on it", "on it", "restarting it")]
+    acknowledged, already = f"open-{START_MS} acknowledged", f"open-{START_MS} is already acknowledged"
+    assert beginnings == [acknowledged, already, acknowledged]
+    rows = RelayTables(warehouse, may_write=False).read_acknowledgements() or []
+    assert sorted(row["note"] for row in rows) == ["on it", "restarting it"]
+
+
 def test_a_new_silence_is_printed_with_the_command_that_ends_it(warehouse: Path) -> None:
     arguments = ("--match", "kind=starved_*", "--for", "2h", "--owner", "ada", "--reason", "release")
     said = run("silence", "add", "--warehouse", str(warehouse), *arguments).stdout

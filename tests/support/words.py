@@ -28,6 +28,8 @@ BANNED = re.compile(
 ALLOWED = {
     "stand still": "RocketMQ's users say that an offset stands still",
     "stands still": "likewise",
+    "stand for": "represent",
+    "stands for": "likewise",
 }
 """Phrase → the reason why it is allowed, although a banned word is in it."""
 
@@ -38,6 +40,9 @@ PRODUCT_NAMES = {
     "GitHub", "LitePull", "IncidentId", "JavaScript", "OpenMetrics", "PySpark", "StatefulSet", "NetworkPolicy",
 }  # fmt: skip
 """CamelCase of other products, which a heading may have."""
+
+OLDER_DOCSTRINGS = ("udfs/brokers/", "udfs/groups/")
+"""Rooms whose docstrings are not read: they are yet to be rewritten."""
 
 COMMENTED = (".yml", ".properties", ".service", ".timer", ".env", ".sh", "Dockerfile", "Makefile", ".ci/run")
 """How the names of files end whose comments are read; Makefile's are the help of `make`."""
@@ -56,13 +61,13 @@ _STRING = re.compile(r"""//.*|/?\*.*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""")
 
 @dataclass(frozen=True)
 class Text:
-    """One text: where it is, and whether its sentences are counted (not so in tables)."""
+    """One text: where it is, and whether the words of its sentences are counted (not so in tables and docstrings)."""
 
     path: str
     line: int
     text: str
     is_heading: bool = False
-    is_table: bool = False
+    is_counted: bool = True
 
     def offences(self) -> Iterator[str]:
         """`path:line: what is wrong: the text`, once for each."""
@@ -75,7 +80,7 @@ class Text:
             for found in CAMEL_CASE.finditer(bare):
                 if found[0] not in PRODUCT_NAMES:
                     yield self._say(f"CamelCase {found[0]!r}", bare)
-        if self.is_table:
+        if not self.is_counted:
             return
         for sentence in re.split(r"(?<=[.!?])\s+|\n\s*\n", bare):
             if len(words := sentence.split()) > MOST_WORDS:
@@ -129,34 +134,29 @@ def _page(path: str) -> Iterator[Text]:
         if line.startswith("#"):
             yield Text(path, number, line.lstrip("# "), is_heading=True)
         elif line.lstrip().startswith("|"):
-            yield Text(path, number, line, is_table=True)
+            yield Text(path, number, line, is_counted=False)
         elif line.strip():
             first = first if gathered else number
             gathered.append(line.strip())
 
 
 def _code(path: str) -> Iterator[Text]:
-    """Strings of the code, except docstrings that are no help of a command, SQL and patterns."""
+    """Docstrings and strings of the code, except SQL and patterns; the help of a command is a docstring, too."""
     tree = ast.parse((ROOT / path).read_text())
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
-    }
-    attribute = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             text = node.value
-            if id(node) in docstrings | attribute and "Example: balancewatch" not in text:
-                continue
         else:
             continue
+        is_docstring = id(node) in docstrings and "Example: balancewatch" not in text
+        if is_docstring and path.startswith(OLDER_DOCSTRINGS):
+            continue
         if len(set(_SQL.findall(text))) < 2 and not text.lstrip().startswith("SELECT") and not _PATTERN.search(text):
-            yield Text(path, node.lineno, _TAG.sub(". ", text))
+            yield Text(path, node.lineno, _TAG.sub(". ", text), is_counted=not is_docstring)
 
 
 def _other_code(path: str) -> Iterator[Text]:

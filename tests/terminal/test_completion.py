@@ -24,7 +24,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     alerts = [
         alert("c87a8d88", "FIRING", 5),
         alert("d1", "RESOLVED", 5),
-        alert("c9", "PENDING", 5, kind="broker_isolated"),
+        alert("c9", "PENDING", 5, kind="broker_isolated", consumer_group="$(id)", broker_name="broker-a,MQ%broker-b"),
     ]
     return write(tmp_path_factory.mktemp("warehouse"), {"alerts": alerts, "assignments": hostile})
 
@@ -75,7 +75,7 @@ def test_bash_completes_commands_options_values_names_and_open_incidents(
 def test_zsh_and_fish_show_what_a_completion_is(warehouse: Path) -> None:
     assert asked("fish", "balancewatch ack ", warehouse).splitlines() == [
         "c87a8d88-1\tFIRING starved_queue billing",
-        "c9-1\tPENDING broker_isolated billing",
+        "c9-1\tPENDING broker_isolated ??id? broker-a,MQ%broker-b",
     ]
     assert '"c87a8d88-1":"FIRING starved_queue billing"' in asked("zsh", "balancewatch ack ", warehouse)
     assert '"sta' in asked("zsh", "balancewatch sta", warehouse)

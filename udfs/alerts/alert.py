@@ -78,7 +78,7 @@ class Incident:
     """One finding from its first sign to its end: what is needed to write its next row, and to know when.
 
     state        PENDING, UNKNOWN, FIRING or RECOVERING; an incident that is RESOLVED is not kept
-    evaluations  how often the finding was seen to hold before the incident fired
+    evaluations  how many evaluations found that the finding holds, before the incident fired
     held_ms      for how long it was; time without an evaluation does not count
     calm_ms      for how long the finding has stayed away since it last held; likewise
     seen_ms      the last evaluation
@@ -126,7 +126,7 @@ class Incident:
 
 
 def brokers_of(subject: Finding | Incident) -> set[str]:
-    """The brokers it is about: those of its queues, else those it names; none for what concerns a whole group."""
+    """The brokers it is about: those of its queues, else those it names; none if it concerns an entire group."""
     if subject.queues:
         return {name.rpartition(":")[0] for name in subject.queues}
     return set(subject.broker_name.split(",")) if subject.broker_name else set()

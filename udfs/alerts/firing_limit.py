@@ -14,7 +14,7 @@ SEVERITIES = ("critical", "error", "warning", "info")
 
 
 def rank_of(severity: str) -> int:
-    """0 is the worst. A severity that nobody knows comes last."""
+    """0 is the worst. An unknown severity comes last."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
 
 

@@ -185,7 +185,7 @@ def _linger(incident: Incident, finding: Finding, evaluation: Evaluation, settle
 
 
 def _note_queues(incident: Incident, finding: Finding, now_ms: int) -> Incident:
-    """Since when the finding is about these queues, where they are others than those told."""
+    """Note since when the finding is about these queues, where the last row has others."""
     if finding.queues == incident.queues:
         return incident if incident.next_queues is None else replace(incident, next_queues=None)
     if finding.queues == incident.next_queues:
@@ -298,7 +298,7 @@ class Coverage:
     heartbeats           share of its members whose heartbeats are on time
     answers              share of its members whose own answers are not missing
     without_data         brokers without data
-    queues_without_data  (topic, queue) whose pulls nobody could report
+    queues_without_data  (topic, queue) whose pulls no broker or client could report
     """
 
     now_ms: int

@@ -1,4 +1,4 @@
-"""Sentences as data: an English template and its facts. Rules write them; whoever shows one chooses the language.
+"""Sentences as data: an English template and its facts. Rules write them; rows and pages choose the language.
 
 A template is also the key of its translation in conf/locale. `make phrases` collects the literals in calls of `phrase`
 and `plural`.

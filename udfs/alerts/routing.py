@@ -1,7 +1,7 @@
 """Which receivers an alert goes to, and by which route. The order of the routes decides.
 
 Rule 1. The first route that matches takes it; the next ones are asked only where that route says `continue`.
-Rule 2. An `info` alert is taken only by a route that names its severity or its kind: a catch-all pages nobody for it.
+Rule 2. An `info` alert is taken only by a route that names its severity or its kind: a catch-all does not page for it.
 Rule 3. An `info` alert that no route takes goes to the quiet receivers, the log.
 """
 

@@ -1,6 +1,6 @@
 """The thresholds of every rule, as one value; RocketMQ's own clocks are the reason behind each figure.
 
-No figure has a default here: they stand in conf/balancewatch.toml, and streaming.queries.rulebook makes these of it.
+No figure has a default here: they are in conf/balancewatch.toml, and streaming.queries.rulebook makes these of it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ REBALANCE_MS = 20_000
 class KindRules:
     """How alerts of one kind live, on top of the hold that the kind's own rule has.
 
-    pending_ms    event time that the condition must have been seen to hold before it fires
+    pending_ms    event time for which the condition must have held before it fires
     pending_evaluations evaluations at which it must have held: a stalled stream gives long times with a single one
     recovering_ms event time that it must stay away before it is over; it comes back as the same incident meanwhile
     severity      replaces what the rule says; None keeps that
@@ -38,7 +38,7 @@ class KindRules:
 
 
 OF_ALL = "*"
-"""The key in `Rules.kinds` of how all kinds live that have no entry of their own."""
+"""The key in `Rules.kinds` of how all kinds live that have no entry."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The runbook of an alert: a page a kind (udfs/alerts/runbooks/KIND.md), in it a heading a cause.
 
-Every alert leads there, whoever carries it; tests/udfs/alerts/test_runbook.py holds the pages against this.
+Every alert leads there, by every receiver; tests/udfs/alerts/test_runbook.py holds the pages against this.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     **{kind: facts.causes for kind, facts in KIND_FACTS.items()},
     **{kind: facts.causes for kind, facts in SELF_FACTS.items()},
 }
-"""Each kind that there is, with the causes that its page tells apart; none where the kind says it all."""
+"""Each kind that there is, with the causes that its page distinguishes; none where the kind says it all."""
 
 KIND_PLACE = "{kind}"
 """Where an address has it the kind goes there, for pages that are served as files."""

@@ -1,4 +1,4 @@
-"""Which silence keeps an alert from being told. Times are epoch ms; the clock is the caller's."""
+"""Which silence keeps an alert from being notified. Times are epoch ms; the clock is the caller's."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MUTED_BY = "[[mutes]]"
 
 @dataclass(frozen=True)
 class Silence:
-    """Somebody's word that nobody need hear of what matches, from `starts_at_ms` until just before `ends_at_ms`."""
+    """No notification of alerts that match, from `starts_at_ms` until just before `ends_at_ms`."""
 
     silence_id: str
     matchers: Matchers

@@ -16,7 +16,7 @@ MOMENT_MS = 5_000
 """The fleet is judged at the multiples of this, in event time."""
 
 QUIET_MS = 30_000
-"""A quick run ends when the next attempt is this much later: inside one, somebody has sent this lately at any time."""
+"""A quick run ends when the next attempt is this much later: inside one, a send is never older than this."""
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """One broker as all its producers see it: every FaultItem, when each became unavailable and available again.
 
-Flips are told at their own event time: an item whose time has come is available from `start_timestamp_ms` on,
+Flips are reported at their own event time: an item whose time has come is available from `start_timestamp_ms` on,
 whenever that is noticed.
 """
 
@@ -109,7 +109,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Health:
-    """k of n producers avoid the broker, until the last of them comes back (None: nobody does)."""
+    """k of n producers avoid the broker, until the last of them comes back (None: none does)."""
 
     unavailable_producers: int
     producers: int
@@ -119,7 +119,7 @@ class Health:
 
 @dataclass
 class Board:
-    """The state kept a broker: client_id → Item. `incidents` has at most one, that a rule raised at it.
+    """The state kept a broker: client_id → Item. `incidents` has at most one, that a rule raised for it.
 
     `has_told`: it has a row of its health, which is not its last.
     """
@@ -205,7 +205,7 @@ class _Turns:
             self._report(flip)
 
     def evict(self, now_ms: int, idle_ms: int) -> None:
-        """Forget what nobody has sent to for long. It turns nothing: what became of the producer is not known."""
+        """Forget items without a send for long. It turns nothing: what became of the producer is not known."""
         idle = [
             client_id
             for client_id, item in self._items.items()

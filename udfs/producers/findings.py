@@ -225,7 +225,7 @@ def find_isolated(fleet: Fleet, cluster: str, rules: Rules) -> Iterator[Finding]
     It was also slow or failing for that long, or the last producer stays away for broker_isolated_clear_ms more.
     Breaks shorter than that end nothing. Not isolated: a broker that was slow for a moment, or restarted within half a
     minute; one that 5.1.4 producers have evicted, which is kind 13. While the cluster's own alert says that the broker
-    is gone, that its sends fail is the same trouble, and not over when nobody sends there any more.
+    is gone, that its sends fail is the same trouble, and not over when no producer sends there any more.
     """
     notified = {key.partition(" ")[2] for key in fleet.episodes if key.startswith(BROKER_ISOLATED)}
     for broker_name in sorted(notified | fleet.shut_out.keys() | fleet.gone.keys()):
@@ -450,7 +450,7 @@ def _is_lasting(fleet: Fleet, avoiders: Mapping[str, Item], episode: Episode, ru
 
 
 def _in_a_break(kind: str, labels: dict[str, str], episode: Episode) -> Finding:
-    """It does not hold now, in an episode that goes on: that opens nothing, and ends nothing."""
+    """It does not hold now, in an episode that continues: that opens nothing, and ends nothing."""
     return Finding(kind, kind, "info", episode.since_ms, Text("", ""), labels, is_ready=False)
 
 

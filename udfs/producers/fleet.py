@@ -65,13 +65,13 @@ class BoardSeen:
 
 @dataclass
 class Fleet:
-    """The state kept a cluster. `judged_ms` is the newest moment judged, `tick_ms` the newest tick heard.
+    """The state kept a cluster. `judged_ms` is the newest moment judged, `tick_ms` the newest tick received.
 
     producers  client_id → Producer
     shut_out   broker_name → client_id → Item, while it is unavailable and just after
     waiting    broker_name → client_id → attempts that no tick covers yet
-    boards     broker_name → what its own board has had to tell by
-    dropped    how many runs of these were dropped since the last tick; `drop` is the incident that tells it
+    boards     broker_name → what its own board has had to report by
+    dropped    how many runs of these were dropped since the last tick; `drop` is the incident that reports it
     episodes, incidents: by what they are about, "KIND BROKER" or "KIND"
     skew       how far attempts come behind the cluster's time
     gone       broker_name → the cluster's own alert that it is gone
@@ -164,7 +164,7 @@ class Fleet:
     def _apart_ms(self, broker_name: str, client_id: str) -> int:
         """By how much the times of a producer's steps at a broker are moved on to the cluster's; below 0, back.
 
-        Attempts that come late time and again, by whoever tells them, would be over before they are known; those of a
+        Attempts that come late time and again, from any source, would be over before they are known; those of a
         cluster whose time is behind would wait for it. Up, to a moment: a step must not be behind the next.
         """
         sources = ((SENDS, broker_name), (SENDS_OF, client_id))
@@ -226,7 +226,7 @@ class Fleet:
                 episode.last_ms += self.judged_ms - since_ms
 
     def is_calm(self) -> bool:
-        """Nobody shuts anything out, and nothing is open: until the next slow attempt no moment needs judging."""
+        """No producer shuts a broker out, and nothing is open: until the next slow attempt no moment needs judging."""
         return not (self.shut_out or self.episodes or self.incidents)
 
 
@@ -294,7 +294,7 @@ def close_unasked(fleet: Fleet, idle_ms: int) -> Iterator[tuple[str, list[Flip],
     """Yield each broker that is given up by now with its last rows; not one whose board never had a row.
 
     A board's time comes with its sends and with ticks that ask its broker: one that is out of the routes, or out of
-    service, would keep its last k of n for ever.
+    service, would keep its last k of n indefinitely.
     """
     for broker_name, seen in sorted(fleet.boards.items()):
         seen.returns = [flip for flip in seen.returns if flip.changed_at_ms > seen.heard_ms]

@@ -1,8 +1,8 @@
 """Which queues each client of a consumer group takes: RocketMQ's AllocateMessageQueueStrategy.
 
 A client looks itself up in `cid_all` by its ClientId, and List.indexOf answers the first index. So a ClientId
-listed twice gives both holders the share of its first index and leaves the share of the second to nobody:
-that is how queues starve under every strategy that goes by index. CONSISTENT_HASH and CONFIG do not.
+listed twice gives both holders the share of its first index and leaves the share of the second without a client:
+that is how queues starve under every strategy that uses indexes. CONSISTENT_HASH and CONFIG do not.
 
 `mq_all` and `cid_all` are taken as they come: RebalanceImpl.rebalanceByTopic sorts both before it asks.
 """
@@ -97,7 +97,7 @@ def by_machine_room(
     """MACHINE_ROOM: contiguous runs over the queues of `consumer_idcs`, then one more for each of the first clients.
 
     Queues of other rooms have no owner. Up to 4.7.1 the runs are counted in mq_all itself: other rooms' queues are
-    handed out and as many of its own starve, unless its rooms come first in mq_all. Raises ValueError where Java
+    handed out and as many of these rooms starve, unless its rooms come first in mq_all. Raises ValueError where Java
     has a NullPointerException: no consumer_idcs, and a broker whose name holds a room.
     """
     pre_mq_all = [mq for mq in mq_all if _is_in(room_of(mq.broker_name), consumer_idcs)]
@@ -111,7 +111,7 @@ def by_machine_room(
 
 
 def room_of(broker_name: str) -> str | None:
-    """What stands before the "@", when there are exactly two parts as String.split sees them: "a@b@" has two."""
+    """The part before the "@", when there are exactly two parts as String.split sees them: "a@b@" has two."""
     parts = broker_name.rstrip("@").split("@")
     return parts[0] if len(parts) == 2 else None
 
@@ -180,7 +180,7 @@ def averagely_by_circle(mq_all: Sequence[MessageQueue], cid_all: Sequence[str], 
 
 
 POSITIONAL: Mapping[str, ShareOut] = {"AVG": averagely, "AVG_BY_CIRCLE": averagely_by_circle}
-"""The strategies that look at positions only: neither at a ClientId, nor at a broker's name, nor at an option."""
+"""The strategies that use positions only: neither at a ClientId, nor at a broker's name, nor at an option."""
 
 CONFIG, MACHINE_ROOM, CONSISTENT_HASH = "CONFIG", "MACHINE_ROOM", "CONSISTENT_HASH"
 

@@ -151,7 +151,7 @@ def pick_one_at_least(
 
     Up to 5.1.3 one of the better half, by `index` (what ThreadLocalIndex gave; 0 or more), or the best of one or two
     or three. From 5.1.4 the first reachable one. `items` come in the order of the rng: shuffled up to 4.9.3 and
-    from 5.1.4, as the hash table lists them between; up to 5.1.3 it tells apart only items that compare equal.
+    from 5.1.4, as the hash table lists them between; up to 5.1.3 it decides only between items that compare equal.
     Raises IndexError where Java does: 4.8.0 to 4.9.3 divide Integer.MIN_VALUE once in 2^32 calls.
     """
     if only_extends(client_version):

@@ -1,4 +1,4 @@
-"""What a heartbeat must tell, whoever decoded it (schemas/events.py), and whom rebalancing in the client concerns."""
+"""What a heartbeat must say, however it was decoded (schemas/events.py), and which members rebalance in the client."""
 
 import re
 from collections.abc import Sequence

@@ -23,8 +23,8 @@ LISTING_MS = 25_000
 class Member:
     """One channel of a group at one broker.
 
-    `filters` has the topics of which it does not want every message, `consume_orderly` is None where nobody told.
-    `is_listed_only`: the broker lists the channel and does not tell its heartbeats; `first_heartbeat_ms` and
+    `filters` has the topics of which it does not want every message, `consume_orderly` is None if not reported.
+    `is_listed_only`: the broker lists the channel and does not report its heartbeats; `first_heartbeat_ms` and
     `last_heartbeat_ms` are then when it was listed, which says nothing of the process behind it. `gap_ms` is the time
     between its newest two heartbeats. `unjudged` is why it is not judged (verdict_reason).
     """
@@ -47,7 +47,7 @@ class Member:
     is_push: bool = False
 
     def subscribes(self, topic: str) -> bool:
-        """Whether it takes part in sharing out `topic`; one that was only heard without subscriptions does."""
+        """Whether it takes part in sharing out `topic`; one that never reported subscriptions does."""
         return topic in self.topics or not self.has_reported_topics
 
 
@@ -135,9 +135,9 @@ class Membership:
     def expire(
         self, now_ms: int, expired_ms: int, without_data: frozenset[str], data_from_ms: int = 0
     ) -> Iterator[Change]:
-        """scanNotActiveChannel: a channel silent for `expired_ms` has left; not at a broker we did not hear.
+        """scanNotActiveChannel: a channel silent for `expired_ms` has left; not at a broker without data.
 
-        Silence before `data_from_ms` is ours.
+        Silence before `data_from_ms` is missing data.
         """
         for broker_name in sorted(self.views.keys() - without_data):
             for member in sorted(self.views[broker_name].values(), key=lambda member: member.client_addr):
@@ -151,8 +151,8 @@ class Membership:
         """Every ClientId that several live channels of one broker carry, sorted.
 
         A channel that appears while the first falls silent is a reconnect, not a twin: each channel must have sent
-        a heartbeat after the other's first one. Where the broker tells no heartbeats, both must be listed side by side
-        for longer than a broker lists a dead one, `expired_ms` and a scan.
+        a heartbeat after the other's first one. Where the broker reports no heartbeats, both must be listed side by
+        side for longer than a broker lists a dead one, `expired_ms` and a scan.
         """
         found = []
         for broker_name, view in sorted(self.views.items()):
@@ -194,7 +194,7 @@ class Membership:
 
 
 def _update(known: Member, heartbeat: Heartbeat, consumer: ConsumerData, topics: list[str]) -> bool:
-    """Take over what a newer heartbeat of the channel tells; whether anything is different."""
+    """Take over what a newer heartbeat of the channel says; whether anything is different."""
     before = (known.topics, known.filters, known.strategy, known.has_reported_topics, known.unjudged)
     if not heartbeat.without_sub:
         known.topics, known.filters, known.has_reported_topics = topics, filters_of(consumer), True
@@ -221,7 +221,7 @@ def _are_both_alive(one: Member, other: Member, dead_listed_ms: int) -> bool:
 
 def newest_heartbeats(membership: Membership, data_from_ms: int = 0) -> tuple[dict[str, int], set[str]]:
     """ClientId → its newest heartbeat at any broker, none before `data_from_ms`; and those whose heartbeats no broker
-    tells, for whom it is when they were listed.
+    reports, with the time at which they were listed.
     """
     heard: dict[str, int] = {}
     listed: dict[str, int] = {}
@@ -240,7 +240,7 @@ def process_of(client_id: str, client_addr: str | None) -> str:
     MQClientManager builds one MQClientInstance, with one channel a broker, for each ClientId. Java clients before 4.9
     share it among all consumers of a JVM (`ip@pid`); later ones carry `ip@pid#nanoTime` (ClientConfig,
     changeInstanceNameToPID) and gRPC clients `host@pid@index@nanoTime`, an instance per consumer. The stem is the part
-    up to the pid, and the whole ClientId where instanceName replaces the pid. The host of the address
+    up to the pid, and the full ClientId where instanceName replaces the pid. The host of the address
     distinguishes containers that share `172.17.0.2@7`.
     """
     match = _PID.fullmatch(client_id)

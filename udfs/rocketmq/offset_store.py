@@ -1,8 +1,8 @@
 """Where a group's progress is kept, and how much of it is consumed again after a move or a crash.
 
-Clustering: the client counts in memory (RemoteBrokerOffsetStore), tells the broker every 5 s and with each pull
+Clustering: the client counts in memory (RemoteBrokerOffsetStore), reports to the broker every 5 s and with each pull
 from a master, the broker (ConsumerOffsetManager) writes it down every 5 s, and a slave copies the master's.
-Broadcasting: each client keeps a file of its own (LocalFileOffsetStore). An offset is the next message to consume.
+Broadcasting: each client keeps a separate file (LocalFileOffsetStore). An offset is the next message to consume.
 """
 
 from collections.abc import Callable, Collection
@@ -65,7 +65,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
         return offset
 
     def persist_all(self, mqs: Collection[MessageQueue]) -> None:
-        """Tell the broker, every 5 s; `mqs` are those held, and the others are forgotten unreported. None held:
+        """Report to the broker, every 5 s; `mqs` are those held, and the others are forgotten unreported. None held:
         nothing.
         """
         for mq in list(self.offset_table) if mqs else ():
@@ -75,7 +75,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
                 self.remove_offset(mq)
 
     def persist(self, mq: MessageQueue) -> None:
-        """Tell the broker of one queue: when it is lost, before another client reads it."""
+        """Report one queue to the broker: when it is lost, before another client reads it."""
         offset = self.offset_table.get(mq)
         if offset is not None:
             self._commit(mq, offset)
@@ -89,7 +89,7 @@ class LocalFileOffsetStore(OffsetStore):
     """
 
     def __init__(self, client_version: ClientVersion = NEWEST) -> None:
-        """Up to 4.9.7, and from 5.0 up to 5.1.4, a write keeps only the queues held now, and a lost one is not told."""
+        """Up to 4.9.7, and from 5.0 up to 5.1.4, a write keeps only the queues held now; lost ones are not reported."""
         super().__init__()
         self.file: dict[MessageQueue, int] = {}
         self._keeps_others = client_version >= (5, 2, 0) or (4, 9, 8) <= client_version < (5, 0, 0)
@@ -150,7 +150,7 @@ class ConsumerOffsetManager:
         self.file = {group: dict(offsets) for group, offsets in self.offset_table.items()}
 
     def load(self) -> None:
-        """Start from what was written: after a crash up to 5 s of commits are gone until clients tell them again."""
+        """Start from what was written: after a crash up to 5 s of commits are gone until clients report them again."""
         self.offset_table = {group: dict(offsets) for group, offsets in self.file.items()}
 
     def sync_from(self, master: "ConsumerOffsetManager") -> None:
@@ -176,7 +176,7 @@ def compute_pull_from_where(
     """RebalancePushImpl.computePullFromWhere: the offset a client starts a new queue at.
 
     `stored_offset` as OffsetStore.readOffset gives it; `timestamp_offset` is what the broker finds for
-    consumeTimestamp. Only a group without an offset looks at `consume_from_where`: at %RETRY% queues it starts at
+    consumeTimestamp. Only a group without an offset uses `consume_from_where`: at %RETRY% queues it starts at
     their beginning, but with CONSUME_FROM_TIMESTAMP at their end. Raises OffsetError where the store could not be
     read, and the queue is not taken this round.
     """

@@ -15,7 +15,7 @@ OWN_GROUPS = frozenset(
         "CID_DefaultHeartBeatSyncerTopic",
     }
 )
-"""Of admin tools, brokers and proxies: they come and go by design."""
+"""Of admin tools, brokers and proxies: they are short-lived by design."""
 
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 """The group by which each 5.x broker reads its revive log (topic rmq_sys_REVIVE_LOG_<cluster>): checkpoints of what POP

@@ -13,10 +13,10 @@ from udfs.rocketmq.model import MessageQueue
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
 PULL_MAX_IDLE_MS = 120_000
-"""ProcessQueue.PULL_MAX_IDLE_TIME. A push consumer with a longer pullInterval drops its queues for ever (#653)."""
+"""ProcessQueue.PULL_MAX_IDLE_TIME. A push consumer with a longer pullInterval drops its queues repeatedly (#653)."""
 
 REBALANCE_LOCK_MAX_LIVE_MS = 30_000
-"""ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME: for so long a client trusts a lock it was given."""
+"""ProcessQueue.REBALANCE_LOCK_MAX_LIVE_TIME: how long a client trusts a lock it was given."""
 
 UNLOCK_DELAY_MS = 20_000
 """RebalancePushImpl.UNLOCK_DELAY_TIME_MILLS."""
@@ -151,7 +151,7 @@ def update_process_queue_table(
     try_lock: Callable[[MessageQueue], bool] | None = None,
     client_version: ClientVersion = NEWEST,
 ) -> Update:
-    """Make `table` hold the queues `mq_set` of `topic`; other topics' queues are not looked at.
+    """Make `table` hold the queues `mq_set` of `topic`; other topics' queues are left alone.
 
     `compute_pull_from_where` gives the first offset to pull; below 0, or an OffsetError, the queue is not taken.
     `is_order`: an orderly consumer of a clustering group, whose lost queues wait for the listener. `needs_lock`
@@ -159,7 +159,7 @@ def update_process_queue_table(
     granted it.
 
     Mirrors 4.0 to 5.5. A queue whose removal is refused stays dropped, and because it is in the table it is not
-    taken anew either: until its listener returns it is pulled by nobody, though it is assigned and locked.
+    taken anew either: until its listener returns no client pulls it, though it is assigned and locked.
     """
     rules = rebalance_rules(client_version)
     update = Update()

@@ -1,6 +1,6 @@
 """Which queues a client means to hold: RebalanceImpl.doRebalance, topic by topic. The clock is the caller's.
 
-The list of clients is the whole group's, whoever subscribes the topic: a member that does not subscribe it takes a
+The list of clients is the group's, including those without the topic: a member that does not subscribe it takes a
 share on paper and never pulls it. A client rebalances by what it sees, and two that see the same lists and allocate
 by the same strategy take disjoint shares.
 """
@@ -15,7 +15,7 @@ from udfs.rocketmq.process_queue import ProcessQueue, ProcessQueueTable, rebalan
 from udfs.rocketmq.version import NEWEST, ClientVersion
 
 WAIT_MS = 20_000
-"""RebalanceService.waitInterval: from one round to the next while nobody calls."""
+"""RebalanceService.waitInterval: from one round to the next without a call."""
 
 MIN_INTERVAL_MS = 1_000
 """RebalanceService.minInterval (5.2.0): two rounds are never closer, however often a broker calls."""
@@ -37,7 +37,7 @@ def rebalance_by_topic(
 ) -> list[MessageQueue] | None:
     """RebalanceImpl.rebalanceByTopic: the queues this client means to hold; None: it keeps what it holds.
 
-    `mq_set`: the topic's readable queues as the client last heard the route, None before it ever did. `cid_all`:
+    `mq_set`: the topic's readable queues as the client last received the route, None before the first. `cid_all`:
     the group's ClientIds with duplicates as one random broker listed them, None where it did not answer.
     `options` are the strategy's. Mirrors 4.0 to 5.5.
 
@@ -144,7 +144,7 @@ def do_rebalance(
 
 
 def rebalance_wait_ms(balanced: bool, client_version: ClientVersion = NEWEST) -> int:
-    """RebalanceService: how long to the next round if nobody calls; 1 s after an unbalanced one from 5.2.0."""
+    """RebalanceService: how long to the next round without a call; 1 s after an unbalanced one from 5.2.0."""
     retry_ms = rebalance_rules(client_version).retry_ms
     return WAIT_MS if balanced or retry_ms is None else retry_ms
 

@@ -46,7 +46,7 @@ def select_one_message_queue(
     (Send.resets_index). `items` are the producer's FaultItems by broker, in the order of the rng (pick_one_at_least).
 
     With fault avoidance, when no queue is eligible: up to 5.1.3 the broker of pick_one_at_least, and if it has no
-    queue to write to, its item is dropped and round robin goes on; all but 4.9.8 write that broker and a queue number
+    queue to write to, its item is dropped and round robin continues; all but 4.9.8 write that broker and a queue number
     into the shared MessageQueue, so `info` is changed until the route changes (#7779). From 5.1.4 a reachable broker
     other than the last, then any. Raises ValueError when `info` has no queue.
     """

@@ -38,7 +38,7 @@ MQ_BROKER_EXCEPTION = "MQBrokerException"
 TOO_MUCH_REQUEST = "RemotingTooMuchRequestException"
 
 CLIENT_ERROR_CODES = {"RemotingConnectException": 10001, "RemotingTimeoutException": 10002, MQ_CLIENT_EXCEPTION: 10003}
-"""ClientErrorCode of the MQClientException that tells of the last try: connect, timeout, no such broker."""
+"""ClientErrorCode of the MQClientException about the last try: connect, timeout, no such broker."""
 
 _RETRIED = frozenset({1, 14, 16, 17, 204, 205})
 

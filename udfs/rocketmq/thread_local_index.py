@@ -15,7 +15,7 @@ def increment_and_get(index: int, client_version: ClientVersion | str) -> tuple[
 
     Up to 4.7.1 the absolute value is kept, and 0 for Integer.MIN_VALUE, which has none. 4.8.0 to 4.9.3 let
     Integer.MIN_VALUE out, the only negative value given, and 4.8.0 also keeps it: its next value is the largest, the
-    one after that the smallest again, for ever. From 4.9.4 on, 5.0.0 included, the sign bit is masked.
+    one after that the smallest again, and so on. From 4.9.4 on, 5.0.0 included, the sign bit is masked.
     """
     release, following = release_of(client_version), wrap(index + 1)
     if release >= (4, 9, 4):

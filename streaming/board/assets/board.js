@@ -162,8 +162,9 @@
   }
 
   function show(url, answer, text) {
-    var read = new DOMParser().parseFromString(text, "text/html").getElementById("page");
-    if (!read) { location.reload(); return; }  // another board or a proxy answers
+    var answered = new DOMParser().parseFromString(text, "text/html"), read = answered.getElementById("page");
+    var isTranslated = answered.documentElement.lang !== document.documentElement.lang;
+    if (!read || isTranslated) { location.reload(); return; }  // another board, a proxy or another language
     var isOther = shownUrl.split("?")[0] !== url.split("?")[0];
     shownUrl = url;
     shownKey = answer.headers.get("ETag");

@@ -161,11 +161,16 @@ def _opening(settings: Board, foreign: frozenset[str]) -> str | None:
 class Guard:
     """Middleware: access control before every route but `/healthz`, and security headers on every response.
 
-    `is_proxy` says whose X-Forwarded headers are used. Texts are in `language`, but those of programs in English.
+    `is_proxy` says whose X-Forwarded headers are used. Texts are in the `language` of the moment, those of programs in
+    English.
     """
 
     def __init__(
-        self, app: ASGIApp, access: AccessControl, is_proxy: Callable[[str], bool], language: str = "en"
+        self,
+        app: ASGIApp,
+        access: AccessControl,
+        is_proxy: Callable[[str], bool],
+        language: Callable[[], str] = lambda: "en",
     ) -> None:
         self._app, self._access, self._is_proxy, self._language = app, access, is_proxy, language
         self._wrong: deque[float] = deque(maxlen=MOST_WRONG)
@@ -174,7 +179,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        LANGUAGE.set("en" if scope["path"].startswith(API) else self._language)
+        LANGUAGE.set("en" if scope["path"].startswith(API) else self._language())
         if scope["client"] and self._is_proxy(scope["client"][0]):
             _follow_proxy(scope)
         is_fixed = scope["path"].startswith(f"{ASSETS}/") and scope["query_string"].startswith(b"v=")

@@ -51,10 +51,8 @@ def act(warehouse: Location, action: str, incident_id: str, form: Form, now_ms: 
 
 def _acknowledge(warehouse: Location, incident_id: str, form: Form, now_ms: int) -> None:
     author, note = _signed(form)
-    known = RelayTables(warehouse, may_write=False).read_acknowledgements() or []
-    newest = next((row for row in reversed(known) if row["incident_id"] == incident_id), None)
-    if newest is None or (newest["acknowledged_by"], newest["note"]) != (author, note):
-        acknowledge(warehouse, incident_id, author, note, now_ms)
+    _, is_new = acknowledge(warehouse, incident_id, author, note, now_ms)
+    if is_new:
         log.info("incident acknowledged", incident_id=incident_id, by=author)
 
 
@@ -94,7 +92,7 @@ def _signed(form: Form) -> tuple[str, str]:
 
 
 def _end_ms(form: Form, now_ms: int) -> int:
-    """Return the end: after the chosen duration, unless the form has a duration or a time of its own, in UTC."""
+    """Return the end: after the chosen duration, unless the form has another duration or a time, in UTC."""
     own, name = form.get("own", "").strip(), phrase("Own duration or end:")
     if not own:
         return read_end_ms(phrase("Duration:"), form.get("for", ""), now_ms, is_span=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -20,8 +20,6 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from conf.board import Board as BoardSettings
-from conf.location import Location
 from conf.settings import Settings, SettingsError
 from streaming.board.page import Page, View, as_json, render
 from streaming.board.pages import PAGES
@@ -31,14 +29,13 @@ from streaming.board.web.access import API, ASSETS, HEALTH, TOO_LARGE, WRITES, A
 from streaming.board.web.actions import ACTIONS, AUTHOR_COOKIE, AUTHOR_SECONDS, act, pack_author, unpack_author
 from streaming.board.web.tables import Seen, Tables
 from streaming.relay.actions import ActionError
-from streaming.relay.mutes import Mute, make_mutes
+from streaming.relay.mutes import make_mutes
 from streaming.relay.tables import TABLE_ERRORS
 from streaming.system.bounded_server import BoundedServer, Bounds, listen
-from streaming.text.language import localize
+from streaming.text.language import LANGUAGE, localize
 from streaming.text.times import MINUTE, wall_ms
 from streaming.warehouse.warehouse_error import WarehouseError
 from udfs.alerts.phrase import phrase
-from udfs.alerts.static_labels import LabelRules
 
 KEPT_BODIES = 64
 """Rendered bodies kept for viewers of the same URL until the tables change."""
@@ -62,42 +59,34 @@ class Body:
     status: int = 200
 
 
-class Mutes:
-    """The mutes of the settings, read again once a minute. Settings that are invalid then keep the previous ones."""
+class PresentSettings:
+    """The settings of all sources, read again once a minute. Settings that are invalid then keep the previous ones."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._minute = settings, -1
-        self._mutes: Sequence[Mute] = ()
 
-    def at(self, now_ms: int) -> Sequence[Mute]:
+    def at(self, now_ms: int) -> Settings:
         if now_ms // MINUTE != self._minute:
             self._minute = now_ms // MINUTE
             with suppress(SettingsError):
-                self._mutes = make_mutes(self._settings.load_again().mutes)
-        return self._mutes
+                self._settings = self._settings.load_again()
+        return self._settings
 
 
 class Board:
     """The pages over one warehouse. `render`, `value_json` and `act` may run in several threads."""
 
-    def __init__(
-        self,
-        settings: BoardSettings,
-        warehouse: Location,
-        clock_ms: Callable[[], int],
-        pages: tuple[Page, ...] = PAGES,
-        runbooks_url: str = runbooks.ROOT,
-        labels: LabelRules = (),
-        language: str = "en",
-        mutes_at: Callable[[int], Sequence[Mute]] = lambda _: (),
-    ) -> None:
-        self.settings, self._runbooks_url, self._mutes_at = settings, runbooks_url, mutes_at
-        self.language, self._labels = language, labels
+    def __init__(self, settings: Settings, clock_ms: Callable[[], int], pages: tuple[Page, ...] = PAGES) -> None:
+        self.settings, self._present = settings.board, PresentSettings(settings)
         self.now_ms = clock_ms
         """Returns epoch ms by the board's clock."""
-        self.tables = Tables(warehouse)
+        self.tables = Tables(settings.paths.warehouse)
         self.pages: Mapping[str, Page] = {page.path: page for page in pages}
         self._body = lru_cache(KEPT_BODIES)(self._body_in)
+
+    def language(self) -> str:
+        """Return the language of the present settings."""
+        return self._present.at(self.now_ms()).language
 
     def render(
         self, page: Page, search: str, shown: str | None = None, author: str = ""
@@ -105,12 +94,12 @@ class Board:
         """Return the page's body, its key and the firing incidents; only the key if `shown` is that key."""
         seen, minute = self.tables.look(), self.now_ms() // MINUTE
         author = author if page.takes_author and self.settings.write else ""
-        key = hashlib.sha256(
-            "\0".join((self.language, page.path, search, seen.tag, str(minute), author)).encode()
-        ).hexdigest()[:24]
+        language = LANGUAGE.get()
+        parts = language, page.path, search, seen.tag, str(minute), author
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
         if key == shown:
             return None, key, None
-        return self._body(page, search, seen, minute, author), key, seen.firing
+        return self._body(page, search, seen, minute, language, author), key, seen.firing
 
     def act(self, action: str, incident_id: str, form: Mapping[str, str]) -> None:
         """Perform one of ACTIONS; the next page shows it. Raises ActionError and TABLE_ERRORS."""
@@ -131,7 +120,7 @@ class Board:
         left_out = {name: number for name, number in view.history.left_out.items() if name in page.tables}
         return as_json({"now_ms": now_ms, "newest_ms": view.newest_ms, "left_out": left_out, "page": value}), 200
 
-    def _body_in(self, page: Page, search: str, seen: Seen, _minute: int, author: str) -> Body:
+    def _body_in(self, page: Page, search: str, seen: Seen, _minute: int, _language: str, author: str) -> Body:
         """Render a page; ages in it are as of the minute."""
         now_ms = self.now_ms()
         if seen.history is None:
@@ -163,16 +152,16 @@ class Board:
     def _view(self, asked: Mapping[str, str], seen: Seen, now_ms: int) -> View:
         if seen.history is None:
             raise WarehouseError(localize(seen.trouble))
-        newest_ms = seen.newest_ms
+        newest_ms, present = seen.newest_ms, self._present.at(now_ms)
         return View(
             seen.history,
             asked,
             now_ms,
             round(self.settings.stale_seconds * 1000),
             None if newest_ms is None else min(newest_ms, now_ms),
-            self._runbooks_url,
-            self._labels,
-            self._mutes_at(now_ms),
+            present.oncall.runbook_base_url or runbooks.ROOT,
+            present.label_rules,
+            make_mutes(present.mutes),
             self.settings.write,
         )
 
@@ -216,7 +205,7 @@ def make_app(board: Board, access: AccessControl) -> Starlette:
         return Response(text, status, media_type="application/json")
 
     def show_runbook(request: Request) -> Response:
-        found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX, board.language)
+        found = runbooks.rendered(request.path_params.get("name") or runbooks.INDEX, LANGUAGE.get())
         title, html = found or (localize(NO_RUNBOOK), render("no_runbook.html", 0, root=runbooks.ROOT))
         page = render("runbook.html", 0, title=title, path=f"{runbooks.ROOT}/", body=html, **frame)
         return HTMLResponse(page, 200 if found else 404)
@@ -262,15 +251,7 @@ class BoardServer:
 
         Raises SettingsError if others can reach or write without a token, OSError if the address cannot be bound.
         """
-        self.board = Board(
-            settings.board,
-            settings.paths.warehouse,
-            clock_ms,
-            runbooks_url=settings.oncall.runbook_base_url or runbooks.ROOT,
-            labels=settings.label_rules,
-            language=settings.language,
-            mutes_at=Mutes(settings).at,
-        )
+        self.board = Board(settings, clock_ms)
         access = access or AccessControl.of(settings.board)
         if settings.board.write and access.token is None:
             raise SettingsError(
