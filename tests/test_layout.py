@@ -237,7 +237,7 @@ BUDGET = {
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 48_800, 59_500
+MOST_LINES, MOST_LINES_OF_TESTS = 48_800, 59_750
 
 MOST_FILES = 291
 """Of the product, likewise."""

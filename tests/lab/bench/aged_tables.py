@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from deltalake import Transaction
+from deltalake import DeltaTable, Transaction
 
 from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, BROKER_HEALTH, FAULT_ITEMS, MEMBERSHIPS, Table
-from streaming.maintenance.table_keeper import TableKeeper
+from streaming.maintenance.files import take_stock
+from streaming.maintenance.table_keeper import TIERS, TableKeeper
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.tables import open_table, table_path
 from tests.lab.bench.history_rows import rows_of
@@ -47,3 +48,8 @@ def append_commits(warehouse: Path, table: Table, commits: int, keeper: TableKee
             numbers = np.arange(number * ROWS, (number + KEEP_COMMITS) * ROWS)
             rows = rows_of(table, numbers, commits * ROWS, np.random.default_rng(number))
         appender.append(rows.slice(turn * ROWS, ROWS), Transaction("balancewatch-aged", number))
+
+
+def count_small(handle: DeltaTable) -> int:
+    """Return the number of the table's files that `run` compacts first."""
+    return sum(size < TIERS[0][0] for size in take_stock(handle)[1])
