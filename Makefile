@@ -100,7 +100,7 @@ lint: $(VENV)/.ready ## ruff and mypy --strict
 format: $(VENV)/.ready ## format the code with ruff
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
 
-bench: setup ## throughput, latency, CPU, memory, rivals, history and board (90 minutes)
+bench: setup ## throughput, latency, CPU, memory, rivals, history and board (2 hours)
 	@$(BIN)/python -m tests.lab.bench $(ARGS)
 
 soak: setup ## three hours of plain, quiet and busy load, first tenth against last; ARGS="--minutes 10"

@@ -36,7 +36,7 @@ REPORT = Path(".bench/result.json")
 
 EXAMPLES = """
 examples:
-  python -m tests.lab.bench                                      everything, about 50 minutes
+  python -m tests.lab.bench                                      everything, about 2 hours
   python -m tests.lab.bench --quick                              a few minutes: does it work?
   python -m tests.lab.bench --only assignments
   python -m tests.lab.bench --only latency --only latency_aged   the second beside the first

@@ -16,7 +16,7 @@ from tests.lab.bench.scratch import scratch_folder
 from tests.support.laboratory import say
 from tests.support.spark_cluster import spark_cluster
 
-HEAP = "4g"
+HEAP = "3g"
 """Of the driver, and of each executor: three of them, Python workers and Kafka fit into 23 GiB."""
 
 PARTITIONS = {PULLS: 2, HEARTBEATS: 2}

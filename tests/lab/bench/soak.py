@@ -216,7 +216,8 @@ def main() -> None:
             name: figures_of(*span, sampler.samples, sampler.latencies)
             for name, span in spans_of(sampler.began, last, seconds).items()
         }
-        title = f"{(last - sampler.began) / MINUTE:.1f} minutes, after {WARM_UP_SECONDS:.0f} s of warm-up"
+        minutes = f"{(last - sampler.began) / MINUTE:.1f} of {seconds / MINUTE:g} minutes"
+        title = f"{minutes}, after {WARM_UP_SECONDS:.0f} s of warm-up"
         Console(width=WIDTH).print(table_of(spans, title))
         write_report(REPORT, machine, spans=spans, samples=sampler.samples)
         say(f"written: {REPORT}")
