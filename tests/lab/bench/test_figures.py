@@ -144,4 +144,4 @@ def test_two_workers_are_compared_with_the_one_of_their_turn() -> None:
 def test_a_start_over_neglected_tables_is_compared_with_the_fresh_one_of_its_turn() -> None:
     figures = start.figures_of(3_000, {"fresh": [10.0, 20.0], "neglected": [11.0, 20.0]}, {"later": [3, 5]})
     assert figures.values["start, neglected / fresh"] == {"median": 1.05, "low": 1.0, "high": 1.1}
-    assert figures.rows[-1] == ("start, small files later", "4", "3 to 5", "of a neglected table, the most")
+    assert figures.rows[-1] == ("start, small files later", "4", "3 to 5", "of 18,000 in all neglected tables")
