@@ -100,10 +100,10 @@ lint: $(VENV)/.ready ## ruff and mypy --strict
 format: $(VENV)/.ready ## format the code with ruff
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
 
-bench: setup ## throughput, latency, CPU, memory, rivals, history and board (50 minutes)
+bench: setup ## throughput, latency, CPU, memory, rivals, history and board (2 hours)
 	@$(BIN)/python -m tests.lab.bench $(ARGS)
 
-soak: setup ## an hour of 1,000 events/s, first tenth against last; ARGS="--minutes 10"
+soak: setup ## three hours of plain, quiet and busy load, first tenth against last; ARGS="--minutes 10"
 	@$(BIN)/python -m tests.lab.bench.soak $(ARGS)
 
 score: $(VENV)/.ready ## the rules on simulated scenarios, against ground truth (5 to 25 minutes)

@@ -17,6 +17,7 @@ from rich.table import Table
 from tests.lab.bench.apart import MeasureError, run_apart
 from tests.lab.bench.assignments import measure_assignments
 from tests.lab.bench.board import measure_board
+from tests.lab.bench.cluster import measure_cluster
 from tests.lab.bench.collector import measure_collector
 from tests.lab.bench.drain import measure_drain
 from tests.lab.bench.figures import Figures
@@ -26,6 +27,7 @@ from tests.lab.bench.latency import measure_latency
 from tests.lab.bench.rivals.measure import measure_rivals
 from tests.lab.bench.scratch import read_machine, write_report
 from tests.lab.bench.sizing import measure_sizing
+from tests.lab.bench.start import measure_start
 from tests.lab.bench.timeline import measure_timeline
 from tests.support.laboratory import say
 
@@ -34,7 +36,7 @@ REPORT = Path(".bench/result.json")
 
 EXAMPLES = """
 examples:
-  python -m tests.lab.bench                                      everything, about 50 minutes
+  python -m tests.lab.bench                                      everything, about 2 hours
   python -m tests.lab.bench --quick                              a few minutes: does it work?
   python -m tests.lab.bench --only assignments
   python -m tests.lab.bench --only latency --only latency_aged   the second beside the first
@@ -55,6 +57,7 @@ class Measure:
 DRAINED = 1_000_000
 AGED = "the same over tables of 10,000 commits"
 IN_BUCKET = "the same with checkpoints in a local S3 server"
+WORKERS = "50,000 groups in one process, on one worker, on two"
 RIVALS = "the same work by bytewax, quixstreams and a plain loop"
 
 MEASURES = {
@@ -67,6 +70,8 @@ MEASURES = {
     "assignments": Measure(
         measure_assignments, (10_000, 3), (1_000, 2), "10,000 groups touched; one of 4,096 queues", 6
     ),
+    "cluster": Measure(measure_cluster, (50_000, 2, 2), (1_000, 1, 1), WORKERS, 30),
+    "start": Measure(measure_start, (3_000, 3, 60), (200, 1, 20), "first verdict over fresh and neglected tables", 12),
     "history": Measure(
         measure_history, (1_000_000, 10, 3_000), (100_000, 10, 300), "questions to a million rows of history", 3
     ),

@@ -40,8 +40,8 @@ def measure_assignments(groups: int, repetitions: int) -> Figures:
     """Make `groups` groups of 16 queues and 5 clients, touch them all, and 1 %, several times; then a large one."""
     few = max(1, groups // 100)
     with TreeWatch(os.getpid()) as watch:
-        batches = _measure(watch, SMALL, [groups, *([groups] * repetitions), *([few] * repetitions)])
-        of_large = _measure(watch, LARGE, [1] * (repetitions + 1))
+        batches = run_plan(watch, SMALL, [groups, *([groups] * repetitions), *([few] * repetitions)])
+        of_large = run_plan(watch, LARGE, [1] * (repetitions + 1))
     figures = Figures()
     for name, progresses, count in (
         ("new groups", batches[:1], groups),
@@ -57,12 +57,16 @@ def measure_assignments(groups: int, repetitions: int) -> Figures:
     return figures
 
 
-def _measure(watch: TreeWatch, fleet: Fleet, plan: Sequence[int]) -> list[Any]:
-    """Run a batch for each step of the plan, which is the number of groups it touches; return their progresses."""
+def run_plan(watch: TreeWatch, fleet: Fleet, plan: Sequence[int], **more: dict[str, Any]) -> list[Any]:
+    """Run a batch for each step of the plan, which is the number of groups it touches; return their progresses.
+
+    `more` are sections of other settings; `kafka` is of the topics.
+    """
     gate = Gate()
-    with scratch(0) as place:
+    with scratch(0, **more.pop("kafka", {})) as place:
         watch.left_out.add(place.kafka.pid)
-        settings = place.settings_for("assignments", quality={"every_batches": 0}, queries={"rest_ms": 0})
+        queries = {"rest_ms": 0} | more.pop("queries", {})
+        settings = place.settings_for("assignments", quality={"every_batches": 0}, queries=queries, **more)
         with spark_session(settings) as spark, Service(settings, listeners=(gate,), spark=spark) as service:
             start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
             batches: list[Any] = []

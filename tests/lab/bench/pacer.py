@@ -3,6 +3,10 @@
 `pace`: 1,000 events/s. A second has 700 send latencies, 250 pulls, 43 heartbeats, 5 routes, 2 clock events, and the
 life of one pair of twins, whose duplicate ClientId makes an alert fire and resolve.
 
+`pace_soak`: the same fleet under the loads of SOAK. A busy second has three times the events of `pace`, but as many
+clock events and twins. When quiet, each channel sends a heartbeat every 30 s and each queue is pulled every 15 s; there
+are 2 sends a second, a clock event every 5 s and a pair of twins every 10 s.
+
 `pace_quiet`: 22 events/s of a healthy cluster. 16 groups of 2 clients at 2 brokers, 64 channels with a heartbeat each
 30 s; 16 queues a group, each pulled every 15 s, as a long poll without messages is; a route each 30 s; 2 sends a
 second; a clock event every 5 s.
@@ -41,6 +45,11 @@ Make = Callable[[int, int], Message]
 Plan = Iterator[tuple[float, float, Make]]
 """(first, every, message), seconds."""
 
+PLAIN, QUIETED, BUSY = "plain", "quiet", "busy"
+
+SOAK = ((PLAIN, 1 / 6), (QUIETED, 1 / 3), (BUSY, 1 / 3), (PLAIN, 1 / 6))
+"""The loads of a soak and their shares of its time: the first tenth and the last have the same load."""
+
 LIVE = Fleet("group", "orders", "10.1", BROKERS, QUEUES_PER_BROKER, 4, GROUPS, is_busy=True)
 QUIET = Fleet("quiet", "quiet", "10.2", BROKERS[:2], 8, 2, GROUPS)
 
@@ -57,21 +66,47 @@ def publishing(pace: Callable[[Kafka, float], None], kafka: Kafka, seconds: floa
 
 
 def pace(kafka: Kafka, seconds: float) -> None:
-    second = [Sender(1, 150).send] * 700 + [_pull(LIVE)] * 250 + [_heartbeat(LIVE)] * 43 + [LIVE.route] * 5
+    _publish(kafka, LIVE, [(seconds, _plans()[PLAIN])])
+
+
+def pace_soak(began: float, kafka: Kafka, seconds: float) -> None:
+    """Publish the plain load until `began`, epoch seconds; then the loads of SOAK for `seconds`, and plain again."""
+    plans = _plans()
+    loads = [(PLAIN, began - time.time()), *((load, seconds * share) for load, share in SOAK), (PLAIN, 60.0)]
+    _publish(kafka, LIVE, [(lasts, plans[load]) for load, lasts in loads])
+
+
+def _plans() -> dict[str, list[tuple[float, float, Make]]]:
+    """Return the plan of each load, with the same producers."""
+    sender = Sender(1, 150).send
+    second = [sender] * 700 + [_pull(LIVE)] * 250 + [_heartbeat(LIVE)] * 43 + [LIVE.route] * 5
     random.Random(1).shuffle(second)
-    twins = [(delay, 1.0, partial(_twin, port, is_leaving)) for delay, port, is_leaving in TWIN_BEATS]
-    _publish(kafka, LIVE, [*_spread([_clock(LIVE)] * 2, 1.0), *_spread(second, 1.0), *twins], seconds)
+    regular = [*_spread([_clock(LIVE)] * 2, 1.0), *_twins(1.0)]
+    return {
+        PLAIN: [*_spread(second, 1.0), *regular],
+        BUSY: [*_spread(second, 1 / 3), *regular],
+        QUIETED: [(1.0, 5.0, _clock(LIVE)), *_spread([sender], 0.5), *_healthy(LIVE), *_twins(10.0)],
+    }
 
 
 def pace_quiet(kafka: Kafka, seconds: float) -> None:
     plan = [
         *_spread([_clock(QUIET)], 5.0),
         *_spread([_quiet_send], 0.5),
-        *_spread([_heartbeat(QUIET)] * _channels(QUIET), 30.0),
-        *_spread([QUIET.route] * GROUPS, 30.0),
-        *_spread([_pull(QUIET)] * GROUPS * QUIET.queues, 15.0),
+        *_healthy(QUIET),
     ]
-    _publish(kafka, QUIET, plan, seconds)
+    _publish(kafka, QUIET, [(seconds, plan)])
+
+
+def _healthy(fleet: Fleet) -> Plan:
+    """A heartbeat of each channel and a route each 30 s, a pull of each queue every 15 s."""
+    yield from _spread([_heartbeat(fleet)] * _channels(fleet), 30.0)
+    yield from _spread([fleet.route] * GROUPS, 30.0)
+    yield from _spread([_pull(fleet)] * GROUPS * fleet.queues, 15.0)
+
+
+def _twins(every: float) -> Plan:
+    yield from ((delay, every, partial(_twin, port, is_leaving)) for delay, port, is_leaving in TWIN_BEATS)
 
 
 def _channels(fleet: Fleet) -> int:
@@ -90,8 +125,8 @@ def _heartbeat(fleet: Fleet) -> Make:
 
 
 def _pull(fleet: Fleet) -> Make:
-    """Each queue of each group in turn."""
-    return lambda number, at_ms: fleet.pull(number // fleet.queues % GROUPS, number % fleet.queues, number, at_ms)
+    """Each queue of each group in turn, at an offset that grows with the time."""
+    return lambda number, at_ms: fleet.pull(number // fleet.queues % GROUPS, number % fleet.queues, at_ms // 100, at_ms)
 
 
 def _clock(fleet: Fleet) -> Make:
@@ -121,10 +156,10 @@ def _numbered(make: Make, first: int, step: int, number: int, now_ms: int) -> Me
     return make(first + number * step, now_ms)
 
 
-def _publish(kafka: Kafka, fleet: Fleet, plan: Sequence[tuple[float, float, Make]], seconds: float) -> None:
-    """Publish the fleet's routes and heartbeats, then each message of the plan when it is due.
+def _publish(kafka: Kafka, fleet: Fleet, loads: Sequence[tuple[float, Sequence[tuple[float, float, Make]]]]) -> None:
+    """Publish the fleet's routes and heartbeats, then each message of a load when it is due.
 
-    Ctrl-C is left to the parent process.
+    `loads` are seconds and plans, one after the other. Ctrl-C is left to the parent process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Publisher(kafka, max_unconfirmed=1 << 30) as publisher:
@@ -132,13 +167,15 @@ def _publish(kafka: Kafka, fleet: Fleet, plan: Sequence[tuple[float, float, Make
             publisher.publish(*fleet.route(number, wall_ms()))
         for number in range(_channels(fleet)):
             publisher.publish(*_heartbeat(fleet)(number, wall_ms()))
-        due = [(first, order, 0, every, make) for order, (first, every, make) in enumerate(plan)]
-        heapq.heapify(due)
-        began = time.monotonic()
-        while (elapsed := time.monotonic() - began) < seconds:
-            while due[0][0] <= elapsed:
-                at, order, number, every, make = due[0]
-                publisher.publish(*make(number, wall_ms()))
-                heapq.heapreplace(due, (at + every, order, number + 1, every, make))
-            time.sleep(0.002)
+        began, end = time.monotonic(), 0.0
+        for seconds, plan in loads:
+            due = [(end + first, order, 0, every, make) for order, (first, every, make) in enumerate(plan)]
+            heapq.heapify(due)
+            end += seconds
+            while (elapsed := time.monotonic() - began) < end:
+                while due[0][0] <= elapsed:
+                    at, order, number, every, make = due[0]
+                    publisher.publish(*make(number, wall_ms()))
+                    heapq.heapreplace(due, (at + every, order, number + 1, every, make))
+                time.sleep(0.002)
         publisher.flush()

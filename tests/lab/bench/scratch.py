@@ -37,12 +37,14 @@ class Scratch:
         """Settings with a fresh warehouse and fresh checkpoints for each `name`; `more` are sections of others."""
         defaults = Settings.load()
         queries = {"max_offsets_per_trigger": self.max_offsets_per_trigger} | more.pop("queries", {})
+        spark = more.pop("spark", {})
+        options = defaults.spark.options | {"spark.sql.streaming.numRecentProgressUpdates": "5000"}
         paths = {"warehouse": self.folder / name / "warehouse", "checkpoints": self.folder / name / "checkpoints"}
         return Settings.load(
             kafka={"bootstrap_servers": self.kafka.bootstrap_servers, "options": {}},
             paths=paths | more.pop("paths", {}),
             queries=queries,
-            spark={"options": {**defaults.spark.options, "spark.sql.streaming.numRecentProgressUpdates": "5000"}},
+            spark=spark | {"options": options | spark.get("options", {})},
             **more,
         )
 

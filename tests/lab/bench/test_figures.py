@@ -1,14 +1,18 @@
 """The arithmetic of the benches; no time is measured here."""
 
+from io import StringIO
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from schemas.events import PULLS
+from tests.lab.bench import cluster, start
+from tests.lab.bench.cluster import Form
 from tests.lab.bench.events import LARGE, SMALL, Fleet, Sender
 from tests.lab.bench.figures import Figures, Percentiles, latencies_of, percentiles_of
 from tests.lab.bench.process_tree import ENDED, Process, TreeWatch, cores_by_name, cpu_of, peak_of, resident_by_name
-from tests.lab.bench.soak import COMMITS, SMALL_FILES, Sample, tenth_of
+from tests.lab.bench.soak import COMMITS, PUBLISHED, RATES, SMALL_FILES, WIDTH, Sample, figures_of, spans_of, table_of
 from udfs.rocketmq.allocation import allocate_all
 from udfs.rocketmq.model import MessageQueue
 
@@ -76,24 +80,68 @@ def test_a_producer_avoids_a_broker_after_a_slow_send() -> None:
 
 
 def sample_of(at: float, **more: float) -> Sample:
-    return {"at": at, **{name: more.get(name, 0.0) for name in ("CPU, cores", "state, MB", COMMITS, SMALL_FILES)}}
+    names = ("CPU, cores", "state, MB", COMMITS, PUBLISHED, SMALL_FILES)
+    return {"at": at, **{name: more.get(name, 0.0) for name in names}}
 
 
-def test_a_tenth_has_the_means_of_its_samples_and_the_most_small_files_of_a_table() -> None:
+def test_a_span_has_the_means_of_its_samples_its_rates_and_the_most_small_files_of_a_table() -> None:
     samples = [
-        sample_of(at, **{"CPU, cores": at, SMALL_FILES: 10 * at, COMMITS: at, "state, MB": 4 * at}) for at in range(101)
+        sample_of(
+            at, **{"CPU, cores": at, SMALL_FILES: 10 * at, COMMITS: at, PUBLISHED: 1_000 * at, "state, MB": 4 * at}
+        )
+        for at in range(101)
     ]
     latencies = {"FaultItem": [(5.0, 70.0), (95.0, 80.0)], "alert": []}
-    tenth = tenth_of(90, 100, samples, latencies)
+    tenth = figures_of(90, 100, samples, latencies)
     assert tenth == {
+        RATES[PUBLISHED]: 1_000.0,
+        RATES[COMMITS]: 1.0,
         "FaultItem, event to Delta row, p50, ms": 80.0,
         "FaultItem, event to Delta row, p95, ms": 80.0,
         "alert, event to Delta row, p50, ms": 0,
         "alert, event to Delta row, p95, ms": 0,
         "CPU, cores": 95.0,
-        COMMITS: 1.0,
         "state, MB": 380.0,
         SMALL_FILES: 1_000,
     }
-    nearest = tenth_of(0, 10, [sample_of(30.0, **{"CPU, cores": 3.0}), sample_of(60.0)], {})
+    nearest = figures_of(0, 10, [sample_of(30.0, **{"CPU, cores": 3.0}), sample_of(60.0)], {})
     assert nearest["CPU, cores"] == 3.0
+
+
+def test_a_soak_that_ends_early_shows_the_loads_that_it_reached() -> None:
+    complete = spans_of(100.0, 160.0, 60.0)
+    assert complete["first tenth"] == (100.0, 106.0)
+    assert complete["last tenth"] == (154.0, 160.0)
+    assert [complete["quiet third"], complete["busy third"]] == [(110.0, 130.0), (130.0, 150.0)]
+    early = spans_of(100.0, 125.0, 60.0)
+    assert early["quiet third"] == (110.0, 125.0)
+    assert "busy third" not in early
+
+
+def test_the_table_of_a_soak_has_a_column_a_span_within_its_width() -> None:
+    name = "FaultItem, event to Delta row, p50, ms"
+    first, last, quiet = ({name: value, "memory, MiB": 1_000_000.0} for value in (4_000.0, 5_000.0, 5.0))
+    console = Console(width=WIDTH, record=True, file=StringIO())
+    console.print(table_of({"first tenth": first, "last tenth": last, "quiet third": quiet, "busy third": last}, ""))
+    assert f"│ {name} │     4,000 │     5,000 │    1.25 │         5 │     5,000 │" in console.export_text()
+
+
+def form_of(*seconds: float) -> Form:
+    return Form(list(seconds), 21, {"JVM": 1 << 20})
+
+
+def test_two_workers_are_compared_with_the_one_of_their_turn() -> None:
+    forms = {
+        "one process": [form_of(9.0, 4.0)],
+        "one worker": [form_of(9.0, 4.0, 6.0), form_of(9.0, 10.0, 10.0)],
+        "two workers": [form_of(5.0, 3.0, 3.0), form_of(5.0, 5.0, 5.0)],
+    }
+    figures = cluster.figures_of(1, forms)
+    assert figures.values["cluster, two workers / one"] == {"median": 0.55, "low": 0.5, "high": 0.6}
+    assert ("cluster, one worker, all touched", "8.0 s", "4.0 s to 10.0 s", "1 groups, 21 rows") in figures.rows
+
+
+def test_a_start_over_neglected_tables_is_compared_with_the_fresh_one_of_its_turn() -> None:
+    figures = start.figures_of(3_000, {"fresh": [10.0, 20.0], "neglected": [11.0, 20.0]}, {"later": [3, 5]})
+    assert figures.values["start, neglected / fresh"] == {"median": 1.05, "low": 1.0, "high": 1.1}
+    assert figures.rows[-1] == ("start, small files later", "4", "3 to 5", "of 18,000 in all neglected tables")
