@@ -9,13 +9,8 @@ from deltalake import DeltaTable, Transaction
 
 from conf.settings import Settings
 from schemas.tables import ALERT_DELIVERIES, ALERTS, ASSIGNMENTS, BROKER_HEALTH, FAULT_ITEMS, MEMBERSHIPS, Table
-<<<<<<< HEAD
-from streaming.maintenance.files import make_checkpoint
-from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TableKeeper
-=======
-from streaming.maintenance.files import take_stock
-from streaming.maintenance.table_keeper import TIERS, TableKeeper
->>>>>>> h-soak
+from streaming.maintenance.files import make_checkpoint, take_stock
+from streaming.maintenance.table_keeper import CHECKPOINT_COMMITS, TIERS, TableKeeper
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.tables import open_delta, open_table, table_path
 from tests.lab.bench.history_rows import rows_of
@@ -54,13 +49,10 @@ def append_commits(warehouse: Path, table: Table, commits: int, keeper: TableKee
             numbers = np.arange(number * ROWS, (number + KEEP_COMMITS) * ROWS)
             rows = rows_of(table, numbers, commits * ROWS, np.random.default_rng(number))
         appender.append(rows.slice(turn * ROWS, ROWS), Transaction("balancewatch-aged", number))
-<<<<<<< HEAD
         if keeper is None and number % CHECKPOINT_COMMITS == CHECKPOINT_COMMITS // 2:
             make_checkpoint(open_delta(path), path)
-=======
 
 
 def count_small(handle: DeltaTable) -> int:
     """Return the number of the table's files that `run` compacts first."""
     return sum(size < TIERS[0][0] for size in take_stock(handle)[1])
->>>>>>> h-soak
