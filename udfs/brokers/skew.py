@@ -72,8 +72,12 @@ class Skew:
     waited: dict[str, dict[int, int]] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._steady: dict[str, int | None] = {}  # by the keys of `lags`, what `_lag` says; not kept
+
     def note(self, lag: Lag) -> None:
         key = f"{lag.source} {lag.machine}"
+        self._steady.pop(key, None)
         windows = self.lags.setdefault(key, {})
         windows[lag.window] = min(lag.least_ms, windows.get(lag.window, lag.least_ms))
         for window in sorted(windows)[:-KEPT]:
@@ -86,13 +90,21 @@ class Skew:
 
     def settle(self) -> None:
         """After all lags of a batch are noted: what the cluster's time runs by, and who is gone."""
-        self.lags = {key: windows for key, windows in self.lags.items() if max(windows) + APART >= self.newest}
+        for key in [key for key, windows in self.lags.items() if max(windows) + APART < self.newest]:
+            del self.lags[key]
+            self._steady.pop(key, None)
         self.waited = {name: of for name, of in self.waited.items() if f"{CLOCK} {name}" in self.lags}
         clocks = [lag for key in self.lags if key.startswith(f"{CLOCK} ") and (lag := self._lag(key)) is not None]
         if clocks:
             self.base_ms = max(0, min([*clocks, *([] if self.base_ms is None else [self.base_ms])]))
 
     def _lag(self, key: str) -> int | None:
+        """Return the lag of a source, if it stays the same."""
+        if key not in self._steady:
+            self._steady[key] = self._find_lag(key)
+        return self._steady[key]
+
+    def _find_lag(self, key: str) -> int | None:
         windows = sorted(self.lags.get(key, {}).items())[-2:]
         if len(windows) < 2 or windows[1][0] - windows[0][0] > APART:
             return None
@@ -121,8 +133,10 @@ class Skew:
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
 
     def moves_anybody(self, interval_ms: int) -> bool:
-        """Whether the times of any source are moved on."""
-        keys = (key.partition(" ") for key in self.lags.keys() | self.ordered.keys())
+        """Whether the times of any source are moved on. There may be lags of all clients, of which few are far behind."""
+        base_ms = self.base_ms or 0
+        far = [key for key in self.lags if (lag := self._lag(key)) is not None and lag - base_ms > TOLD_MS]
+        keys = (key.partition(" ") for key in (*far, *self.ordered))
         return any(self.shift_ms(source, machine, interval_ms) for source, _, machine in keys)
 
     def apart_ms(self, source: str, machine: str) -> int | None:

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from conf.settings import Kafka
 from streaming.kafka_io.publisher import Publisher
 from streaming.queries.written_batch import WrittenBatch
 from streaming.service.service import Service
+from streaming.text.times import wall_ms
 from tests.lab.bench.events import BROKERS, CLUSTER, LARGE, SMALL, Fleet, clock, write_messages
 from tests.lab.bench.figures import Figures, seconds_of
 from tests.lab.bench.latency import publish_idle
@@ -20,7 +20,6 @@ from tests.lab.bench.scratch import scratch, spark_session
 from tests.support.idle import wait_until_idle
 from tests.support.laboratory import say
 
-STEP_MS = 1_000
 PATIENCE_SECONDS = 600
 
 
@@ -68,10 +67,9 @@ def run_plan(watch: TreeWatch, fleet: Fleet, plan: Sequence[int], **more: dict[s
         queries = {"rest_ms": 0} | more.pop("queries", {})
         settings = place.settings_for("assignments", quality={"every_batches": 0}, queries=queries, **more)
         with spark_session(settings) as spark, Service(settings, listeners=(gate,), spark=spark) as service:
-            start_ms = time.time_ns() // 1_000_000 - len(plan) * STEP_MS
             batches: list[Any] = []
             for number, groups in enumerate(plan, 1):
-                _touch(gate, spark, settings.kafka, fleet, groups, start_ms + number * STEP_MS)
+                _touch(gate, spark, settings.kafka, fleet, groups, wall_ms())
                 wait_until_idle(service, PATIENCE_SECONDS)
                 batches.append(_newest_batch(service, groups * (fleet.queues + fleet.clients)))
                 what = f"{groups:,} groups of {fleet.queues:,} queues and {fleet.clients} clients"
