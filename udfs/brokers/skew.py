@@ -133,7 +133,7 @@ class Skew:
         return behind_ms // 1000 * 1000 if behind_ms > max(least_ms, CLIENT_MS * (source == OF_CLIENT)) else 0
 
     def moves_anybody(self, interval_ms: int) -> bool:
-        """Whether the times of any source are moved on. There may be lags of all clients, of which few are far behind."""
+        """Whether the times of any source are moved on. All clients may have lags, of which few are far behind."""
         base_ms = self.base_ms or 0
         far = [key for key in self.lags if (lag := self._lag(key)) is not None and lag - base_ms > TOLD_MS]
         keys = (key.partition(" ") for key in (*far, *self.ordered))
