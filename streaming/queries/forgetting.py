@@ -45,10 +45,11 @@ class ForgottenClusters:
         """Whether nothing but clock events has come since the cluster was forgotten."""
         return cluster in self._silent
 
+    def are_any(self) -> bool:
+        return bool(self._at_ms)
+
     def has(self, event: Event) -> bool:
         """Whether the event is of a forgotten cluster and does not bring it back."""
-        if not self._at_ms:
-            return False
         clock, cluster = event.decoded, event.cluster
         if event.ingest_time_ms <= self._at_ms.get(cluster, -1):
             return True

@@ -330,7 +330,9 @@ class Shard:
         self._times.learn(chunks, self._forgotten.is_silent)
         self._report_ahead(chunks)
         chunks, waiting = split(chunks)
-        events = [event for chunk in chunks for event in self._times.events_of(chunk) if not self._forgotten.has(event)]
+        events = [event for chunk in chunks for event in self._times.events_of(chunk)]
+        if self._forgotten.are_any():
+            events = [event for event in events if not self._forgotten.has(event)]
         decisions = [event for event in events if event.topic == CLOCKS and event.event.source == FORGET]
         events = [event for event in events if event not in decisions] if decisions else events
         for decision in sorted(decisions, key=lambda event: (event.ingest_time_ms, event.partition, event.offset)):

@@ -63,7 +63,7 @@ class WorkingSet:
         self.cluster = state.shard_index.cluster
         self.dirty: dict[str, set[str]] = {}
         self._births: dict[str, set[str]] = {}
-        self._queues: dict[str, dict[str, int] | None] = {}
+        self._queues: dict[tuple[str, str], dict[str, int] | None] = {}
         self._changed: set[tuple[str, str]] = set()
         self._moved: set[tuple[str, str]] = set()
         self._entered: set[tuple[str, str]] = set()
@@ -136,7 +136,7 @@ class WorkingSet:
 
     def has_queue(self, cluster: str, topic: str, broker_name: str, queue_id: int) -> bool:
         """Return False for a queue that is missing in a route that names its broker (Route.has_queue)."""
-        key = key_of(cluster, topic)
+        key = cluster, topic
         if key not in self._queues:
             route = self.route(cluster, topic)
             self._queues[key] = None if route is None else route.most_queues()
@@ -144,9 +144,8 @@ class WorkingSet:
         return of_brokers is None or queue_id < of_brokers.get(broker_name, queue_id + 1)
 
     def set_route(self, cluster: str, topic: str, route: Route | None) -> None:
-        key = key_of(cluster, topic)
-        self._queues.pop(key, None)
-        self.state.routes.put(key, route)
+        self._queues.pop((cluster, topic), None)
+        self.state.routes.put(key_of(cluster, topic), route)
 
     def routes_of(self, cluster: str) -> list[Route]:
         prefix = key_of(cluster, "").removesuffix("0:")

@@ -268,7 +268,9 @@ def _is_ordinary(group: GroupState, queue_state: QueueState, pull: Pull) -> bool
         return False
     if pull.client_addr and puller.client_id == key:
         return False  # its channel is not known yet
-    is_by_it = (pull.client_addr or pull.client_id) and group.puller_key(queue_state, pull) == key
+    is_by_it = pull.client_addr == key or (
+        (pull.client_addr or pull.client_id) and group.puller_key(queue_state, pull) == key
+    )
     return bool(is_by_it) and not queue_state.is_below(pull.commit_offset) and pull.broker_name in group.first_pull_ms
 
 
