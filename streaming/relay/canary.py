@@ -126,4 +126,4 @@ def read_canaries(warehouse: Location, last: int) -> list[Row]:
     Raises NotWrittenError without a delivery log.
     """
     is_arrival = (pc.field("outcome") == "DELIVERED") & (pc.field("status") == "firing")
-    return read_table(warehouse, ALERT_DELIVERIES, (pc.field("route") == CANARY) & is_arrival)[-last:]
+    return read_table(warehouse, ALERT_DELIVERIES, is_arrival, having={"route": CANARY})[-last:]

@@ -15,7 +15,6 @@ import structlog
 from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError
-from pyarrow.dataset import FileSystemDataset
 
 from conf.location import Location
 from schemas.tables import ACKNOWLEDGEMENTS, ALERT_DELIVERIES, ALERTS, SILENCES, Table
@@ -28,6 +27,7 @@ from streaming.warehouse.delta_log import access_error, read_commit
 from streaming.warehouse.readable_rows import (
     UNREADABLE,
     Row,
+    dataset_of,
     open_written,
     read_files,
     read_rows,
@@ -335,10 +335,8 @@ class _Log:
             appended += commit.appended
         rows = arrow_schema(self._contract).empty_table()
         if appended and self._table is not None:
-            dataset = self._table.to_pyarrow_dataset()
-            files = [dataset.format.make_fragment(file, dataset.filesystem) for file in appended]
             try:
-                rows = FileSystemDataset(files, dataset.schema, dataset.format, dataset.filesystem).to_table()
+                rows = dataset_of(self._contract, self._table, appended).to_table()
             except FileNotFoundError as error:
                 raise AlertLogError(
                     f"a new file of the {self._contract.name} table is missing: {error}"[:300]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-import pyarrow.compute as pc
-
 from conf.location import Location
 from schemas.tables import ALERTS
 from streaming.queries.rows import Row, alert_row
@@ -111,7 +109,7 @@ def read_open(warehouse: Location, kind: str, check: Callable[[SelfAlert], objec
 
     alerts = SelfAlerts(language)
     with suppress(NotWrittenError):
-        for row in read_table(warehouse, ALERTS, pc.field("kind") == kind, newest=True, read=read):
+        for row in read_table(warehouse, ALERTS, having={"kind": kind}, newest=True, read=read):
             alerts.note_row(row)
     return alerts
 
