@@ -6,7 +6,7 @@ acknowledgements.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -159,7 +159,7 @@ class RelayTables:
     def add_silence(self, silence: Silence, now_ms: int) -> None:
         """Append a silence, or the newest row of a known one, later than the others however the clock was set."""
         self._silences.update()
-        known = self._silences.read(["silence_id", "changed_at"], pc.field("silence_id") == silence.silence_id)
+        known = self._silences.read(["silence_id", "changed_at"], having={"silence_id": silence.silence_id})
         newest = pc.max(known["changed_at"]).as_py()
         row = {
             "silence_id": silence.silence_id,
@@ -307,11 +307,13 @@ class _Log:
             raise access_error(self._path, error) from error
         return int(self._table.version())
 
-    def read(self, columns: Sequence[str], wanted: pc.Expression | None = None) -> pa.Table:
-        """Return the rows; columns that an older table lacks are null."""
+    def read(
+        self, columns: Sequence[str], wanted: pc.Expression | None = None, having: Mapping[str, str] | None = None
+    ) -> pa.Table:
+        """Return the rows; columns that an older table lacks are null. `having` is that of read_table."""
         if self._table is None:
             return arrow_schema(self._contract).empty_table().select(list(columns))
-        return read_files(self._contract, self._table, columns, wanted)
+        return read_files(self._contract, self._table, columns, wanted, having)
 
     def read_changed(self, order: str) -> pa.Table | None:
         """Return all rows by this time; None if nothing has changed. After a failure the table is reopened."""
