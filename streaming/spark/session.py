@@ -126,9 +126,9 @@ def start_spark(settings: Settings, jvm_log: Path | JvmLines | None = None) -> S
     jars = [str(path) for path in spark_jars(settings.paths.jars)]
     form = "json" if isinstance(jvm_log, JvmLines) else "people"
     # One thread collects: the heap is small, and two cores have others to serve. It starts small, not at a 64th of the
-    # machine's memory, which garbage would fill.
-    options = f"-Xms128m -XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={LOG4J}"
-    options += f" -Dbalancewatch.log={form}"
+    # machine's memory, and grows by a quarter of what lives: by default garbage fills another 100 MiB.
+    options = "-Xms128m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40 -XX:+UseSerialGC -Duser.timezone=UTC"
+    options += f" -Dlog4j2.configurationFile={LOG4J} -Dbalancewatch.log={form}"
     options += "".join(f' "{option}"' for option in (f"-Djava.io.tmpdir={folder}", *archive_options("spark")))
     # One process needs no copy of each jar, and an archive holds only classes of the class path as it was.
     is_one = settings.spark.master.partition("[")[0] == "local"
