@@ -59,6 +59,13 @@ def place_text(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}@{row['offset']}"
 
 
+def validate(topic: str, value: bytes | None, now_ms: int) -> tuple[Any, list[str]]:
+    """Return the event, or every reason for which today's contract rejects it."""
+    if topic not in EVENTS:
+        return None, [f"unknown topic: {topic}"]
+    return decode(topic, value, now_ms)
+
+
 def parse_sets(texts: Sequence[str]) -> dict[str, Any]:
     """Parse `field=value`; a value that is not JSON is text. Raises ValueError."""
     found = {}
@@ -120,7 +127,7 @@ def prepare(row: Row, sets: Mapping[str, Any], now_ms: int) -> tuple[Row | None,
         value = set_fields(row["raw"], sets)
     except ValueError as error:
         return None, str(error)
-    event, reasons = decode(row["topic"], value, now_ms)
+    event, reasons = validate(row["topic"], value, now_ms)
     if reasons or value is None:
         return None, f"rejected by today's contract: {'; '.join(reasons)}"
     if row["topic"] == ROUTES and now_ms - event.event_time_ms > ROUTE_MS:
@@ -390,7 +397,7 @@ def _prepare(rows: Sequence[Row], sets: Mapping[str, Any]) -> list[Row]:
 def _print_message(row: Row) -> None:
     say(f"{place_text(row)}, {both_times(to_ms(row['ingest_time']))}, {row['state']}")
     say(f"rejected for: {'; '.join(row['reasons'])}")
-    _, reasons = decode(row["topic"], row["raw"], wall_ms())
+    _, reasons = validate(row["topic"], row["raw"], wall_ms())
     takes = "accepts it"
     if any(reason.startswith("unknown_queue") for reason in row["reasons"]):
         takes += "; it was rejected by its topic's route at the time"
