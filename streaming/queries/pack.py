@@ -157,6 +157,7 @@ class OfBroker:
 @dataclass(slots=True)
 class OfCluster:
     """What the events of a partition say of a cluster: its times (Chunk.newest_ms, Span) and what is noted by source.
+
     values  of the messages, in their order
     """
 

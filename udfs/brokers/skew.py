@@ -100,12 +100,12 @@ class Skew:
 
     def _lag(self, key: str) -> int | None:
         """Return the lag of a source, if it stays the same."""
-        if key not in self._steady:
+        if key in self.lags and key not in self._steady:  # of others nothing is kept: clients come and go
             self._steady[key] = self._find_lag(key)
-        return self._steady[key]
+        return self._steady.get(key)
 
     def _find_lag(self, key: str) -> int | None:
-        windows = sorted(self.lags.get(key, {}).items())[-2:]
+        windows = sorted(self.lags[key].items())[-2:]
         if len(windows) < 2 or windows[1][0] - windows[0][0] > APART:
             return None
         (_, first_ms), (_, second_ms) = windows
