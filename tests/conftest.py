@@ -8,6 +8,7 @@ Properties are tried without a deadline, for a busy machine is no failure: 20 ex
 """
 
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,6 +43,9 @@ os.environ |= {
     "SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1",
     "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+
+# A shell that runs the tests in the background ignores SIGINT, and so would each command that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Great Expectations imports Spark's remote client, which ends a process whose `__main__` is no file: it takes it for a
 # doctest. That of a pytest-xdist worker is none.

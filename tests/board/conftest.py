@@ -142,7 +142,7 @@ class Tab:
     def settled(self) -> Page:
         """Wait until the page's body is there and its scripts have begun."""
         self.page.wait_for_selector("#page #title")
-        self.page.wait_for_function("document.readyState === 'complete'")
+        self.page.wait_for_function("() => document.readyState === 'complete'")
         return self.page
 
     def words(self) -> str:

@@ -298,9 +298,10 @@ def test_a_rest_delays_neither_rows_nor_the_end(
     monkeypatch.setattr(Rest, "after", lambda *_: REST_S)
     monkeypatch.setattr(Service, "rests", lambda *_: resting.release())
     settings = settings_for(empty_kafka, tmp_path)
-    with Publisher(settings.kafka) as publisher, Service(settings, spark=spark):
+    with Publisher(settings.kafka) as publisher:
         publisher.publish_raw(PULLS, b"sample", b"first")
         publisher.flush()
+    with Service(settings, spark=spark):
         assert resting.acquire(timeout=120)
         rows = DeltaTable(str(settings.paths.warehouse / "quarantine")).to_pyarrow_table().to_pylist()
         assert {row["raw"] for row in rows} == {b"first"}
