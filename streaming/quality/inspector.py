@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -204,7 +203,7 @@ class Inspector:
         self._settings, self._writer, self._on_alerts = settings, writer, on_alerts
         self._checkpoint = checkpoint_of(balance.NAME, settings)
         self._inspection = Inspection(settings, past_ms=past_ms)
-        self._alerts = QualityAlerts(settings.quality, read_open_topics(settings))
+        self._alerts: QualityAlerts | None = None
         self._progress = ReadProgress(self._checkpoint)
         self._noting = threading.Lock()
         self._batches = 0
@@ -232,38 +231,45 @@ class Inspector:
 
     def _work(self) -> None:
         quality, seen, earliest = self._settings.quality, 0, 0.0
-        while not self._stopping.wait(POLL_SECONDS):
-            if self._batches - seen < quality.every_batches or time.monotonic() < earliest:
-                continue
-            seen, earliest = self._batches, time.monotonic() + quality.pause_seconds
-            try:
-                self.look(wall_ms())
-            except Exception as error:  # the query continues in any case
-                _warn(error)
-                self._forget()
+        while True:
+            if self._batches - seen >= quality.every_batches and time.monotonic() >= earliest:
+                seen, earliest = self._batches, time.monotonic() + quality.pause_seconds
+                try:
+                    self.look(wall_ms())
+                except Exception as error:  # the query continues in any case
+                    _warn(error)
+                    self._forget()
+            if self._stopping.wait(POLL_SECONDS):
+                break
         self._inspection.close()
 
     def _forget(self) -> None:
-        """Reconnect, and read the open alerts from the table: a row may not have been written."""
+        """Reconnect, and read the open alerts from the table at the next look: a row may not have been written."""
         self._inspection.close()
-        with suppress(Exception):  # the table may be the cause
-            self._alerts = QualityAlerts(self._settings.quality, read_open_topics(self._settings))
+        self._alerts = None
 
     def look(self, now_ms: int) -> None:
         """Validate the messages that the query read last, topic by topic; topics without new messages are skipped.
 
-        A topic that cannot be validated is logged and validated at the next look; the other topics continue.
+        A topic that cannot be validated is logged and validated at the next look; the other topics continue. Where
+        `every_batches` is 0, nothing is validated, and the alerts that an earlier `run` left open are resolved.
         """
+        alerts = self._alerts = self._alerts or QualityAlerts(self._settings.quality, read_open_topics(self._settings))
         position = read_position(self._checkpoint)
-        if position is None:
-            return
-        with self._noting:
-            self._progress.advance(position)
+        if position is not None:
+            with self._noting:
+                self._progress.advance(position)
+        if not self._settings.quality.every_batches:
+            self._write([], alerts.end_all(now_ms), now_ms)
+        elif position is not None:
+            self._validate(position, alerts, now_ms)
+
+    def _validate(self, position: Position, known: QualityAlerts, now_ms: int) -> None:
         quality, alerts, validated = [], [], []
         for topic in balance.TOPICS:
             contract = self._progress.since_last(topic, position)
             if contract["evaluated"] <= 0:
-                alerts += self._alerts.rest(topic, now_ms)
+                alerts += known.rest(topic, now_ms)
                 continue
             ends = {partition: offset for (of, partition), offset in position.wanted.items() if of == topic}
             try:
@@ -281,7 +287,7 @@ class Inspector:
             for row in found:
                 if row["expectation"] == CONTRACT.name:  # its examples are in the sample
                     contract |= {name: row[name] for name in ("observed", "sample_offsets")}
-            alerts += self._alerts.judge(topic, [contract, *others], now_ms)
+            alerts += known.judge(topic, [contract, *others], now_ms)
             validated.append(topic)
         self._inspection.end_look()
         self._write(quality, alerts, now_ms)
@@ -296,16 +302,6 @@ class Inspector:
             self._on_alerts(alerts)
         for row in alerts:
             log.warning("data quality alert changed", state=row["state"], topic=row["topic"], summary=row["summary"])
-
-
-def end_open(settings: Settings, writer: DeltalakeWriter, on_alerts: OnAlerts | None = None) -> None:
-    """Resolve the alerts that an earlier `run` left open, because this one validates nothing."""
-    now_ms = wall_ms()
-    rows = QualityAlerts(settings.quality, read_open_topics(settings)).end_all(now_ms)
-    if rows:
-        writer.append(ALERTS, arrow_table(rows, ALERTS, now_ms), APP_ID, now_ms)
-        if on_alerts is not None:
-            on_alerts(rows)
 
 
 def _warn(error: Exception, **where: str) -> None:

@@ -17,7 +17,7 @@ from streaming.logs.jvm_lines import JvmLines
 from streaming.maintenance.table_keeper import TableKeeper
 from streaming.metrics.instruments import Instruments
 from streaming.metrics.spark_listener import listen
-from streaming.quality.inspector import Inspector, end_open
+from streaming.quality.inspector import Inspector
 from streaming.queries import balance
 from streaming.queries.checkpoint import (
     Checkpoint,
@@ -134,11 +134,7 @@ class Service:
         if instruments is not None:
             instruments.begin(partial(listen, self.spark), notifies=self._relay is not None)
         clock = ClockPublisher(settings) if lasts else None
-        inspector = None
-        if settings.quality.every_batches > 0:
-            inspector = Inspector(settings, self._writer, self._on_alerts, past_ms)
-        else:
-            self._persist(lambda: end_open(settings, self._writer, self._on_alerts))
+        inspector = Inspector(settings, self._writer, self._on_alerts, past_ms)
         own: tuple[BatchListener | None, ...] = (self._relay, losses, clock, instruments, inspector)
         self._listeners = [*(part for part in own if part is not None), *listeners]
         self.running = self._persist(self._start_query)
@@ -147,8 +143,7 @@ class Service:
         if self._relay is not None:
             parts.push(self._end_relay)  # with the alerts of the last batch, before the tables are compacted
         parts.callback(self._stop_query)
-        if inspector is not None:
-            self._start_thread(parts, "quality", inspector)
+        self._start_thread(parts, "quality", inspector)
         if has_canary and settings.canary.interval_seconds > 0:
             self._start_thread(parts, "canary", CanaryThread(settings))
         if clock is not None:

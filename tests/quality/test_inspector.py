@@ -15,7 +15,7 @@ from schemas.expectations import holds
 from schemas.suites import CONTRACT, SUITES
 from streaming.quality import inspector as module
 from streaming.quality.inspection import outcome_of
-from streaming.quality.inspector import Inspector, end_open
+from streaming.quality.inspector import Inspector, QualityAlerts
 from streaming.queries import balance
 from streaming.queries.written_batch import WrittenBatch
 from streaming.store.store import History
@@ -183,17 +183,17 @@ def test_bad_looks_open_an_alert_that_a_restart_ends(place: Place) -> None:
     assert len({row["incident_id"] for row in rows}) == 1
 
 
-def judged(place: Place, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Return the messages read and quarantined that each validation passes to the alerts."""
     reported: list[tuple[int, int]] = []
-    judge = inspector._alerts.judge
+    judge = QualityAlerts.judge
 
-    def note(topic: str, outcomes: Any, now_ms: int) -> Any:
+    def note(self: QualityAlerts, topic: str, outcomes: Any, now_ms: int) -> Any:
         (contract,) = (row for row in outcomes if row["expectation"] == CONTRACT.name)
         reported.append((contract["evaluated"], contract["unexpected"]))
-        return judge(topic, outcomes, now_ms)
+        return judge(self, topic, outcomes, now_ms)
 
-    monkeypatch.setattr(inspector._alerts, "judge", note)
+    monkeypatch.setattr(QualityAlerts, "judge", note)
     return reported
 
 
@@ -235,7 +235,7 @@ def fail_first(inspector: Inspector, monkeypatch: pytest.MonkeyPatch, table_name
 def test_a_look_that_fails_loses_no_count(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a failed sample nor a failed write loses a count or counts it twice."""
     inspector = place.begin()
-    kept = judged(place, inspector, monkeypatch)
+    kept = judged(monkeypatch)
     fail_first(inspector, monkeypatch)
     for number in range(1, 5):
         place.read_up_to(SEND_LATENCIES, 100 * number)
@@ -258,7 +258,7 @@ def test_counts_begin_where_the_query_did(
     place: Place, monkeypatch: pytest.MonkeyPatch, first: int, batches: list[Any], expected: list[Any]
 ) -> None:
     inspector = place.begin()
-    kept = judged(place, inspector, monkeypatch)
+    kept = judged(monkeypatch)
     for offset, quarantined in batches:
         place.read_up_to(SEND_LATENCIES, offset, first=first)
         note_batch(inspector, place, quarantined)
@@ -269,7 +269,7 @@ def test_counts_begin_where_the_query_did(
 def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of a batch are noted before Spark commits it, so a validation in between lacks its messages."""
     inspector = place.begin()
-    kept = judged(place, inspector, monkeypatch)
+    kept = judged(monkeypatch)
     place.read_up_to(SEND_LATENCIES, 10)
     note_batch(inspector, place)
     place.read_up_to(SEND_LATENCIES, 1_010, is_done=False)
@@ -280,12 +280,16 @@ def test_a_batchs_quarantine_counts_with_its_messages(place: Place, monkeypatch:
     assert kept == [(10, 0), (1_000, 20)]
 
 
-def test_a_run_that_validates_nothing_resolves_open_alerts(place: Place) -> None:
+def test_a_run_that_validates_nothing_resolves_open_alerts_at_once(tmp_path: Path) -> None:
+    place = Place(tmp_path)
     place.fake.bad = 40
-    inspector = place.begin()
-    look_each_minute(place, inspector, range(1, 4))
+    look_each_minute(place, place.begin(), range(1, 4))
     for _ in range(2):
-        end_open(place.settings, DeltalakeWriter(place.settings.paths.warehouse), place.reported.extend)
+        idle = Place(tmp_path, every_batches=0)
+        with started(idle):
+            pass
+        place.reported += idle.reported
+        assert idle.fake.looks == []
     rows = read_alerts(place.settings.paths.warehouse, kind="data_quality")
     assert [row["state"] for row in rows] == ["FIRING", "RESOLVED"]
     assert [row["state"] for row in place.reported] == ["FIRING", "RESOLVED"]

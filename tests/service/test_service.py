@@ -17,7 +17,7 @@ from streaming.system.known_error import BalancewatchError
 from streaming.system.stopping import StoppedError
 
 PARTS = (
-    "CanaryThread ClockPublisher DataLoss DeltalakeWriter Inspector Relay SettingsReload create_topics end_open "
+    "CanaryThread ClockPublisher DataLoss DeltalakeWriter Inspector Relay SettingsReload create_topics "
     "refuse_losses start_query start_spark"
 )
 
@@ -151,13 +151,6 @@ def test_the_inspector_knows_the_length_of_a_simulated_past(parts: dict[str, Mag
     assert parts["Inspector"].call_args.args[-1] == 900_000
 
 
-@pytest.mark.parametrize("every", [0, 20])
-def test_a_run_without_validation_resolves_earlier_quality_alerts(parts: dict[str, MagicMock], every: int) -> None:
-    Service(Settings.load(quality={"every_batches": every})).close()
-    assert parts["Inspector"].called is (every > 0)
-    assert parts["end_open"].called is (every == 0)
-
-
 LATE = RuntimeError("[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back.\n\tat x")
 
 
@@ -245,9 +238,7 @@ def test_the_relay_ends_after_the_query_and_before_the_tables_and_spark(
     assert [*ended] == [*stops]
 
 
-@pytest.mark.parametrize(
-    "part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query", "DataLoss", "end_open"]
-)
+@pytest.mark.parametrize("part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query", "DataLoss"])
 def test_each_part_that_fails_at_the_start_is_retried_and_the_relay_continues(
     parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
