@@ -158,13 +158,13 @@ class OfBroker:
 class OfCluster:
     """What the events of a partition say of a cluster: its times (Chunk.newest_ms, Span) and what is noted by source.
 
-    values  of the messages, in their order
+    values  of pulls or heartbeats, in their order
     """
 
     first_ms: int
     newest_ms: int
     oldest_event_ms: int
-    newest_event_ms: int = -1
+    newest_event_ms: int
     brokers: dict[str, OfBroker] = field(default_factory=dict)
     clients: dict[str, Windows] = field(default_factory=dict)
     values: list[bytes] = field(default_factory=list)
@@ -199,16 +199,16 @@ class PartitionPack:
             if topic == CLOCKS:
                 self._lags.note_clock(event, ingest_time_ms)
             reported, event = (event.event_time_ms, ingest_time_ms), at_most(event, ingest_time_ms)
-            of_cluster = clusters.get(event.cluster)
+            cluster, time_ms = event.cluster, event.event_time_ms
+            of_cluster = clusters.get(cluster)
             if of_cluster is None:
-                of_cluster = clusters[event.cluster] = OfCluster(ingest_time_ms, ingest_time_ms, event.event_time_ms)
-            of_cluster.note(event.event_time_ms, ingest_time_ms)
-            if topic == PULLS:
-                self._note_pull(of_cluster, event, reported)
-            elif topic == HEARTBEATS:
-                self._note_heartbeat(of_cluster, event, reported)
+                of_cluster = clusters[cluster] = OfCluster(ingest_time_ms, ingest_time_ms, time_ms, time_ms)
+            of_cluster.note(time_ms, ingest_time_ms)
             message = Message(offset, ingest_time_ms, value or b"", reported[0])
-            of_cluster.values.append(message.value)
+            if topic in (PULLS, HEARTBEATS):
+                note = self._note_pull if topic == PULLS else self._note_heartbeat
+                note(of_cluster, event, reported)
+                of_cluster.values.append(message.value)
             for number in _shards_for(topic, event, self._shards):
                 self._messages[number].append(message)
 
@@ -270,8 +270,7 @@ class PartitionPack:
         """Return the chunks in the order of the shards; only the first shard gets the invalid messages."""
         header = self._header
         for cluster, of in sorted(self._clusters.items()):
-            if of.newest_event_ms >= 0:
-                header.newest_ms[cluster] = of.newest_event_ms
+            header.newest_ms[cluster] = of.newest_event_ms
             if self._topic != CLOCKS:
                 header.spans[cluster] = Span(of.first_ms, of.newest_ms, of.oldest_event_ms)
             if self._topic in (PULLS, HEARTBEATS):
