@@ -40,11 +40,11 @@ from streaming.warehouse.writer import DeltalakeWriter, append_rows
 BUSY = 100.0
 """Events a second from which on there is no rest."""
 
-SENDS_S = 1.0
+SENDS_S = 2.0
 """Longest rest if there are sends: FaultItems change between clock events."""
 
-SOON_S = 0.25
-"""The rest if a clock event is overdue."""
+UNKNOWN_S, SOON_S = 1.0, 0.25
+"""The rest while no interval of clock events is known, and if one is overdue."""
 
 MARGIN_S = 0.05
 """How long after its time a clock event is in Kafka."""
@@ -99,7 +99,7 @@ class Rest:
         most_s = min(self._most_s, SENDS_S) if sends else self._most_s
         next_s = self._next_tick_s(now_s)
         self._is_missed = next_s is not None and next_s < now_s
-        return min(most_s, SENDS_S if next_s is None else max(next_s + MARGIN_S - now_s, SOON_S))
+        return min(most_s, UNKNOWN_S if next_s is None else max(next_s + MARGIN_S - now_s, SOON_S))
 
     def _note(self, waited_s: float) -> None:
         """Note a clock event that the batch had, this long after Kafka's time of it."""
