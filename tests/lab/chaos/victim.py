@@ -74,8 +74,8 @@ class Victim(SessionProcess):
 
     def errors(self) -> list[str]:
         """The sentences it ended with: its log is JSON, and they are its last lines."""
-        lines = [line for line in self.printed().splitlines() if line.startswith("{") and '"event": "failed"' in line]
-        return [f"error: {json.loads(line)['reason']}" for line in lines]
+        lines = [json.loads(line) for line in self.printed().splitlines() if line.startswith("{")]
+        return [f"error: {line['reason']}" for line in lines if line["event"] == "command failed"]
 
 
 def newest_commit(settings: Settings) -> int:
