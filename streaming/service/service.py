@@ -79,8 +79,8 @@ class Service:
         """Start all parts; with `notifies` also the relay, with `with_canary` also the canary.
 
         The relay starts first, before Kafka is asked, and ends after the query: it renews leases whatever happens.
-        With `retries` a failure to reach Kafka, to start Spark or to open the tables, and a failed query, are retried
-        with backoff until `stop` is set; settings that are refused are not.
+        With `retries` a failure to reach Kafka or a bucket, to start Spark or to open the tables, and a failed query,
+        are retried with backoff until `stop` is set; settings that are refused are not.
 
         `listeners` receive each batch after all parts of the service. The caller closes `instruments` and a given
         `spark` session. `past_ms` is the length of a simulated past that the caller plays, which makes its events late.
@@ -109,9 +109,7 @@ class Service:
                 self._relay.start()
                 parts.push(self._end_relay)  # if a later part fails; a second stop does nothing
             state_note = StateNote(balance.NAME, checkpoint)
-            refuse_other_tasks(settings, checkpoint)
-            state_note.refuse_other()
-            self._persist(lambda: run_unless_stopped(self._check_kafka, self._stop))
+            self._persist(lambda: run_unless_stopped(partial(self._check, checkpoint, state_note), self._stop))
             if self._stop.is_set():  # a JVM that is started now would not be stopped
                 raise StoppedError("stopped before Spark was started")
             if spark is None:
@@ -134,7 +132,7 @@ class Service:
         if instruments is not None:
             instruments.begin(partial(listen, self.spark), notifies=self._relay is not None)
         clock = ClockPublisher(settings) if lasts else None
-        inspector = Inspector(settings, self._writer, self._on_alerts, past_ms)
+        inspector = self._persist(lambda: Inspector(settings, self._writer, self._on_alerts, past_ms))
         own: tuple[BatchListener | None, ...] = (self._relay, losses, clock, instruments, inspector)
         self._listeners = [*(part for part in own if part is not None), *listeners]
         self.running = self._persist(self._start_query)
@@ -181,7 +179,9 @@ class Service:
                 raise StoppedError("stopped before the query was started")
             pause = min(RETRY_MOST_SECONDS, 2 * pause)
 
-    def _check_kafka(self) -> None:
+    def _check(self, checkpoint: Checkpoint, state_note: StateNote) -> None:
+        refuse_other_tasks(self._settings, checkpoint)
+        state_note.refuse_other()
         create_topics(self._settings.kafka)
         refuse_losses(balance.NAME, self._settings)
 

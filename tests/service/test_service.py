@@ -18,7 +18,7 @@ from streaming.system.stopping import StoppedError
 
 PARTS = (
     "CanaryThread ClockPublisher DataLoss DeltalakeWriter Inspector Relay SettingsReload create_topics "
-    "refuse_losses start_query start_spark"
+    "refuse_losses refuse_other_tasks start_query start_spark"
 )
 
 
@@ -238,7 +238,10 @@ def test_the_relay_ends_after_the_query_and_before_the_tables_and_spark(
     assert [*ended] == [*stops]
 
 
-@pytest.mark.parametrize("part", ["start_spark", "DeltalakeWriter", "refuse_losses", "start_query", "DataLoss"])
+@pytest.mark.parametrize(
+    "part",
+    ["refuse_other_tasks", "refuse_losses", "start_spark", "DeltalakeWriter", "DataLoss", "Inspector", "start_query"],
+)
 def test_each_part_that_fails_at_the_start_is_retried_and_the_relay_continues(
     parts: dict[str, MagicMock], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
