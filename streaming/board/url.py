@@ -117,8 +117,8 @@ def read_moment_ms(asked: Mapping[str, str], name: str, now_ms: int) -> int | No
         return None
     if re.fullmatch(r"\d{1,15}", value):
         moment_ms = int(value)
-    elif duration_ms(value) is not None:
-        moment_ms = now_ms - read_span_ms(asked, name, value)
+    elif (ago_ms := duration_ms(value)) is not None:
+        moment_ms = now_ms - ago_ms
     else:
         try:
             time = datetime.fromisoformat(_SPOILT_ZONE.sub(r"\1+\2", value))

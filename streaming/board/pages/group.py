@@ -92,13 +92,14 @@ def members_of(channels: Sequence[Channel]) -> list[dict[str, Any]]:
 def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
     group: Group = page["group"]
     asked = {"cluster": group.cluster, "group": group.consumer_group, "at": page["asked"].get("at")}
-    twins = group.twins()
+    twins, topics = group.twins(), [*group.topics(), *filter(None, [page["bare_topic"]])]
     members = sorted(
         members_of(group.channels),
         key=lambda member: (member["client"].client_id not in twins, not member["client"].place),
     )
     return {
         "verdicts": count_verdicts(group.queues),
+        "worst": order_queues(page["shown"].items, "worst")[:1],
         "members": members,
         "most_members": MOST_MEMBERS,
         "most_incidents": MOST_INCIDENTS,
@@ -110,8 +111,7 @@ def draw(page: Mapping[str, Any]) -> Mapping[str, Any]:
         },
         "incidents": _incidents_by_queue(page),
         "brokers": _worst_brokers(group) if len(group.queues) > MOST_IN_ORDER else [],
-        "worst": order_queues(page["shown"].items, "worst")[:1],
-        "topics": [*group.topics(), *([page["bare_topic"]] if page["bare_topic"] else [])],
+        "topics": topics,
         "verdict_choices": [
             (name, f"{name} ({page['of_topic'][name]:,})") for name in WORST_FIRST if page["of_topic"][name]
         ],
