@@ -6,14 +6,15 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 import obstore
 from deltalake import CommitProperties, DeltaTable
 
 from conf.location import is_store
 from streaming.system.known_error import BalancewatchError
-from streaming.warehouse.delta_log import LOG
-from streaming.warehouse.table_store import Found, list_folder, read_file, store_of, sync_table
+from streaming.warehouse.delta_log import LOG, actions_in, log_name
+from streaming.warehouse.table_store import Found, list_folder, read_file, store_of, sync_path
 from streaming.warehouse.tables import catch_up, whole
 
 CHECKPOINT_AFTER = 20
@@ -46,9 +47,31 @@ def shorten_log(handle: DeltaTable, table: str, log: Sequence[Found], keep_hours
 
 def make_checkpoint(handle: DeltaTable, table: str) -> None:
     """Make a checkpoint of the log, on the disk before the commits in it may be deleted."""
-    since = time.time()
     handle.create_checkpoint()
-    sync_table(table, since)
+    _sync(table, LOG, [f"{handle.version():020}.checkpoint.parquet", "_last_checkpoint"])
+
+
+def sync_commits(handle: DeltaTable, table: str, before: int) -> None:
+    """Write to the disk the commits after version `before` and the files that they add: delta-rs does not do so itself.
+
+    The cost is that of the new files, however many the table has.
+    """
+    versions = range(before + 1, int(handle.version()) + 1)
+    commits = [] if is_store(table) else [*map(log_name, versions)]
+    for commit in commits:
+        actions = actions_in(read_file(table, commit)[0])
+        _sync(table, "", [unquote(action["add"]["path"]) for action in actions if "add" in action])
+    _sync(table, LOG, [commit.removeprefix(f"{LOG}/") for commit in commits])
+
+
+def _sync(table: str, folder: str, names: Iterable[str]) -> None:
+    """Sync these files, then their names. A bucket needs neither."""
+    if is_store(table):
+        return
+    for name in names:
+        with suppress(FileNotFoundError):  # compacted and deleted since
+            sync_path(Path(table) / folder / name)
+    sync_path(Path(table) / folder)
 
 
 def drop_expired(table: str, keep_hours: int) -> int:
@@ -131,12 +154,12 @@ def compact(handle: DeltaTable, table: str, size: int, most_retries: int | None 
     Return the numbers of files removed and made. `most_retries` of the commit are Delta's default if None.
     """
     properties = CommitProperties(max_commit_retries=most_retries)
-    since = time.time()
+    before = int(handle.version())
     done = whole(
         lambda: handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
     )
     if done["numFilesAdded"]:
-        sync_table(table, since)
+        sync_commits(handle, table, before)
     return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
 

@@ -7,7 +7,6 @@ notify an incident without deliveries again.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -27,13 +26,14 @@ from streaming.maintenance.files import (
     log_files,
     refuse_empty_commits,
     shorten_log,
+    sync_commits,
     take_stock,
 )
 from streaming.store.table_files import files_as_rows, time_sql
 from streaming.text.times import DAY, to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
-from streaming.warehouse.table_store import list_files, sync_table
+from streaming.warehouse.table_store import list_files
 from streaming.warehouse.tables import catch_up, is_gap, open_delta, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError
 
@@ -279,10 +279,10 @@ class _Upkeep:
             gone_ms = self._cutoff_ms(subject.table) if subject is not None and goes_first else 0
             cut = find_old(handle, self._table, cutoff_ms, subjects, gone_ms)
         else:
-            since = time.time()
+            before = int(handle.version())
             cut = drop_old(handle, self._table, cutoff_ms, subjects)
             if cut.dropped:
-                sync_table(self._path, since)
+                sync_commits(handle, self._path, before)
         self.report.rows_dropped = cut.dropped
 
     def _cutoff_ms(self, table: Table) -> int:

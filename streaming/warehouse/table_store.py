@@ -200,18 +200,6 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_table(location: Location, since: float) -> None:
-    """Write to the disk the files that delta-rs made of a table since `since`, in seconds; it does not do so itself."""
-    if is_store(location):
-        return
-    for folder in (Path(location), Path(location) / "_delta_log"):
-        for path in folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # such as a commit that is being written
-                if path.is_file() and path.stat().st_mtime >= since - 1:
-                    sync_path(path)
-        sync_path(folder)
-
-
 def list_files(location: Location, prefix: str = "") -> Iterator[Found]:
     """Yield all files under the prefix, in the order of their names on a store alone."""
     for batch in obstore.list(store_of(location), prefix):

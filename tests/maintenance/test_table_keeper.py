@@ -123,6 +123,20 @@ def test_a_table_that_did_not_grow_is_not_opened(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.usefixtures("_small_tiers")
+def test_all_that_is_made_is_synced_and_no_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each compaction costs as much as the table has files, and a power cut can take what it made."""
+    writer, path = DeltalakeWriter(tmp_path), Path(table_path(tmp_path, "alerts"))
+    for batch_id in range(30):
+        append(writer, batch_id)
+    older, synced = {one for one in path.rglob("*") if one.is_file()}, set[Path]()
+    monkeypatch.setattr("streaming.maintenance.files.sync_path", synced.add)
+    keeper(tmp_path).keep()
+    made = {one for one in path.rglob("*") if one.is_file()} - older
+    assert {one.suffix for one in made} == {".parquet", ".json", ""}, "data, checkpoint, commit, hint"
+    assert synced == {*made, path, path / "_delta_log"}
+
+
+@pytest.mark.usefixtures("_small_tiers")
 def test_a_table_that_cannot_be_kept_is_reported_once_and_the_others_are_kept(tmp_path: Path) -> None:
     writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
     for batch_id in range(20):
