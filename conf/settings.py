@@ -53,7 +53,7 @@ class Maintain(Section):
     min_files: Annotated[int, between(2, 1_000_000)]
     beside_seconds: Annotated[float, between(0, 86_400)]
     reader_hours: Hours
-    vacuum_hours: Annotated[Hours, not_below("reader_hours", ", for which readers need the files")]
+    reader_commits: Annotated[int, between(1_000, 100_000_000)]
 
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")

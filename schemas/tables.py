@@ -313,7 +313,11 @@ TABLES: Mapping[str, Table] = {
     )
 }
 
+TOMBSTONE_HOURS, TOMBSTONES = 2, "delta.deletedFileRetentionDuration"
+"""How long a table's log remembers the files that were removed from it. Delta's own 168 would be a million a week."""
+
 PROPERTIES: Mapping[str, str] = {
+    TOMBSTONES: f"interval {TOMBSTONE_HOURS} hours",
     "delta.checkpointInterval": "100",  # a checkpoint in line with every tenth commit is what the default costs
     "delta.minReaderVersion": "1",
     "delta.minWriterVersion": "2",

@@ -1,19 +1,20 @@
 """A table's files and log: sizes, compaction, unused files, checkpoints and expired commits."""
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import unquote
 
 import obstore
 from deltalake import CommitProperties, DeltaTable
 
 from conf.location import is_store
+from conf.settings import Maintain
 from streaming.system.known_error import BalancewatchError
-from streaming.warehouse.delta_log import LOG, actions_in, log_name
+from streaming.warehouse.delta_log import LOG, log_name, read_commit
 from streaming.warehouse.table_store import Found, list_folder, read_file, store_of, sync_path
 from streaming.warehouse.tables import catch_up, whole
 
@@ -29,7 +30,7 @@ class EmptyCommitError(BalancewatchError):
     """A commit of a table's log was lost. The message names its file."""
 
 
-def shorten_log(handle: DeltaTable, table: str, log: Sequence[Found], keep_hours: int, *, dry_run: bool) -> int:
+def shorten_log(handle: DeltaTable, table: str, log: Sequence[Found], wish: Maintain, *, dry_run: bool) -> int:
     """Make a checkpoint where one is due, and delete the expired files of the log; see `drop_expired`.
 
     `log` is the log as it was a moment ago. Return the number of deleted files; with `dry_run`, at the most would be.
@@ -39,10 +40,10 @@ def shorten_log(handle: DeltaTable, table: str, log: Sequence[Found], keep_hours
     checkpointed = max((_version(found) for found in log if ".checkpoint." in found.path), default=-1)
     is_due = version - checkpointed >= CHECKPOINT_AFTER
     if dry_run:
-        return len(_expired(log, keep_hours, version if is_due else -1))
+        return len(_expired(log, wish, version if is_due else -1))
     if is_due:
         make_checkpoint(handle, table)
-    return drop_expired(table, keep_hours) if is_due or _expired(log, keep_hours) else 0
+    return drop_expired(table, wish) if is_due or _expired(log, wish) else 0
 
 
 def make_checkpoint(handle: DeltaTable, table: str) -> None:
@@ -56,12 +57,12 @@ def sync_commits(handle: DeltaTable, table: str, before: int) -> None:
 
     The cost is that of the new files, however many the table has.
     """
+    if is_store(table):
+        return
     versions = range(before + 1, int(handle.version()) + 1)
-    commits = [] if is_store(table) else [*map(log_name, versions)]
-    for commit in commits:
-        actions = actions_in(read_file(table, commit)[0])
-        _sync(table, "", [unquote(action["add"]["path"]) for action in actions if "add" in action])
-    _sync(table, LOG, [commit.removeprefix(f"{LOG}/") for commit in commits])
+    commits = filter(None, (read_commit(table, version) for version in versions))
+    _sync(table, "", [file for commit in commits for file in commit.added])
+    _sync(table, LOG, [log_name(version).removeprefix(f"{LOG}/") for version in versions])
 
 
 def _sync(table: str, folder: str, names: Iterable[str]) -> None:
@@ -74,21 +75,30 @@ def _sync(table: str, folder: str, names: Iterable[str]) -> None:
     sync_path(Path(table) / folder)
 
 
-def drop_expired(table: str, keep_hours: int) -> int:
-    """Delete the log before the newest checkpoint from which each version of the last `keep_hours` can still be read.
+def drop_expired(table: str, wish: Maintain) -> int:
+    """Delete the log before the newest checkpoint from which each version that readers may need can still be read.
 
-    A reader that follows the log commit by commit and is less than that behind misses no commit. Return the number of
-    deleted files.
+    Those are the versions of the last `reader_hours`, at most `reader_commits`. A reader that follows the log commit by
+    commit and is not further behind misses none. Return the number of deleted files.
     """
-    expired = [found.path for found in _expired(log_files(table), keep_hours)]
+    expired = [found.path for found in _expired(log_files(table), wish)]
     if expired:
         obstore.delete(store_of(table), expired)
     return len(expired)
 
 
-def _expired(numbered: Sequence[Found], keep_hours: int, next_checkpoint: int = -1) -> list[Found]:
-    past = time.time() - keep_hours * 3600
-    old = [_version(found) for found in numbered if found.at < past and _COMMIT.fullmatch(found.path)]
+def reader_hours(log: Sequence[Found], wish: Maintain) -> int:
+    """How long files stay that no version has any more: as long as a reader may follow the log that names them."""
+    expired = {found.path for found in _expired(log, wish)}
+    oldest = min((found.at for found in log if _COMMIT.fullmatch(found.path) and found.path not in expired), default=0)
+    return min(wish.reader_hours, max(1, math.ceil((time.time() - oldest) / 3_600)))
+
+
+def _expired(numbered: Sequence[Found], wish: Maintain, next_checkpoint: int = -1) -> list[Found]:
+    past = time.time() - wish.reader_hours * 3600
+    commits = [found for found in numbered if _COMMIT.fullmatch(found.path)]
+    too_many = max(map(_version, commits), default=-1) - wish.reader_commits
+    old = [version for found in commits if (version := _version(found)) <= too_many or found.at < past]
     checkpoints = [_version(found) for found in numbered if _CHECKPOINT.fullmatch(found.path)]
     newest_old = max(old, default=-1)
     base = max((version for version in [*checkpoints, next_checkpoint] if version <= newest_old), default=-1)

@@ -2,14 +2,17 @@
 
 In tiers, so that a row is written anew a few times in its life and not at each turn: many tiny files become one small
 one, many small ones a medium one. The rest is `maintain`'s. Readers that follow the log are not concerned: what is
-taken together is marked as no change of data.
+taken together is marked as no change of data. Tiny files come with each batch and are compacted here, the rare larger
+ones by delta-rs.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 import obstore
+import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from obstore.exceptions import BaseError
@@ -17,11 +20,14 @@ from obstore.exceptions import BaseError
 from conf.settings import Settings
 from schemas.tables import TABLES
 from streaming.maintenance.files import MB, compact, drop_expired, last_checkpoint, make_checkpoint
+from streaming.maintenance.small_files import SmallFiles
+from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.delta_log import in_one_line, log_name
 from streaming.warehouse.table_store import store_of
 from streaming.warehouse.tables import open_delta, table_path
 
-TIERS = ((1 * MB, 64), (16 * MB, 16))
+TINY, SMALL = 1 * MB, 16 * MB
+TIERS = ((TINY, 64), (SMALL, 16))
 """(bytes, files): that number of files below that size, without those of the tier below, is compacted to that size."""
 
 CHECKPOINT_COMMITS = 100
@@ -34,10 +40,13 @@ LOOK_COMMITS = 16
 """Fewer new ones are not worth opening a table."""
 
 SHORTEN_SECONDS = 3_600.0
-"""Between two looks for commits that are too old."""
+"""Between two looks for commits that are too old, or a tenth too many."""
 
 LAST_SECONDS = 10.0
 """For the tables after the last batch; a table that was begun is finished."""
+
+ERRORS = (DeltaError, BaseError, OSError, ValueError, pa.ArrowException, BalancewatchError)
+"""What a table that is damaged, away, full, or altered by others raises."""
 
 MOST_RETRIES = 100
 """Retries of a compaction's commit, each because a batch was appended meanwhile."""
@@ -94,12 +103,14 @@ class TableKeeper:
 
 
 class _KeptTable:
-    """One table, opened only when its log has grown: a single request for a file shows that."""
+    """One table, whose log is read only when it has grown: a single request for a file shows that."""
 
     def __init__(self, settings: Settings, name: str) -> None:
-        self._settings, self._path, self._name = settings, table_path(settings.paths.warehouse, name), name
-        self._shortened_at: float | None = None
+        self._wish, self._path, self._name = settings.maintain, table_path(settings.paths.warehouse, name), name
+        self._files: SmallFiles | None = None
         self._seen = -LOOK_COMMITS
+        self._shortened_at, self._shortened = -math.inf, 0
+        """When the log was last shortened, and the version then."""
         self._reported = ""
 
     def keep(self) -> None:
@@ -107,7 +118,9 @@ class _KeptTable:
             if self._has_grown():
                 self._tidy()
             self._reported = ""
-        except (DeltaError, BaseError, OSError) as error:  # another has compacted it first, or a disk is full
+        except TableNotFoundError:
+            pass
+        except ERRORS as error:  # a disk is full, or a store away
             said = in_one_line(error)
             if said != self._reported:
                 log.warning("compaction postponed", table=self._name, reason=said)
@@ -122,17 +135,31 @@ class _KeptTable:
         return True
 
     def _tidy(self) -> None:
-        try:
-            handle = open_delta(self._path)
-        except TableNotFoundError:
-            return
-        while (size := due_tier(tuple(handle.get_add_actions(flatten=True)["size_bytes"].to_pylist()))) is not None:
-            if not compact(handle, self._path, size, MOST_RETRIES)[0]:
+        files = self._follow()
+        while (size := due_tier(tuple(files.sizes.values()))) is not None:
+            if size == TINY:
+                has_changed = files.compact(size)
+            else:
+                has_changed = compact(open_delta(self._path), self._path, size, MOST_RETRIES)[0] > 0
+                files.follow()
+            if not has_changed:
                 break
-        self._seen = int(handle.version())
+        self._seen = files.version
         checkpointed, actions = last_checkpoint(self._path)
         if self._seen - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
-            make_checkpoint(handle, self._path)
-        if self._shortened_at is None or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
-            drop_expired(self._path, self._settings.maintain.reader_hours)  # it grows by 86,400 files a day
-            self._shortened_at = time.monotonic()
+            make_checkpoint(open_delta(self._path), self._path)
+        is_much = self._seen - self._shortened >= self._wish.reader_commits // 10
+        if is_much or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
+            drop_expired(self._path, self._wish)
+            self._shortened_at, self._shortened = time.monotonic(), self._seen
+
+    def _follow(self) -> SmallFiles:
+        """Read the table at first, and where its log lacks the next commit although it has grown; else new commits."""
+        if self._files is None:
+            self._files = SmallFiles(self._path, SMALL)
+            return self._files
+        before = self._files.version
+        self._files.follow()
+        if self._files.version == before:
+            self._files.open()
+        return self._files

@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from conf.settings import Settings
-from schemas.tables import ALERTS, QUARANTINE, TABLES, Table
+from schemas.tables import ALERTS, QUARANTINE, TABLES, TOMBSTONE_HOURS, TOMBSTONES, Table
 from streaming.maintenance.files import (
     MB,
     compact,
@@ -24,6 +24,7 @@ from streaming.maintenance.files import (
     find_unfinished,
     find_unused,
     log_files,
+    reader_hours,
     refuse_empty_commits,
     shorten_log,
     sync_commits,
@@ -33,11 +34,15 @@ from streaming.store.table_files import files_as_rows, time_sql
 from streaming.text.times import DAY, to_time
 from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.file_copies import files_here
-from streaming.warehouse.table_store import list_files
+from streaming.warehouse.table_store import Found, list_files
 from streaming.warehouse.tables import catch_up, is_gap, open_delta, table_path
 from streaming.warehouse.warehouse_error import NotWrittenError
 
 MEMORY_LIMIT = "1GB"
+
+DELTA_HOURS = 168
+"""How long a table's log remembers removed files if the table does not say: an older release made it."""
+
 MOST_ATTEMPTS = 5
 """Of one table; each begins with the rows as they are then."""
 
@@ -260,9 +265,9 @@ class _Upkeep:
         has_changed = report.rows_dropped and not plan.dry_run
         self._compact(handle, take_stock(handle)[1] if has_changed else sizes)
         self._on_step(f"{self._table.name}: vacuum")
-        self._vacuum(handle)
-        keep_hours = self._settings.maintain.reader_hours
-        report.log_files_deleted = shorten_log(handle, self._path, log, keep_hours, dry_run=plan.dry_run)
+        self._vacuum(handle, log)
+        wish = self._settings.maintain
+        report.log_files_deleted = shorten_log(handle, self._path, log, wish, dry_run=plan.dry_run)
 
     def _drop_old(self, handle: DeltaTable) -> None:
         cutoff_ms, subject = self._cutoff_ms(self._table), SUBJECTS.get(self._table.name)
@@ -304,9 +309,10 @@ class _Upkeep:
         else:
             report.files_compacted, report.files_made = compact(handle, self._path, target)
 
-    def _vacuum(self, handle: DeltaTable) -> None:
+    def _vacuum(self, handle: DeltaTable, log: list[Found]) -> None:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
-        hours = self.report.vacuum_hours = self._settings.maintain.vacuum_hours
+        least = TOMBSTONE_HOURS if TOMBSTONES in handle.metadata().configuration else DELTA_HOURS
+        hours = self.report.vacuum_hours = max(least, reader_hours(log, self._settings.maintain))
         unused = [*find_unused(handle, hours), *find_unfinished(self._path, hours)]
         if wanted := set(unused):
             self.report.bytes_deleted = sum(found.size for found in list_files(self._path) if found.path in wanted)

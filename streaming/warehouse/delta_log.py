@@ -35,13 +35,14 @@ DAMAGE_SEARCHED = 200
 
 @dataclass(frozen=True)
 class Commit:
-    """One version. `appended` are the files whose rows were not in the table before: path in the table's folder to
-    statistics, JSON.
+    """One version: its files, by their path in the table's folder.
 
-    A delete, an update or an overwrite has none: its new files hold the remaining old rows.
+    `appended` are those whose rows were not in the table before, with their statistics, JSON. A delete, an update or an
+    overwrite has none: its new files hold the remaining old rows.
     """
 
     at_ms: int
+    added: tuple[str, ...]
     appended: dict[str, str]
 
 
@@ -77,9 +78,10 @@ def read_commit(table: Location, version: int) -> Commit | None:
     actions = actions_in(content)
     stated_ms = [action["commitInfo"].get("timestamp") for action in actions if "commitInfo" in action]
     removes_rows = any(action["remove"]["dataChange"] for action in actions if "remove" in action)
-    adds = [] if removes_rows else [action["add"] for action in actions if "add" in action]
-    appended = {unquote(add["path"]): add.get("stats") or "{}" for add in adds if add["dataChange"]}
-    return Commit(next(filter(None, stated_ms), to_ms(at)), appended)
+    adds = {unquote(action["add"]["path"]): action["add"] for action in actions if "add" in action}
+    new = {} if removes_rows else {path: add for path, add in adds.items() if add["dataChange"]}
+    appended = {path: add.get("stats") or "{}" for path, add in new.items()}
+    return Commit(next(filter(None, stated_ms), to_ms(at)), tuple(adds), appended)
 
 
 def access_error(table: str, error: Exception) -> TableAccessError:

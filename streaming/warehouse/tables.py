@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from conf.location import Location, is_store
-from schemas.tables import PROPERTIES, Table
+from schemas.tables import PROPERTIES, TOMBSTONES, Table
 from streaming.system.private_folder import make_private
 from streaming.warehouse.delta_log import set_aside_damaged
 from streaming.warehouse.rows import arrow_schema
@@ -77,6 +77,8 @@ def open_table(warehouse: Location, table: Table) -> DeltaTable:
         missing = [Field(field.name, field.type, metadata=field.metadata) for field in ours if field.name not in fields]
         if missing:
             known.alter.add_columns(missing)
+        if TOMBSTONES not in known.metadata().configuration:  # an older release made it
+            known.alter.set_table_properties({TOMBSTONES: PROPERTIES[TOMBSTONES]})
         return known
     except TableNotFoundError:
         if not is_store(path):

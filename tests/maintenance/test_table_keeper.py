@@ -15,6 +15,7 @@ from conf.settings import Settings
 from schemas.tables import ALERTS
 from streaming.maintenance import table_keeper as module
 from streaming.maintenance.files import MB, take_stock
+from streaming.maintenance.small_files import SmallFiles
 from streaming.maintenance.table_keeper import TableKeeper, due_tier
 from streaming.relay.tables import RelayTables
 from streaming.warehouse.tables import table_path
@@ -102,24 +103,37 @@ def test_a_table_has_few_files_a_short_log_and_each_row_once_also_for_a_reader_o
     assert sorted(row["incident_id"] for row in read(tmp_path, "alerts")) == expected
 
 
-def test_a_table_that_did_not_grow_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_a_table_that_did_not_grow_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
     append(writer, 0)
     kept.keep()
-    opened: list[str] = []
-
-    def noted(path: str) -> DeltaTable:
-        opened.append(Path(path).name)
-        return DeltaTable(path)
-
-    monkeypatch.setattr(module, "open_delta", noted)
+    followed: list[str] = []
+    monkeypatch.setattr(SmallFiles, "follow", lambda files: followed.append(Path(files._path).name))
     for batch_id in range(1, module.LOOK_COMMITS):
         append(writer, batch_id)
         kept.keep()
-    assert opened == []
+    assert followed == []
     append(writer, module.LOOK_COMMITS)
     kept.keep()
-    assert opened == ["alerts"]
+    assert followed == ["alerts"]
+
+
+@pytest.mark.usefixtures("_small_tiers")
+def test_a_log_has_no_more_commits_than_readers_may_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However young they are, else each opening of a busy table lists a million names."""
+    monkeypatch.setattr(module, "ACTIONS_A_COMMIT", 1_000_000)
+    writer, path = DeltalakeWriter(tmp_path), Path(table_path(tmp_path, "alerts"))
+    kept = TableKeeper(
+        Settings.load(paths={"warehouse": tmp_path, "checkpoints": tmp_path}, maintain={"reader_commits": 1_000})
+    )
+    for batch_id in range(1_500):
+        append(writer, batch_id)
+        if batch_id % 16 == 15:
+            kept.keep()
+    versions = commit_versions(path)
+    assert versions == list(range(versions[0], versions[-1] + 1))
+    assert 1_000 <= len(versions) < 1_200
+    assert DeltaTable(path, version=versions[-1] - 1_000).version() == versions[-1] - 1_000
 
 
 @pytest.mark.usefixtures("_small_tiers")
@@ -128,12 +142,13 @@ def test_all_that_is_made_is_synced_and_no_older_file(tmp_path: Path, monkeypatc
     writer, path = DeltalakeWriter(tmp_path), Path(table_path(tmp_path, "alerts"))
     for batch_id in range(30):
         append(writer, batch_id)
-    older, synced = {one for one in path.rglob("*") if one.is_file()}, set[Path]()
-    monkeypatch.setattr("streaming.maintenance.files.sync_path", synced.add)
+    older, synced = {one for one in path.rglob("*") if one.is_file()}, set[int]()
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
     keeper(tmp_path).keep()
     made = {one for one in path.rglob("*") if one.is_file()} - older
     assert {one.suffix for one in made} == {".parquet", ".json", ""}, "data, checkpoint, commit, hint"
-    assert synced == {*made, path, path / "_delta_log"}
+    assert synced == {one.stat().st_ino for one in (*made, path, path / "_delta_log")}
 
 
 @pytest.mark.usefixtures("_small_tiers")

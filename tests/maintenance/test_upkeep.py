@@ -137,6 +137,22 @@ def test_a_dry_run_says_what_the_real_one_does_and_a_second_one_finds_nothing_to
     assert all(report.rows_dropped == report.files_compacted == report.files_deleted == 0 for report in again.values())
 
 
+def test_a_file_stays_as_long_as_a_reader_may_follow_the_log_that_names_it(tmp_path: Path) -> None:
+    """It was written ten hours ago, as the log's first commits were; later these are more than readers may lag."""
+    path = Path(table_path(tmp_path, "assignments"))
+    write(tmp_path, ASSIGNMENTS, [row_of(ASSIGNMENTS, NOW_MS)])
+    (path / part("c")).write_bytes(b"x")
+    age(tmp_path, "assignments", 9.5)
+    reports = []
+    for start in (0, 2_000):
+        writer = DeltalakeWriter(tmp_path)
+        for number in range(1_001):
+            append_rows(writer, {"assignments": [row_of(ASSIGNMENTS, NOW_MS)]}, "query-1", start + number)
+        reports += work(tmp_path, "assignments", reader_commits=1_000).values()
+    assert [(report.vacuum_hours, report.files_deleted) for report in reports] == [(10, 0), (2, 1)]
+    assert not (path / part("c")).exists()
+
+
 @pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "damaged"])
 def test_a_file_that_cannot_be_read_fails_its_table_in_a_sentence_and_the_other_tables_go_on(
     warehouse: Path, *, is_missing: bool

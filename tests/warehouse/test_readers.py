@@ -10,6 +10,8 @@ from deltalake import DeltaTable, Transaction
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from streaming.maintenance.files import MB
+from streaming.maintenance.small_files import SmallFiles
 from streaming.warehouse.appender import Appender
 from tests.warehouse.tables import make_table, numbers, read
 
@@ -59,7 +61,9 @@ def test_spark_reads_filters_streams_and_writes_between_our_appends(
     stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
     sink = stream.foreachBatch(lambda batch, _: seen.extend(row.number for row in batch.collect()))
     sink.start().awaitTermination()
-    DeltaTable(path).optimize.compact()
+    assert SmallFiles(path, MB).compact(MB)
     ours.append(numbers(52), Transaction("app", 5))
+    DeltaTable(path).optimize.compact()
     sink.start().awaitTermination()
     assert sorted(seen) == sorted([*expected, 50, 51, 52])
+    assert sorted(row.number for row in spark.read.format("delta").load(path).collect()) == sorted(seen)
