@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import obstore
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 
 from conf.location import is_store
 from conf.settings import Maintain
 from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.delta_log import LOG, log_name, read_commit
 from streaming.warehouse.table_store import Found, list_folder, read_file, store_of, sync_path
-from streaming.warehouse.tables import catch_up, whole
+from streaming.warehouse.tables import catch_up
 
 CHECKPOINT_AFTER = 20
 """Commits since the last checkpoint that are worth a new one."""
@@ -88,10 +88,10 @@ def drop_expired(table: str, wish: Maintain) -> int:
 
 
 def reader_hours(log: Sequence[Found], wish: Maintain) -> int:
-    """How long files stay that no version has any more: as long as a reader may follow the log that names them."""
+    """How long a file stays that the table no longer has: as long as the log, with an hour for its writing."""
     expired = {found.path for found in _expired(log, wish)}
     oldest = min((found.at for found in log if _COMMIT.fullmatch(found.path) and found.path not in expired), default=0)
-    return min(wish.reader_hours, max(1, math.ceil((time.time() - oldest) / 3_600)))
+    return min(wish.reader_hours, math.ceil((time.time() - oldest) / 3_600) + 1)
 
 
 def _expired(numbered: Sequence[Found], wish: Maintain, next_checkpoint: int = -1) -> list[Found]:
@@ -156,21 +156,6 @@ def take_stock(handle: DeltaTable) -> tuple[int, list[int]]:
     rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None]
     counted = sum(rows) if None not in rows else int(handle.to_pyarrow_dataset().count_rows())
     return counted, [int(size) for size in adds["size_bytes"].to_pylist()]
-
-
-def compact(handle: DeltaTable, table: str, size: int, most_retries: int | None = None) -> tuple[int, int]:
-    """Compact files below `size` bytes, one task at a time so that the writers keep their core.
-
-    Return the numbers of files removed and made. `most_retries` of the commit are Delta's default if None.
-    """
-    properties = CommitProperties(max_commit_retries=most_retries)
-    before = int(handle.version())
-    done = whole(
-        lambda: handle.optimize.compact(target_size=size, max_concurrent_tasks=1, commit_properties=properties)
-    )
-    if done["numFilesAdded"]:
-        sync_commits(handle, table, before)
-    return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
 
 def find_unused(handle: DeltaTable, hours: int) -> list[str]:

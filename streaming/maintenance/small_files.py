@@ -1,13 +1,14 @@
-"""A table's small files, known from its log, and their compaction while batches are appended.
+"""A table's small files, known from its log, and their compaction beside other writers.
 
-For each compaction delta-rs lists the whole log five times and replays the commits since the last checkpoint, which
-grows with the log. Here the cost is that of the new commits and of the files that are taken together. Source: Delta's
+If two compactions by delta-rs 1.6.6 take the same files, both succeed, and the rows are there twice (delta-rs, pull
+request 3982). For each it also lists the whole log five times, and replays the commits since the last checkpoint. Here
+a commit fails if a file is gone, and the cost is that of the new commits and of the compacted files. Source: Delta's
 PROTOCOL.md, "Add File and Remove File".
 """
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -18,16 +19,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming.text.times import wall_ms
-from streaming.warehouse.appender import ENGINE, contract_of, statistics_of
+from streaming.warehouse.appender import ENGINE, contract_of, merged_statistics, statistics_of
 from streaming.warehouse.delta_log import actions_in, log_name
 from streaming.warehouse.table_store import create_file, read_file, store_of, write_file
 from streaming.warehouse.tables import open_delta
+
+ROWS_A_GROUP = 1 << 17
 
 
 class SmallFiles:
     """The files below `limit` bytes of one table.
 
-    `sizes`: bytes by path, as of `version`. A table with deletion vectors has none, and is left to `maintain`.
+    `sizes`: bytes by path, as of `version`; none of a table with deletion vectors, which other writers make.
     """
 
     def __init__(self, path: str, limit: int) -> None:
@@ -38,7 +41,9 @@ class SmallFiles:
     def open(self) -> None:
         """Read the table anew."""
         handle = open_delta(self._path)
-        self._schema = pa.schema(list(contract_of(handle).types.items()))
+        contract = contract_of(handle)
+        fields = (pa.field(name, type_, name not in contract.required) for name, type_ in contract.types.items())
+        self._schema = pa.schema(list(fields))
         self._has_vectors = "deletionVectors" in (handle.protocol().writer_features or ())
         self.version = int(handle.version())
         self.sizes: dict[str, int] = {}
@@ -51,37 +56,35 @@ class SmallFiles:
             while True:
                 self._take_in(self._read_next())
 
-    def compact(self, size: int) -> bool:
-        """Compact files below `size` bytes into one: as many as it takes to reach that size, or all.
-
-        Return False where another writer removed one of them, or altered the table: then nothing is changed.
-        """
-        paths, total = [], 0
+    def bins(self, size: int) -> list[list[str]]:
+        """Return the paths of files below `size` bytes, in groups of two or more that reach it; the last may not."""
+        bins: list[list[str]] = []
+        room = 0
         for path, bytes_ in self.sizes.items():
-            if bytes_ < size and total < size:
-                paths.append(path)
-                total += bytes_
-        return self._replace(paths, pa.concat_tables(map(self._read, paths)))
+            if bytes_ < size:
+                if room <= 0:
+                    bins.append([])
+                    room = size
+                bins[-1].append(path)
+                room -= bytes_
+        return [paths for paths in bins if len(paths) > 1]
 
-    def _read(self, path: str) -> pa.Table:
-        """Return the file's rows in the table's types: Spark writes times as INT96, and an older file lacks columns."""
-        file = pq.ParquetFile(BytesIO(read_file(self._path, path)[0]), coerce_int96_timestamp_unit="us")
-        rows = file.read()
-        if rows.schema.equals(self._schema):
-            return rows
-        columns = (
-            rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
-            for field in self._schema
-        )
-        return pa.table(list(columns), schema=self._schema)
+    def compact(self, paths: Sequence[str]) -> bool:
+        """Make one of these files, which is held in memory, compressed.
 
-    def _replace(self, paths: list[str], rows: pa.Table) -> bool:
-        name, sink, now_ms = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", BytesIO(), wall_ms()
-        pq.write_table(rows, sink, compression="snappy")
+        Return False, with nothing changed, if another writer removed one of them, or altered the table.
+        """
+        if not self.sizes.keys() >= set(paths):
+            return False
+        name, sink, statistics = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet", BytesIO(), list[str]()
+        with pq.ParquetWriter(sink, self._schema, compression="zstd") as writer:
+            for rows in self._row_groups(paths):
+                writer.write_table(rows)
+                statistics.append(statistics_of(rows))
         content = sink.getvalue()
         write_file(self._path, name, content)
-        unchanged = {"partitionValues": {}, "dataChange": False}
-        add = {"path": name, "size": len(content), "modificationTime": now_ms, "stats": statistics_of(rows)}
+        now_ms, unchanged = wall_ms(), {"partitionValues": {}, "dataChange": False}
+        add = {"path": name, "size": len(content), "modificationTime": now_ms, "stats": merged_statistics(statistics)}
         gone = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
         actions: list[dict[str, Any]] = [
             {"commitInfo": _commit_info(now_ms)},
@@ -93,7 +96,31 @@ class SmallFiles:
         obstore.delete(store_of(self._path), name)
         return False
 
-    def _commit(self, actions: list[dict[str, Any]], paths: list[str]) -> bool:
+    def _row_groups(self, paths: Sequence[str]) -> Iterator[pa.Table]:
+        held, count = list[pa.Table](), 0
+        for path in paths:
+            # Spark writes times as INT96.
+            file = pq.ParquetFile(BytesIO(read_file(self._path, path)[0]), coerce_int96_timestamp_unit="us")
+            for batch in file.iter_batches(ROWS_A_GROUP):
+                held.append(self._as_table(pa.table(batch)))
+                count += batch.num_rows
+                if count >= ROWS_A_GROUP:
+                    yield pa.concat_tables(held)
+                    held, count = [], 0
+        if held:
+            yield pa.concat_tables(held)
+
+    def _as_table(self, rows: pa.Table) -> pa.Table:
+        """In the table's columns and types: a file of an older release may lack some."""
+        if rows.schema.equals(self._schema):
+            return rows
+        columns = (
+            rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+            for field in self._schema
+        )
+        return pa.table(list(columns), schema=self._schema)
+
+    def _commit(self, actions: list[dict[str, Any]], paths: Sequence[str]) -> bool:
         """Commit as the next free version; see `compact`."""
         content = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
         schema = self._schema

@@ -2,9 +2,7 @@
 
 In tiers, so that a row is written anew a few times in its life and not at each turn: many tiny files become one small
 one, many small ones a medium one. The rest is `maintain`'s. Readers that follow the log are not concerned: what is
-taken together is marked as no change of data. Tiny files come with each batch and are compacted here, the rare larger
-ones by delta-rs.
-"""
+taken together is marked as no change of data."""
 
 import math
 import threading
@@ -19,22 +17,21 @@ from obstore.exceptions import BaseError
 
 from conf.settings import Settings
 from schemas.tables import TABLES
-from streaming.maintenance.files import MB, compact, drop_expired, last_checkpoint, make_checkpoint
+from streaming.maintenance.files import MB, drop_expired, last_checkpoint, make_checkpoint
 from streaming.maintenance.small_files import SmallFiles
 from streaming.system.known_error import BalancewatchError
 from streaming.warehouse.delta_log import in_one_line, log_name
 from streaming.warehouse.table_store import store_of
 from streaming.warehouse.tables import open_delta, table_path
 
-TINY, SMALL = 1 * MB, 16 * MB
-TIERS = ((TINY, 64), (SMALL, 16))
+TIERS = ((1 * MB, 64), (16 * MB, 16))
 """(bytes, files): that number of files below that size, without those of the tier below, is compacted to that size."""
 
 CHECKPOINT_COMMITS = 100
 """Commits since the last checkpoint, each a file that a new reader of the log has to read."""
 
 ACTIONS_A_COMMIT = 50
-"""A checkpoint lists each file compacted in the last week: the larger it is, the rarer it is written."""
+"""A checkpoint lists each file compacted in the last hours: the larger it is, the rarer it is written."""
 
 LOOK_COMMITS = 16
 """Fewer new ones are not worth opening a table."""
@@ -47,9 +44,6 @@ LAST_SECONDS = 10.0
 
 ERRORS = (DeltaError, BaseError, OSError, ValueError, pa.ArrowException, BalancewatchError)
 """What a table that is damaged, away, full, or altered by others raises."""
-
-MOST_RETRIES = 100
-"""Retries of a compaction's commit, each because a batch was appended meanwhile."""
 
 log = structlog.get_logger()
 
@@ -136,14 +130,8 @@ class _KeptTable:
 
     def _tidy(self) -> None:
         files = self._follow()
-        while (size := due_tier(tuple(files.sizes.values()))) is not None:
-            if size == TINY:
-                has_changed = files.compact(size)
-            else:
-                has_changed = compact(open_delta(self._path), self._path, size, MOST_RETRIES)[0] > 0
-                files.follow()
-            if not has_changed:
-                break
+        while (size := due_tier(tuple(files.sizes.values()))) is not None and all(map(files.compact, files.bins(size))):
+            pass
         self._seen = files.version
         checkpointed, actions = last_checkpoint(self._path)
         if self._seen - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
@@ -156,7 +144,7 @@ class _KeptTable:
     def _follow(self) -> SmallFiles:
         """Read the table at first, and where its log lacks the next commit although it has grown; else new commits."""
         if self._files is None:
-            self._files = SmallFiles(self._path, SMALL)
+            self._files = SmallFiles(self._path, TIERS[-1][0])
             return self._files
         before = self._files.version
         self._files.follow()

@@ -19,7 +19,6 @@ from conf.settings import Settings
 from schemas.tables import ALERTS, QUARANTINE, TABLES, TOMBSTONE_HOURS, TOMBSTONES, Table
 from streaming.maintenance.files import (
     MB,
-    compact,
     delete_unused,
     find_unfinished,
     find_unused,
@@ -30,6 +29,7 @@ from streaming.maintenance.files import (
     sync_commits,
     take_stock,
 )
+from streaming.maintenance.small_files import SmallFiles
 from streaming.store.table_files import files_as_rows, time_sql
 from streaming.text.times import DAY, to_time
 from streaming.warehouse.delta_log import in_one_line
@@ -306,8 +306,13 @@ class _Upkeep:
             return
         if self._plan.dry_run:  # at most: rows that come together are compressed better
             report.files_compacted, report.files_made = len(small), max(1, math.ceil(sum(small) / target))
-        else:
-            report.files_compacted, report.files_made = compact(handle, self._path, target)
+            return
+        files = SmallFiles(self._path, target)
+        for paths in files.bins(target):
+            if files.compact(paths):  # else another writer was at work: the next run
+                report.files_compacted += len(paths)
+                report.files_made += 1
+        catch_up(handle)
 
     def _vacuum(self, handle: DeltaTable, log: list[Found]) -> None:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""

@@ -198,16 +198,16 @@ class PartitionPack:
                 continue
             if topic == CLOCKS:
                 self._lags.note_clock(event, ingest_time_ms)
-            reported, event = (event.event_time_ms, ingest_time_ms), at_most(event, ingest_time_ms)
+            reported_ms, event = event.event_time_ms, at_most(event, ingest_time_ms)
             cluster, time_ms = event.cluster, event.event_time_ms
             of_cluster = clusters.get(cluster)
             if of_cluster is None:
                 of_cluster = clusters[cluster] = OfCluster(ingest_time_ms, ingest_time_ms, time_ms, time_ms)
             of_cluster.note(time_ms, ingest_time_ms)
-            message = Message(offset, ingest_time_ms, value or b"", reported[0])
+            message = Message(offset, ingest_time_ms, value or b"", reported_ms)
             if topic in (PULLS, HEARTBEATS):
                 note = self._note_pull if topic == PULLS else self._note_heartbeat
-                note(of_cluster, event, reported)
+                note(of_cluster, event, (reported_ms, ingest_time_ms))
                 of_cluster.values.append(message.value)
             for number in _shards_for(topic, event, self._shards):
                 self._messages[number].append(message)

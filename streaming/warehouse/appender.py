@@ -2,7 +2,7 @@
 
 delta-rs goes through the metadata of every active file at each commit. An append depends on none of them: rows become
 one Parquet file, and a commit that is created only if its version is free makes them part of the table. Everything else
-(reading, checkpoints of the log, compaction, deletes) is delta-rs'. Source: Delta's PROTOCOL.md, "Delta Log Entries",
+(reading, checkpoints of the log, deletes) is delta-rs'. Source: Delta's PROTOCOL.md, "Delta Log Entries",
 "Add File", "Transaction Identifiers".
 """
 
@@ -11,6 +11,7 @@ import math
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,6 +57,27 @@ def statistics_of(rows: pa.Table) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
+
+
+def merged_statistics(parts: Sequence[str]) -> str:
+    """Return the statistics of all rows from those of their parts, of the same columns.
+
+    A bound holds if each part with a value has it.
+    """
+    read = [json.loads(part) for part in parts]
+    columns = read[0]["nullCount"] if read else {}
+    filled = {name: [one for one in read if one["nullCount"][name] < one["numRecords"]] for name in columns}
+    bounds = {
+        end: {
+            name: pick(one[end][name] for one in filled[name])
+            for name in columns
+            if filled[name] and all(name in one[end] for one in filled[name])
+        }
+        for end, pick in (("minValues", min), ("maxValues", max))
+    }
+    nulls = {name: sum(one["nullCount"][name] for one in read) for name in columns}
+    merged = {"numRecords": sum(one["numRecords"] for one in read), **bounds, "nullCount": nulls}
+    return json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
 
 
 def _bounds(least: Any, greatest: Any, column: pa.ChunkedArray) -> tuple[Any, Any] | None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import select
 import signal
 import subprocess
 import sys
@@ -156,9 +157,13 @@ def test_follow_prints_new_transitions_at_once_until_a_signal(tmp_path: Path, nu
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     printed = [process.stdout.readline()] if since else []
-    time.sleep(0 if since else 5)  # until it has opened the table
     rows = [alert("new", "RESOLVED", 65), alert("other", "FIRING", 66, kind="broker_isolated")]
-    append_rows(RowWriter(tmp_path), {"alerts": rows}, "app", 1)
+    writer, pause = RowWriter(tmp_path), 0 if since else 3
+    for batch_id in range(1, 7):
+        time.sleep(pause)  # what it finds when it opens the table is old: try again until it has
+        append_rows(writer, {"alerts": rows}, "app", batch_id)
+        if select.select([process.stdout], [], [], 20)[0]:
+            break
     printed.append(process.stdout.readline())
     process.send_signal(number)
     rest, errors = process.communicate(timeout=60)

@@ -29,6 +29,9 @@ from schemas.tables import (
     TABLES,
     Table,
 )
+from streaming.maintenance import upkeep as upkeep_module
+from streaming.maintenance.files import MB
+from streaming.maintenance.small_files import SmallFiles
 from streaming.maintenance.upkeep import KEPT, SUBJECTS, drop_old, find_old
 from streaming.warehouse.tables import table_path
 from tests.maintenance.rows import DAY_MS, NOW_MS, Row, read, row_of, write, write_in_turn
@@ -212,6 +215,30 @@ def test_columns_that_this_release_does_not_know_keep_their_values(tmp_path: Pat
     assert drop(tmp_path, ASSIGNMENTS) == 1
     kept = {row["queue_id"]: row["of_a_newer_release"] for row in read(tmp_path, "assignments")}
     assert kept == {1: "b", 2: None}
+
+
+def test_a_compaction_meanwhile_brings_no_dropped_row_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        at_ms = NOW_MS - (100 * DAY_MS if number < 4 else 0) + number
+        write(tmp_path, ASSIGNMENTS, [row_of(ASSIGNMENTS, at_ms, queue_id=number // 2)], number)
+    path, calls = table_path(tmp_path, "assignments"), list[str]()
+
+    def late(*args: Any, **kwargs: Any) -> None:
+        if not calls:
+            files = SmallFiles(path, MB)
+            assert all(map(files.compact, files.bins(MB)))
+        calls.append(path)
+        write_deltalake(*args, **kwargs)
+
+    monkeypatch.setattr(upkeep_module, "write_deltalake", late)
+    assert drop_old(DeltaTable(path), ASSIGNMENTS, NOW_MS - 50 * DAY_MS, None).dropped == 2
+    assert len(calls) == 2, "the second time from the files as they are then"
+    assert sorted((row["queue_id"], row["batch_id"]) for row in read(tmp_path, "assignments")) == [
+        (0, 1),
+        (1, 3),
+        (2, 4),
+        (2, 5),
+    ]
 
 
 def test_every_table_has_its_rule() -> None:

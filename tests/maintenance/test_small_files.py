@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
@@ -29,6 +30,10 @@ def rows_of(root: Path, table: Table) -> list[str]:
     return sorted(map(repr, read(root, table.name)))
 
 
+def compact(files: SmallFiles, size: int = LIMIT) -> bool:
+    return all(map(files.compact, files.bins(size)))
+
+
 @pytest.fixture
 def alerts(tmp_path: Path) -> str:
     """Three commits of a row each."""
@@ -42,7 +47,11 @@ def incidents(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_rows_of_each_table_stay_the_same_with_nulls_and_files_by_delta_rs(tmp_path: Path, table: Table) -> None:
+def test_rows_of_each_table_stay_the_same_with_nulls_and_files_by_delta_rs(
+    tmp_path: Path, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In several row groups, with the statistics of all."""
+    monkeypatch.setattr(module, "ROWS_A_GROUP", 3)
     path = table_path(tmp_path, table.name)
     for number in range(3):
         write(tmp_path, table, [row_of(table, NOW_MS + number), row_of(table, NOW_MS - number)], number)
@@ -50,7 +59,7 @@ def test_rows_of_each_table_stay_the_same_with_nulls_and_files_by_delta_rs(tmp_p
     write(tmp_path, table, [row_of(table, NOW_MS + 9)], 9)
     before, files = rows_of(tmp_path, table), SmallFiles(path, LIMIT)
     assert len(files.sizes) == 2
-    assert files.compact(LIMIT)
+    assert compact(files)
     assert rows_of(tmp_path, table) == before
     assert len(files.sizes) == 1
     handle = DeltaTable(path)
@@ -58,14 +67,21 @@ def test_rows_of_each_table_stay_the_same_with_nulls_and_files_by_delta_rs(tmp_p
     added = pa.table(handle.get_add_actions(flatten=True))
     assert added["path"].to_pylist() == list(files.sizes)
     assert added["num_records"].to_pylist() == [len(before)]
-    assert added[f"max.{table.time}"][0].as_py().timestamp() * 1000 == NOW_MS + 9
+    bounds = [added[f"{end}.{table.time}"][0].as_py().timestamp() * 1000 for end in ("min", "max")]
+    assert bounds == [NOW_MS - 2, NOW_MS + 9]
+    (file,) = Path(path).glob(next(iter(files.sizes)))
+    assert pq.ParquetFile(file).num_row_groups == 2
 
 
-def test_one_file_takes_as_many_as_reach_its_size(alerts: str) -> None:
+def test_one_file_takes_as_many_as_reach_its_size_and_one_alone_stays(alerts: str) -> None:
     files = SmallFiles(alerts, LIMIT)
-    one = max(files.sizes.values())
-    assert files.compact(one + 1)
+    first, second, third = files.sizes
+    size = max(files.sizes.values()) + 1
+    assert files.bins(size) == [[first, second]]
+    assert files.compact([first, second])
+    assert third in files.sizes
     assert len(files.sizes) == 2
+    assert not files.compact([first, third]), "one is gone"
 
 
 def appends(root: Path) -> None:
@@ -80,6 +96,10 @@ def compacts(root: Path) -> None:
     DeltaTable(table_path(root, "alerts")).optimize.compact()
 
 
+def compacts_too(root: Path) -> None:
+    assert compact(SmallFiles(table_path(root, "alerts"), LIMIT))
+
+
 def alters(root: Path) -> None:
     DeltaTable(table_path(root, "alerts")).alter.add_columns([Field("note", PrimitiveType("string"))])
 
@@ -90,6 +110,7 @@ def alters(root: Path) -> None:
         (appends, True, ["i0", "i1", "i2", "new"]),
         (deletes, False, ["i0", "i2"]),
         (compacts, False, ["i0", "i1", "i2"]),
+        (compacts_too, False, ["i0", "i1", "i2"]),
         (alters, False, ["i0", "i1", "i2"]),
     ],
 )
@@ -111,7 +132,7 @@ def test_what_another_writer_commits_meanwhile_holds(
         create(*args, **kwargs)
 
     monkeypatch.setattr(module, "create_file", late)
-    assert files.compact(LIMIT) is is_done
+    assert compact(files) is is_done
     assert incidents(tmp_path) == left
     assert files.version == DeltaTable(alerts).version()
     assert set(files.sizes) == {Path(uri).name for uri in DeltaTable(alerts).file_uris()}
@@ -124,7 +145,7 @@ def test_what_another_writer_commits_meanwhile_holds(
     assert set(files_of(alerts)) == named
     appends(tmp_path)
     files.follow()
-    assert files.compact(LIMIT)
+    assert compact(files)
     assert incidents(tmp_path) == sorted([*left, "new"])
     assert len(files.sizes) == 1
 
@@ -139,7 +160,7 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ours(
         create(*args, **kwargs)
 
     monkeypatch.setattr(module, "create_file", twice)
-    assert files.compact(LIMIT)
+    assert compact(files)
     assert incidents(tmp_path) == ["i0", "i1", "i2"]
     assert files.version == DeltaTable(alerts).version()
 
@@ -151,7 +172,7 @@ def test_a_file_of_an_older_release_gets_nulls_in_new_columns_and_columns_of_oth
     DeltaTable(path).alter.add_columns([Field("note", PrimitiveType("string"))])
     rows = DeltaTable(path).to_pyarrow_table().drop_columns("note").append_column("note", columns["note"])
     write_deltalake(path, rows, mode="append")
-    assert SmallFiles(path, LIMIT).compact(LIMIT)
+    assert compact(SmallFiles(path, LIMIT))
     assert sorted(map(str, DeltaTable(path).to_pyarrow_table()["note"].to_pylist())) == ["None", "mine"]
 
 

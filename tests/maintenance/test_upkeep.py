@@ -138,18 +138,18 @@ def test_a_dry_run_says_what_the_real_one_does_and_a_second_one_finds_nothing_to
 
 
 def test_a_file_stays_as_long_as_a_reader_may_follow_the_log_that_names_it(tmp_path: Path) -> None:
-    """It was written ten hours ago, as the log's first commits were; later these are more than readers may lag."""
+    """It was written hours ago, as the log's first commits were; later these are more than readers may lag."""
     path = Path(table_path(tmp_path, "assignments"))
     write(tmp_path, ASSIGNMENTS, [row_of(ASSIGNMENTS, NOW_MS)])
     (path / part("c")).write_bytes(b"x")
-    age(tmp_path, "assignments", 9.5)
+    age(tmp_path, "assignments", 10.5)
     reports = []
     for start in (0, 2_000):
         writer = DeltalakeWriter(tmp_path)
         for number in range(1_001):
             append_rows(writer, {"assignments": [row_of(ASSIGNMENTS, NOW_MS)]}, "query-1", start + number)
         reports += work(tmp_path, "assignments", reader_commits=1_000).values()
-    assert [(report.vacuum_hours, report.files_deleted) for report in reports] == [(10, 0), (2, 1)]
+    assert [(report.vacuum_hours, report.files_deleted) for report in reports] == [(12, 0), (2, 1)]
     assert not (path / part("c")).exists()
 
 
@@ -243,7 +243,7 @@ def test_no_row_is_lost_or_twice_and_no_writer_fails_while_it_works(tmp_path: Pa
     assert sum(report.rows_dropped for report in reports) == rounds
 
 
-@pytest.mark.parametrize("crashes_at", ["drop_old", "compact", "delete_unused", "shorten_log"])
+@pytest.mark.parametrize("crashes_at", ["drop_old", "SmallFiles", "delete_unused", "shorten_log"])
 def test_a_crash_between_two_steps_leaves_tables_that_the_next_run_brings_to_the_same(
     warehouse: Path, crashes_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from streaming.maintenance.files import MB
+from streaming.maintenance.small_files import SmallFiles
 from streaming.warehouse import appender as module
 from streaming.warehouse.appender import Appender
 
@@ -44,11 +46,13 @@ def leave_orphan(path: str) -> None:
 
 
 def append_beside_delta_rs(path: str, appenders: Sequence[Appender], each: int) -> int:
-    """Check that appends of each thread, every one made twice, are in once beside appends and compactions of delta-rs.
+    """Check that appends of each thread, every one made twice, are in once beside appends of delta-rs and compactions.
 
-    Return the number of compacted files. delta-rs gives up now and then beside hundreds of commits a second.
+    Two threads compact the same files. Return their number of compactions. delta-rs gives up now and then beside
+    hundreds of commits a second.
     """
     failed: list[Exception] = []
+    compacted: list[bool] = []
 
     def write(appender: Appender, place: int) -> None:
         try:
@@ -59,18 +63,28 @@ def append_beside_delta_rs(path: str, appenders: Sequence[Appender], each: int) 
         except Exception as error:
             failed.append(error)
 
+    def compact() -> None:
+        try:
+            files = SmallFiles(path, MB)
+            while any(writer.is_alive() for writer in writers):
+                files.follow()
+                compacted.extend(map(files.compact, files.bins(MB)))
+        except Exception as error:
+            failed.append(error)
+
     writers = [threading.Thread(target=write, args=(one, place)) for place, one in enumerate(appenders)]
-    for writer in writers:
-        writer.start()
-    others, compacted, patient = list[int](), 0, CommitProperties(max_commit_retries=200)
+    compactors = [threading.Thread(target=compact) for _ in range(2)]
+    for thread in (*writers, *compactors):
+        thread.start()
+    others, patient = list[int](), CommitProperties(max_commit_retries=200)
     while any(writer.is_alive() for writer in writers):
-        with contextlib.suppress(CommitFailedError, DeltaError):
-            handle = DeltaTable(path)
-            compacted += handle.optimize.compact(commit_properties=patient)["numFilesRemoved"]
-            handle.create_checkpoint()
         with contextlib.suppress(CommitFailedError, DeltaError):
             write_deltalake(path, numbers(100_000 + len(others)), mode="append", commit_properties=patient)
             others.append(100_000 + len(others))
+        with contextlib.suppress(DeltaError):
+            DeltaTable(path).create_checkpoint()
+    for thread in compactors:
+        thread.join()
     assert failed == []
     assert read(path) == [*range(len(appenders) * each), *others]
-    return compacted + int(DeltaTable(path).optimize.compact()["numFilesRemoved"])
+    return sum(compacted)

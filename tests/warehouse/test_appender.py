@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 
 from streaming.warehouse import appender as module
 from streaming.warehouse import table_store
-from streaming.warehouse.appender import LONGEST, Appender, AppendRefusedError, TableGoneError, statistics_of
+from streaming.warehouse.appender import (
+    LONGEST,
+    Appender,
+    AppendRefusedError,
+    TableGoneError,
+    merged_statistics,
+    statistics_of,
+)
 from streaming.warehouse.table_store import create_file
 from tests.support.tiers import in_proof
 from tests.warehouse.tables import SCHEMA, append_beside_delta_rs, leave_orphan, make_table, numbers, read
@@ -292,10 +299,14 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS)
-def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str, Any]]) -> None:
+@given(ROWS, st.none() | st.integers(0, 8))
+def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str, Any]], cut: int | None) -> None:
+    """Of all at once, and of two parts."""
     table = pa.Table.from_pylist(rows, pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()]))
-    reported = json.loads(statistics_of(table), parse_constant=_refuse)
+    parts = [table] if cut is None else [table.slice(0, cut), table.slice(cut)]
+    reported = json.loads(merged_statistics([*map(statistics_of, parts)]), parse_constant=_refuse)
+    if cut is None:
+        assert reported == json.loads(statistics_of(table))
     assert reported["numRecords"] == len(rows)
     for name in COLUMNS:
         values = [row[name] for row in rows if row[name] is not None]
