@@ -63,12 +63,12 @@ def require(holds: Callable[[Any], object], allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def not_below(key: str, why: str = "") -> AfterValidator:
+def not_below(key: str) -> AfterValidator:
     """Return a validator of a number and an earlier key of the section, if that is valid."""
 
     def check(number: float, known: ValidationInfo) -> float:
         if (other := known.data.get(key)) is not None and number < other:
-            raise invalid(f"must not be below {key} = {other:g}{why}")
+            raise invalid(f"must not be below {key} = {other:g}")
         return number
 
     return AfterValidator(check)

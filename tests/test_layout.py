@@ -227,19 +227,19 @@ def test_no_file_is_over_600_lines() -> None:
 
 BUDGET = {
     "streaming/assistant": 450, "streaming/board": 4_150, "streaming/check": 920, "streaming/collector": 3_190,
-    "streaming/history": 2_290, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 740,
+    "streaming/history": 2_290, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 900,
     "streaming/metrics": 960, "streaming/quality": 1_630, "streaming/queries": 4_340, "streaming/relay": 3_670,
     "streaming/replay": 520, "streaming/self_monitoring": 450, "streaming/service": 1_440,
     "streaming/simulator": 3_500, "streaming/spark": 560, "streaming/store": 960, "streaming/system": 310,
-    "streaming/terminal": 620, "streaming/text": 630, "streaming/warehouse": 1_640, "streaming/whatif": 420,
+    "streaming/terminal": 620, "streaming/text": 630, "streaming/warehouse": 1_670, "streaming/whatif": 420,
     "udfs/alerts": 1_770, "udfs/brokers": 2_190, "udfs/groups": 3_870, "udfs/producers": 1_280,
     "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_740, "conf": 1_020,
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""
 
-MOST_LINES, MOST_LINES_OF_TESTS = 48_900, 59_800
+MOST_LINES, MOST_LINES_OF_TESTS = 49_100, 60_200
 
-MOST_FILES = 291
+MOST_FILES = 292
 """Of the product, likewise."""
 
 

@@ -1,14 +1,14 @@
 """A table's small files, known from its log, and their compaction beside other writers.
 
 If two compactions by delta-rs 1.6.6 take the same files, both succeed, and the rows are there twice (delta-rs, pull
-request 3982). For each it also lists the whole log five times, and replays the commits since the last checkpoint. Here
+request 3982). For each it also lists the log five times, and replays the commits since the last checkpoint. Here
 a commit fails if a file is gone, and the cost is that of the new commits and of the compacted files. Source: Delta's
 PROTOCOL.md, "Add File and Remove File".
 """
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming.text.times import wall_ms
-from streaming.warehouse.appender import ENGINE, contract_of, merged_statistics, statistics_of
+from streaming.warehouse.appender import commit_info, contract_of, is_commit, merged_statistics, statistics_of
 from streaming.warehouse.delta_log import actions_in, log_name
 from streaming.warehouse.table_store import create_file, read_file, store_of, write_file
 from streaming.warehouse.tables import open_delta
@@ -87,7 +87,7 @@ class SmallFiles:
         add = {"path": name, "size": len(content), "modificationTime": now_ms, "stats": merged_statistics(statistics)}
         gone = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
         actions: list[dict[str, Any]] = [
-            {"commitInfo": _commit_info(now_ms)},
+            commit_info("OPTIMIZE", {"predicate": "[]"}, is_blind=False),
             *({"remove": {"path": path, "size": self.sizes[path], **gone, **unchanged}} for path in paths),
             {"add": {**add, **unchanged}},
         ]
@@ -124,14 +124,14 @@ class SmallFiles:
     def _commit(self, actions: list[dict[str, Any]], paths: Sequence[str]) -> bool:
         """Commit as the next free version; see `compact`."""
         content = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
-        schema = self._schema
+        commit_id, schema = actions[0]["commitInfo"]["txnId"], self._schema
         while True:
             try:
                 create_file(self._path, log_name(self.version + 1), content.encode())
                 break
             except FileExistsError:
                 made = self._read_next()
-            if _id_of(made) == _id_of(actions):
+            if is_commit(made, commit_id):
                 break  # ours: its answer was lost, and it was sent again
             self._take_in(made)
             if self._schema is not schema or not self.sizes.keys() >= set(paths):
@@ -156,18 +156,3 @@ class SmallFiles:
         """A name with other characters than Delta's writers use may be written in two ways: it is left out."""
         if not self._has_vectors:
             self.sizes.update((path, size) for path, size in files if size < self._limit and quote(path) == path)
-
-
-def _commit_info(at_ms: int) -> dict[str, Any]:
-    return {
-        "timestamp": at_ms,
-        "operation": "OPTIMIZE",
-        "operationParameters": {"predicate": "[]"},
-        "isBlindAppend": False,
-        "engineInfo": ENGINE,
-        "txnId": str(uuid.uuid4()),
-    }
-
-
-def _id_of(actions: Sequence[Mapping[str, Any]]) -> str | None:
-    return next((action["commitInfo"].get("txnId") for action in actions if "commitInfo" in action), None)

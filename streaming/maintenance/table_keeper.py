@@ -2,14 +2,13 @@
 
 In tiers, so that a row is written anew a few times in its life and not at each turn: many tiny files become one small
 one, many small ones a medium one. The rest is `maintain`'s. Readers that follow the log are not concerned: what is
-taken together is marked as no change of data."""
+taken together is marked as no change of data.
+"""
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-import obstore
 import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -20,8 +19,7 @@ from schemas.tables import TABLES
 from streaming.maintenance.files import MB, drop_expired, last_checkpoint, make_checkpoint
 from streaming.maintenance.small_files import SmallFiles
 from streaming.system.known_error import BalancewatchError
-from streaming.warehouse.delta_log import in_one_line, log_name
-from streaming.warehouse.table_store import store_of
+from streaming.warehouse.delta_log import in_one_line
 from streaming.warehouse.tables import open_delta, table_path
 
 TIERS = ((1 * MB, 64), (16 * MB, 16))
@@ -33,11 +31,9 @@ CHECKPOINT_COMMITS = 100
 ACTIONS_A_COMMIT = 50
 """A checkpoint lists each file compacted in the last hours: the larger it is, the rarer it is written."""
 
-LOOK_COMMITS = 16
-"""Fewer new ones are not worth opening a table."""
-
-SHORTEN_SECONDS = 3_600.0
-"""Between two looks for commits that are too old, or a tenth too many."""
+OPEN_SECONDS = 3_600.0
+"""After which a table is opened anew, because the log may have been shortened before all of it was read, and the log is
+shortened. It is also shortened when a tenth of `reader_commits` are new."""
 
 LAST_SECONDS = 10.0
 """For the tables after the last batch; a table that was begun is finished."""
@@ -97,57 +93,42 @@ class TableKeeper:
 
 
 class _KeptTable:
-    """One table, whose log is read only when it has grown: a single request for a file shows that."""
+    """One table, whose new commits are read in each turn."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._wish, self._path, self._name = settings.maintain, table_path(settings.paths.warehouse, name), name
         self._files: SmallFiles | None = None
-        self._seen = -LOOK_COMMITS
-        self._shortened_at, self._shortened = -math.inf, 0
-        """When the log was last shortened, and the version then."""
+        self._opened_at = 0.0
+        self._seen = self._shortened = -1
+        """Versions: of the last turn, and when the log was last shortened."""
         self._reported = ""
 
     def keep(self) -> None:
         try:
-            if self._has_grown():
-                self._tidy()
+            self._tidy()
             self._reported = ""
         except TableNotFoundError:
             pass
-        except ERRORS as error:  # a disk is full, or a store away
+        except ERRORS as error:
             said = in_one_line(error)
             if said != self._reported:
                 log.warning("compaction postponed", table=self._name, reason=said)
             self._reported = said
 
-    def _has_grown(self) -> bool:
-        try:
-            if self._seen >= 0:
-                obstore.head(store_of(self._path), log_name(self._seen + LOOK_COMMITS))
-        except FileNotFoundError:
-            return False
-        return True
-
     def _tidy(self) -> None:
-        files = self._follow()
+        now = time.monotonic()
+        if self._files is None or now - self._opened_at >= OPEN_SECONDS:
+            self._files, self._opened_at = SmallFiles(self._path, TIERS[-1][0]), now
+        files, wish = self._files, self._wish
+        files.follow()
+        if files.version == self._seen:
+            return
         while (size := due_tier(tuple(files.sizes.values()))) is not None and all(map(files.compact, files.bins(size))):
             pass
-        self._seen = files.version
         checkpointed, actions = last_checkpoint(self._path)
-        if self._seen - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
+        if files.version - checkpointed >= max(CHECKPOINT_COMMITS, actions // ACTIONS_A_COMMIT):
             make_checkpoint(open_delta(self._path), self._path)
-        is_much = self._seen - self._shortened >= self._wish.reader_commits // 10
-        if is_much or time.monotonic() - self._shortened_at >= SHORTEN_SECONDS:
-            drop_expired(self._path, self._wish)
-            self._shortened_at, self._shortened = time.monotonic(), self._seen
-
-    def _follow(self) -> SmallFiles:
-        """Read the table at first, and where its log lacks the next commit although it has grown; else new commits."""
-        if self._files is None:
-            self._files = SmallFiles(self._path, TIERS[-1][0])
-            return self._files
-        before = self._files.version
-        self._files.follow()
-        if self._files.version == before:
-            self._files.open()
-        return self._files
+        if now == self._opened_at or files.version - self._shortened >= wish.reader_commits // 10:
+            drop_expired(self._path, wish)
+            self._shortened = files.version
+        self._seen = files.version

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -342,7 +342,7 @@ class Appender:
     def _take_in(self, commit_id: str) -> bool:
         """Read the next commit, which is another's; True where it is the one that is being written."""
         actions = actions_in(bytes(obstore.get(self._store, log_name(self._version + 1)).bytes()))
-        if any(action.get("commitInfo", {}).get("txnId") == commit_id for action in actions):
+        if is_commit(actions, commit_id):
             return True
         self._version += 1
         for action in actions:
@@ -353,17 +353,21 @@ class Appender:
         return False
 
 
+def commit_info(operation: str, parameters: Mapping[str, str], *, is_blind: bool) -> dict[str, Any]:
+    """Return the first action of a commit; its `txnId` identifies it."""
+    by = {"engineInfo": ENGINE, "txnId": str(uuid.uuid4())}
+    of = {"operation": operation, "operationParameters": dict(parameters), "isBlindAppend": is_blind}
+    return {"commitInfo": {"timestamp": wall_ms(), **of, **by}}
+
+
 def _begin_actions(transaction: Transaction | None) -> list[dict[str, Any]]:
-    """Return the first actions of a commit; the `txnId` of its commitInfo identifies it."""
-    info = {
-        "timestamp": wall_ms(),
-        "operation": "WRITE",
-        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
-        "isBlindAppend": True,
-        "engineInfo": ENGINE,
-        "txnId": str(uuid.uuid4()),
-    }
+    info = commit_info("WRITE", {"mode": "Append", "partitionBy": "[]"}, is_blind=True)
     if transaction is None:
-        return [{"commitInfo": info}]
+        return [info]
     txn = {"appId": transaction.app_id, "version": transaction.version, "lastUpdated": wall_ms()}
-    return [{"commitInfo": info}, {"txn": txn}]
+    return [info, {"txn": txn}]
+
+
+def is_commit(actions: Iterable[Mapping[str, Any]], commit_id: str) -> bool:
+    """Return whether a commit's actions are those of the commit with this `txnId`."""
+    return any(action.get("commitInfo", {}).get("txnId") == commit_id for action in actions)

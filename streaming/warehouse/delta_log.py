@@ -2,8 +2,8 @@
 
 Compaction rewrites existing rows. Only the log shows that (dataChange false), not the list of files.
 
-Rows that balancewatch appends are synced to the disk before the next step. Commits by delta-rs (compaction, retention)
-and by other writers are not: a power cut can leave their file or their data file empty or truncated. A damaged newest
+What balancewatch commits is synced to the disk before the next step; a commit by delta-rs (retention) just after, one
+by another writer perhaps never. A power cut can leave its file or its data file empty or truncated. A damaged newest
 commit is renamed to `NAME.damaged`: the table is then as it was before, and an append takes the version. A damaged
 commit below an intact one stays, because a log must have no gap.
 """

@@ -12,7 +12,7 @@ import structlog
 from deltalake import DeltaTable
 
 from conf.settings import Settings
-from schemas.tables import ALERTS
+from schemas.tables import ALERTS, TABLES
 from streaming.maintenance import table_keeper as module
 from streaming.maintenance.files import MB, take_stock
 from streaming.maintenance.small_files import SmallFiles
@@ -103,19 +103,30 @@ def test_a_table_has_few_files_a_short_log_and_each_row_once_also_for_a_reader_o
     assert sorted(row["incident_id"] for row in read(tmp_path, "alerts")) == expected
 
 
-def test_the_log_of_a_table_that_did_not_grow_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, kept = DeltalakeWriter(tmp_path), keeper(tmp_path)
-    append(writer, 0)
-    kept.keep()
-    followed: list[str] = []
-    monkeypatch.setattr(SmallFiles, "follow", lambda files: followed.append(Path(files._path).name))
-    for batch_id in range(1, module.LOOK_COMMITS):
+def test_a_table_is_opened_each_hour_else_its_new_commits_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all that it had read has expired since: the log has begun anew."""
+    opened, now = list[str](), [0.0]
+    opens = SmallFiles.open
+    monkeypatch.setattr(SmallFiles, "open", lambda files: (opened.append(Path(files._path).name), opens(files)))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    writer, kept, path = DeltalakeWriter(tmp_path), keeper(tmp_path), Path(table_path(tmp_path, "alerts"))
+    for batch_id in range(30):
         append(writer, batch_id)
         kept.keep()
-    assert followed == []
-    append(writer, module.LOOK_COMMITS)
+    assert opened == list(TABLES)
+    for batch_id in range(30, 200):
+        append(writer, batch_id)
+    DeltaTable(path).create_checkpoint()
+    for version in range(100):
+        (path / "_delta_log" / f"{version:020}.json").unlink()
     kept.keep()
-    assert followed == ["alerts"]
+    assert len(take_stock(DeltaTable(path))[1]) == 200
+    now[0] = module.OPEN_SECONDS
+    kept.keep()
+    assert len(take_stock(DeltaTable(path))[1]) == 2
+    assert sorted(row["incident_id"] for row in read(tmp_path, "alerts")) == [f"{number:05}" for number in range(200)]
 
 
 @pytest.mark.usefixtures("_small_tiers")
