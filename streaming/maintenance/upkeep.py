@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from conf.settings import Settings
-from schemas.tables import ALERTS, QUARANTINE, TABLES, TOMBSTONE_HOURS, TOMBSTONES, Table
+from schemas.tables import ALERTS, PROPERTIES, QUARANTINE, TABLES, TOMBSTONE_HOURS, TOMBSTONES, Table
 from streaming.maintenance.files import (
     MB,
     delete_unused,
@@ -41,7 +41,7 @@ from streaming.warehouse.warehouse_error import NotWrittenError
 MEMORY_LIMIT = "1GB"
 
 DELTA_HOURS = 168
-"""How long a table's log remembers removed files if the table does not say: an older release made it."""
+"""How long files stay at least in a table whose log remembers removed ones for another time: an older release's."""
 
 MOST_ATTEMPTS = 5
 """Of one table; each begins with the rows as they are then."""
@@ -316,7 +316,8 @@ class _Upkeep:
 
     def _vacuum(self, handle: DeltaTable, log: list[Found]) -> None:
         """A relay needs no older file: one that starts reads the table as it is, one that runs is seconds behind."""
-        least = TOMBSTONE_HOURS if TOMBSTONES in handle.metadata().configuration else DELTA_HOURS
+        is_ours = handle.metadata().configuration.get(TOMBSTONES) == PROPERTIES[TOMBSTONES]
+        least = TOMBSTONE_HOURS if is_ours else DELTA_HOURS
         hours = self.report.vacuum_hours = max(least, reader_hours(log, self._settings.maintain))
         unused = [*find_unused(handle, hours), *find_unfinished(self._path, hours)]
         if wanted := set(unused):

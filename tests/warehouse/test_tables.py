@@ -8,12 +8,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from schemas.tables import ALERTS, MEMBERSHIPS, TABLES, Column, ColumnType
+from schemas.tables import ALERTS, MEMBERSHIPS, TABLES, TOMBSTONES, Column, ColumnType
 from streaming.warehouse import tables
 from streaming.warehouse.appender import Appender
 from streaming.warehouse.delta_log import in_one_line, read_commit
 from streaming.warehouse.readable_rows import read_table
-from streaming.warehouse.rows import arrow_table
+from streaming.warehouse.rows import arrow_schema, arrow_table
 from streaming.warehouse.tables import open_table, table_path, whole
 from streaming.warehouse.warehouse_error import WarehouseError
 from streaming.warehouse.writer import DeltalakeWriter, append_rows
@@ -119,6 +119,16 @@ def test_a_table_of_an_older_release_gets_the_columns_it_lacks_and_keeps_its_row
     assert read(tmp_path).column(LEFT_OUT).to_pylist() == [None, "AVG"]
     protocol = open_table(tmp_path, MEMBERSHIPS).protocol()
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+@pytest.mark.parametrize(("hours", "then"), [(None, "interval 2 hours"), ("interval 99 hours", "interval 99 hours")])
+def test_a_table_of_an_older_release_gets_a_log_that_forgets_unless_its_owner_has_said_when(
+    hours: str | None, then: str, tmp_path: Path
+) -> None:
+    path = table_path(tmp_path, "memberships")
+    DeltaTable.create(path, schema=arrow_schema(MEMBERSHIPS), configuration={TOMBSTONES: hours} if hours else {})
+    assert [open_table(tmp_path, MEMBERSHIPS).version() for _ in range(2)] == [0 if hours else 1] * 2
+    assert DeltaTable(path).metadata().configuration[TOMBSTONES] == then
 
 
 def test_an_older_process_appends_beside_a_newer_one_and_both_read_all_rows(tmp_path: Path) -> None:
