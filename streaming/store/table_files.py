@@ -15,7 +15,7 @@ from streaming.text.times import to_ms
 from streaming.warehouse.delta_log import in_one_line, read_commit
 from streaming.warehouse.file_copies import delete_other_copies, files_here
 from streaming.warehouse.tables import catch_up, open_delta, table_path
-from streaming.warehouse.warehouse_error import TableAccessError
+from streaming.warehouse.warehouse_error import TableAccessError, WarehouseError
 
 Span = tuple[int | None, int | None]
 """The first and the last ms of a file's rows; None where the log does not say."""
@@ -83,10 +83,14 @@ class TableFiles:
     def appended(self, version: int) -> list[str]:
         """Return the paths of files that commits after `version` appended, also if compaction has replaced them.
 
-        Raises FileNotFoundError for a deleted file of a bucket.
+        Raises WarehouseError if the log has been shortened since, FileNotFoundError for a deleted file of a bucket.
         """
-        commits = (read_commit(self._path, number) for number in range(version + 1, (self.version or 0) + 1))
-        names = [name for commit in commits if commit is not None for name in commit.appended]
+        names: list[str] = []
+        for number in range(version + 1, (self.version or 0) + 1):
+            if (commit := read_commit(self._path, number)) is None:
+                gone = f"version {number} of table {self.table.name} is no longer in its log"
+                raise WarehouseError(f"{gone}, which maintain.reader_hours limits; ask again with --since")
+            names += commit.appended
         return files_here(self._handle, [f"{self._handle.table_uri}/{name}" for name in names]) if self._handle else []
 
     def _read_spans(self, handle: DeltaTable) -> list[Span]:

@@ -52,6 +52,9 @@ def test_appended_rows_are_those_since_a_version_also_once_they_are_compacted(tm
     assert history.refresh()
     assert verdicts(history, f"({history.appended(ASSIGNMENTS, version)})") == ["UNOWNED"]
     assert verdicts(history, f"({history.appended(ASSIGNMENTS, history.versions['assignments'])})") == []
+    (tmp_path / "assignments" / "_delta_log" / f"{version + 1:020}.json").unlink()
+    with pytest.raises(WarehouseError, match=f"version {version + 1} of table assignments is no longer in its log"):
+        history.appended(ASSIGNMENTS, version)
 
 
 def test_of_two_rows_of_one_moment_the_later_batch_is_the_newest(tmp_path: Path) -> None:
