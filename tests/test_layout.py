@@ -227,7 +227,7 @@ def test_no_file_is_over_600_lines() -> None:
 
 BUDGET = {
     "streaming/assistant": 450, "streaming/board": 4_150, "streaming/check": 920, "streaming/collector": 3_190,
-    "streaming/history": 2_290, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 900,
+    "streaming/history": 2_290, "streaming/kafka_io": 460, "streaming/logs": 330, "streaming/maintenance": 910,
     "streaming/metrics": 960, "streaming/quality": 1_630, "streaming/queries": 4_340, "streaming/relay": 3_670,
     "streaming/replay": 520, "streaming/self_monitoring": 450, "streaming/service": 1_440,
     "streaming/simulator": 3_500, "streaming/spark": 560, "streaming/store": 960, "streaming/system": 310,
