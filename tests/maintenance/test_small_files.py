@@ -1,9 +1,11 @@
 """Small files are taken together with the same rows, whatever other writers do meanwhile."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +15,7 @@ from deltalake.schema import PrimitiveType
 
 from schemas.tables import ALERTS, TABLES, Table
 from streaming.maintenance import small_files as module
-from streaming.maintenance.files import MB
+from streaming.maintenance.files import MB, find_unused
 from streaming.maintenance.small_files import SmallFiles
 from streaming.warehouse.appender import AppendRefusedError
 from streaming.warehouse.tables import open_table, table_path
@@ -163,6 +165,22 @@ def test_a_commit_whose_answer_was_lost_is_known_as_ours(
     assert compact(files)
     assert incidents(tmp_path) == ["i0", "i1", "i2"]
     assert files.version == DeltaTable(alerts).version()
+
+
+def test_a_compaction_that_is_killed_before_its_commit_changes_nothing(
+    tmp_path: Path, alerts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is no part of the table, and the next one succeeds."""
+    files, before = SmallFiles(alerts, LIMIT), set(files_of(alerts))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "create_file", Mock(side_effect=KeyboardInterrupt))
+        compact(files)
+    assert incidents(tmp_path) == ["i0", "i1", "i2"]
+    (left,) = set(files_of(alerts)) - before
+    assert compact(SmallFiles(alerts, LIMIT))
+    assert incidents(tmp_path) == ["i0", "i1", "i2"]
+    os.utime(Path(alerts) / left, (0, 0))
+    assert left in find_unused(DeltaTable(alerts), 2)
 
 
 def test_a_file_of_an_older_release_gets_nulls_in_new_columns_and_columns_of_others_stay(tmp_path: Path) -> None:
