@@ -100,9 +100,8 @@ class SmallFiles:
     def _row_groups(self, paths: Sequence[str]) -> Iterator[pa.Table]:
         held, count = list[pa.Table](), 0
         for path in paths:
-            # Spark writes times as INT96.
             content = pa.BufferReader(read_file(self._path, path)[0])
-            file = pq.ParquetFile(content, coerce_int96_timestamp_unit="us")
+            file = pq.ParquetFile(content, coerce_int96_timestamp_unit="us")  # Spark writes times as INT96
             for batch in file.iter_batches(ROWS_A_GROUP, use_threads=False):  # threads cost more than they save
                 held.append(self._as_table(pa.table(batch)))
                 count += batch.num_rows
