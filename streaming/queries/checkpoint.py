@@ -279,7 +279,7 @@ class StateNote:
 # Before rows of batch N are appended, CheckpointSync syncs what N starts from: `offsets/N`, `commits/N-1` and the state
 # of version N. At a start `recover` removes damaged files of later steps, so that Spark runs the newest batch with rows
 # again; the tables skip these rows. Batches without rows are planned anew. Source: Spark 4.2.1, MicroBatchExecution
-# (order of offsets, state, commits) and RocksDBFileManager (names of state files in checkpoint format 2); Hadoop's
+# (order of offsets, state, commits) and RocksDBFileManager (names of state files in checkpoint format 1); Hadoop's
 # ChecksumFileSystem (`.NAME.crc`).
 
 FURTHEST = 20
@@ -351,6 +351,9 @@ def recover(checkpoint: Checkpoint, written: int) -> list[Path]:
         if batch_id == written and not is_planned:
             break
         later = [*_later(checkpoint / "offsets", batch_id + is_planned), *_later(checkpoint / "commits", batch_id)]
+        # A snapshot of a batch that is planned anew would be taken for the state of the new one.
+        for partition in _partitions(checkpoint):
+            later += _later(partition, batch_id + is_planned + 1)
         removed = [*snapshots, *undescribed, *later]
         for path in removed:
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -373,27 +376,23 @@ def _has_start(checkpoint: Path, batch_id: int) -> bool:
     commit = _read(checkpoint / "commits" / str(batch_id - 1))
     if commit is None or _read(checkpoint / "offsets" / str(batch_id - 1)) is None:
         return False
-    ids = commit.get("stateUniqueIds", {}).get("0")
-    partitions = _partitions(checkpoint)
-    return not ids or all(_has_state(one, batch_id, ids[int(one.name)][0]) for one in partitions)
+    return all(_has_state(partition, batch_id) for partition in _partitions(checkpoint))
 
 
-def _has_state(partition: Path, version: int, state_id: str) -> bool:
+def _has_state(partition: Path, version: int) -> bool:
     """Whether the state of this version is intact: its change, and those before it back to a snapshot or the first."""
-    name = f"{version}_{state_id}"
     for step in range(version, 0, -1):
-        if any(map(_is_snapshot, partition.glob(f"{name}.zip"))):
+        if _is_snapshot(partition / f"{step}.zip"):
             return True
-        changes = [_content(path) for path in partition.glob(f"{name}.changelog")]
-        if not any(change is not None and change[-21:-13] == LZ4_END for change in changes):
+        change = _content(partition / f"{step}.changelog")
+        if change is None or change[-21:-13] != LZ4_END:
             return False
-        name = f"{step - 1}_*"
     return True
 
 
 def _damaged_snapshots(partition: Path) -> list[Path]:
     """Return those of the two newest: Spark would load them, and can do without."""
-    found = sorted(partition.glob("*.zip"), key=lambda path: int(path.name.partition("_")[0]))
+    found = sorted(partition.glob("*.zip"), key=lambda path: int(path.stem))
     return [path for path in found[-2:] if not _is_snapshot(path)]
 
 
@@ -447,7 +446,7 @@ def _partitions(checkpoint: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
 
 
-def _later(folder: Path, batch_id: int) -> Iterator[Path]:
-    """Yield the files of a log from this batch on."""
+def _later(folder: Path, number: int) -> Iterator[Path]:
+    """Yield the files of a log from this batch on, or those of a partition's state from this version on."""
     if folder.is_dir():
-        yield from (path for path in folder.iterdir() if path.name.isdigit() and int(path.name) >= batch_id)
+        yield from (path for path in folder.iterdir() if path.stem.isdigit() and int(path.stem) >= number)

@@ -117,7 +117,7 @@ class ShardIndex(msgspec.Struct):
     `shelves` has the buckets and bytes of each shelf.
     """
 
-    version: int = 8
+    version: int = 9
     rules: str = ""
     has_held_ticks: bool = False
     swept_ms: int = 0

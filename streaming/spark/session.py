@@ -67,11 +67,7 @@ OPTIONS = {
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STREAMING}.stateStore.rocksdb.writeBufferSizeMB": "8",  # 64 by default, filled before it is flushed
     f"{_STREAMING}.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    f"{_STREAMING}.stateStore.checkpointFormatVersion": "2",
     f"{_STREAMING}.stateStore.minDeltasForSnapshot": "50",
-    # Format 2 writes the ids of all versions since the last snapshot into each changelog. With more than 800 the query
-    # fails, and fails again when it is started; Spark's 60 s are as many at 14 batches/s.
-    f"{_STREAMING}.stateStore.maintenanceInterval": "10s",
     # A checksum file beside each state file is a seventh of a small batch; RocksDB and the file system have theirs.
     f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",
     f"{_STREAMING}.noDataMicroBatches.enabled": "false",

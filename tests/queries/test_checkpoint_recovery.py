@@ -33,15 +33,15 @@ def checkpoint(tmp_path: Path) -> Path:
     write(root / "sources/0/0", b'\0v1\n{"rocketmq.pulls":{"0":0}}')
     for batch in range(6):
         write(root / f"offsets/{batch}", b'v1\n{"conf":{}}\n{"rocketmq.pulls":{"0":%d}}' % (10 * batch))
-        write(root / f"commits/{batch}", b"v2\n" + json.dumps({"stateUniqueIds": {"0": [[f"id{batch}"]]}}).encode())
-        write(root / f"state/0/0/{batch + 1}_id{batch}.changelog", LZ4)
+        write(root / f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
+        write(root / f"state/0/0/{batch + 1}.changelog", LZ4)
     for start in (0, 4):
         write(root / DESCRIPTIONS / f"{start}", b'v2\n{"operatorInfo":{}}')
     write(root / f"state/0/0/SSTs/{SST}", b"sst!")
     with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
         listed = json.dumps({"sstFiles": [{"dfsSstFileName": SST, "sizeBytes": 4}]})
         archive.writestr("metadata", f"v1\n{listed}")
-    write(root / "state/0/0/3_id2.zip", (tmp_path / "zip").read_bytes())
+    write(root / "state/0/0/3.zip", (tmp_path / "zip").read_bytes())
     return root
 
 
@@ -100,21 +100,30 @@ def test_a_damaged_plan_of_a_batch_without_rows_is_made_anew(checkpoint: Path, c
 def test_damaged_state_lets_the_batch_that_wrote_it_run_again(
     checkpoint: Path, cut: Callable[[Path], None], written: int
 ) -> None:
-    cut(checkpoint / "state/0/0/6_id5.changelog")
+    cut(checkpoint / "state/0/0/6.changelog")
     assert names(recover(checkpoint, written)) == {"commits/5"}
 
 
 def test_batches_without_rows_go_together(checkpoint: Path) -> None:
     """Batch 3 was the last with rows: its start was synced, and nothing since."""
-    for name in ("offsets/5", "commits/4", "state/0/0/5_id4.changelog", "state/0/0/6_id5.changelog"):
+    for name in ("offsets/5", "commits/4", "state/0/0/5.changelog", "state/0/0/6.changelog"):
         empty(checkpoint / name)
-    assert names(recover(checkpoint, 3)) == {"offsets/5", "commits/4", "commits/5"}
+    assert names(recover(checkpoint, 3)) == {"offsets/5", "commits/4", "commits/5", "0/6.changelog"}
 
 
-@pytest.mark.parametrize("damaged", ["3_id2.zip", f"SSTs/{SST}"])
+def test_state_of_batches_that_are_planned_anew_goes(checkpoint: Path) -> None:
+    """Spark would take a snapshot of them for that of the new ones."""
+    shutil.copy(checkpoint / "state/0/0/3.zip", checkpoint / "state/0/0/6.zip")
+    empty(checkpoint / "offsets/5")
+    empty(checkpoint / "state/0/0/6.changelog")
+    assert names(recover(checkpoint, 4)) == {"offsets/5", "commits/5", "0/6.changelog", "0/6.zip"}
+    assert recover(checkpoint, 4) == []
+
+
+@pytest.mark.parametrize("damaged", ["3.zip", f"SSTs/{SST}"])
 def test_a_damaged_snapshot_goes_if_the_changes_before_it_are_there(checkpoint: Path, damaged: str) -> None:
     truncate(checkpoint / "state/0/0" / damaged)
-    assert names(recover(checkpoint, 5)) == {"0/3_id2.zip"}
+    assert names(recover(checkpoint, 5)) == {"0/3.zip"}
     assert recover(checkpoint, 5) == []
 
 
@@ -135,7 +144,7 @@ def test_a_damaged_description_of_the_operator_goes_if_an_older_one_is_there(
 
 
 @pytest.mark.parametrize(
-    "damaged", ["offsets/5", "commits/4", "state/0/0/5_id4.changelog", "offsets/4", "state/0/0/4_id3.changelog"]
+    "damaged", ["offsets/5", "commits/4", "state/0/0/5.changelog", "offsets/4", "state/0/0/4.changelog"]
 )
 def test_a_checkpoint_whose_batch_with_rows_cannot_start_is_refused_with_the_command(
     checkpoint: Path, damaged: str
@@ -161,7 +170,7 @@ def test_each_file_is_synced_once_with_its_folder(checkpoint: Path, monkeypatch:
     )
     sync = CheckpointSync(checkpoint)
     sync.sync()
-    assert {"metadata", "offsets/5", "offsets/.5.crc", "commits/5", "state/0/0/6_id5.changelog", "offsets"} < {*synced}
+    assert {"metadata", "offsets/5", "offsets/.5.crc", "commits/5", "state/0/0/6.changelog", "offsets"} < {*synced}
     assert {f"state/0/0/SSTs/{SST}", f"{DESCRIPTIONS}/4", DESCRIPTIONS} < {*synced}
     synced.clear()
     sync.sync()
