@@ -43,7 +43,7 @@ def shorten_log(handle: DeltaTable, table: str, log: Sequence[Found], wish: Main
         return len(_expired(log, wish, version if is_due else -1))
     if is_due:
         make_checkpoint(handle, table)
-    return drop_expired(table, wish) if is_due or _expired(log, wish) else 0
+    return drop_expired(table, wish)
 
 
 def make_checkpoint(handle: DeltaTable, table: str) -> None:

@@ -6,8 +6,6 @@ a commit fails if a file is gone, and the cost is that of the new commits and of
 PROTOCOL.md, "Add File and Remove File".
 """
 
-import json
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -17,11 +15,20 @@ from urllib.parse import quote
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from streaming.text.times import wall_ms
-from streaming.warehouse.appender import commit_info, contract_of, is_commit, merged_statistics, statistics_of
-from streaming.warehouse.delta_log import actions_in, log_name
-from streaming.warehouse.table_store import create_file, read_file, store_of, write_file
+from streaming.warehouse.appender import (
+    add_file,
+    commit_info,
+    contract_of,
+    create_commit,
+    is_commit,
+    merged_statistics,
+    statistics_of,
+)
+from streaming.warehouse.delta_log import read_actions
+from streaming.warehouse.table_store import read_file, store_of
 from streaming.warehouse.tables import open_delta
 
 ROWS_A_GROUP = 1 << 18
@@ -34,14 +41,16 @@ class SmallFiles:
     `sizes`: bytes by path, as of `version`; none of a table with deletion vectors, which other writers make.
     """
 
-    def __init__(self, path: str, limit: int) -> None:
-        """Raises TableNotFoundError, or AppendRefusedError if the table asks more of its writers than rows."""
-        self._path, self._limit = path, limit
-        self.open()
+    def __init__(self, path: str, limit: int, handle: DeltaTable | None = None) -> None:
+        """`handle` is the table, if it is open.
 
-    def open(self) -> None:
-        """Read the table anew."""
-        handle = open_delta(self._path)
+        Raises TableNotFoundError, or AppendRefusedError if the table asks more of its writers than rows.
+        """
+        self._path, self._limit = path, limit
+        self._look(open_delta(path) if handle is None else handle)
+
+    def _look(self, handle: DeltaTable) -> None:
+        """Take the table as it is."""
         contract = contract_of(handle)
         fields = (pa.field(name, type_, name not in contract.required) for name, type_ in contract.types.items())
         self._schema = pa.schema(list(fields))
@@ -55,7 +64,7 @@ class SmallFiles:
         """Take in the commits that were made since."""
         with suppress(FileNotFoundError):
             while True:
-                self._take_in(self._read_next())
+                self._take_in(read_actions(self._path, self.version + 1))
 
     def bins(self, size: int) -> list[list[str]]:
         """Return the paths of files below `size` bytes, in groups of two or more that reach it; the last may not."""
@@ -77,24 +86,21 @@ class SmallFiles:
         """
         if not self.sizes.keys() >= set(paths):
             return False
-        name, sink, statistics = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet", BytesIO(), list[str]()
+        sink, statistics = BytesIO(), list[dict[str, Any]]()
         with pq.ParquetWriter(sink, self._schema, compression="zstd", compression_level=3) as writer:
             for rows in self._row_groups(paths):
                 writer.write_table(rows)
                 statistics.append(statistics_of(rows))
-        content = sink.getvalue()
-        write_file(self._path, name, content)
-        now_ms, unchanged = wall_ms(), {"partitionValues": {}, "dataChange": False}
-        add = {"path": name, "size": len(content), "modificationTime": now_ms, "stats": merged_statistics(statistics)}
-        gone = {"deletionTimestamp": now_ms, "extendedFileMetadata": True}
+        add = add_file(self._path, "zstd", sink.getvalue(), merged_statistics(statistics), is_new=False)
+        old = {"dataChange": False, "deletionTimestamp": wall_ms(), "extendedFileMetadata": True, "partitionValues": {}}
         actions: list[dict[str, Any]] = [
             commit_info("OPTIMIZE", {"predicate": "[]"}, is_blind=False),
-            *({"remove": {"path": path, "size": self.sizes[path], **gone, **unchanged}} for path in paths),
-            {"add": {**add, **unchanged}},
+            *({"remove": {"path": path, "size": self.sizes[path], **old}} for path in paths),
+            {"add": add},
         ]
         if self._commit(actions, paths):
             return True
-        obstore.delete(store_of(self._path), name)
+        obstore.delete(store_of(self._path), add["path"])
         return False
 
     def _row_groups(self, paths: Sequence[str]) -> Iterator[pa.Table]:
@@ -123,14 +129,13 @@ class SmallFiles:
 
     def _commit(self, actions: list[dict[str, Any]], paths: Sequence[str]) -> bool:
         """Commit as the next free version; see `compact`."""
-        content = "\n".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
         commit_id, schema = actions[0]["commitInfo"]["txnId"], self._schema
         while True:
             try:
-                create_file(self._path, log_name(self.version + 1), content.encode())
+                create_commit(self._path, self.version + 1, actions)
                 break
             except FileExistsError:
-                made = self._read_next()
+                made = read_actions(self._path, self.version + 1)
             if is_commit(made, commit_id):
                 break  # ours: its answer was lost, and it was sent again
             self._take_in(made)
@@ -139,13 +144,9 @@ class SmallFiles:
         self._take_in(actions)
         return True
 
-    def _read_next(self) -> list[dict[str, Any]]:
-        """Raises FileNotFoundError without a next commit."""
-        return actions_in(read_file(self._path, log_name(self.version + 1))[0])
-
     def _take_in(self, actions: list[dict[str, Any]]) -> None:
         if any("metaData" in action or "protocol" in action for action in actions):
-            self.open()
+            self._look(open_delta(self._path))
             return
         for path in (action["remove"]["path"] for action in actions if "remove" in action):
             self.sizes.pop(path, None)

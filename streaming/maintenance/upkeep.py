@@ -307,7 +307,7 @@ class _Upkeep:
         if self._plan.dry_run:  # at most: rows that come together are compressed better
             report.files_compacted, report.files_made = len(small), max(1, math.ceil(sum(small) / target))
             return
-        files = SmallFiles(self._path, target)
+        files = SmallFiles(self._path, target, handle)
         for paths in files.bins(target):
             if files.compact(paths):  # else another writer was at work: the next run
                 report.files_compacted += len(paths)

@@ -27,7 +27,7 @@ from obstore.exceptions import BaseError
 
 from streaming.system.known_error import BalancewatchError
 from streaming.text.times import wall_ms
-from streaming.warehouse.delta_log import actions_in, log_name
+from streaming.warehouse.delta_log import log_name, read_actions
 from streaming.warehouse.table_store import create_file, store_of, write_file
 from streaming.warehouse.tables import open_delta
 
@@ -40,8 +40,8 @@ LONGEST = 64
 _ALMOST_A_MS = timedelta(microseconds=999)
 
 
-def statistics_of(rows: pa.Table) -> str:
-    """Return the JSON text of an add action's `stats`; booleans, bytes and lists only have null counts."""
+def statistics_of(rows: pa.Table) -> dict[str, Any]:
+    """Return an add action's `stats`; booleans, bytes and lists only have null counts."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -52,21 +52,16 @@ def statistics_of(rows: pa.Table) -> str:
             put = _bounds(bounds["min"], bounds["max"], column)
             if put is not None:
                 least[name], greatest[name] = put
-    return json.dumps(
-        {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls},
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
+    return {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls}
 
 
-def merged_statistics(parts: Sequence[str]) -> str:
+def merged_statistics(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the statistics of all rows from those of their parts, of the same columns.
 
     A bound holds if each part with a value has it.
     """
-    read = [json.loads(part) for part in parts]
-    columns = read[0]["nullCount"] if read else {}
-    filled = {name: [one for one in read if one["nullCount"][name] < one["numRecords"]] for name in columns}
+    columns = parts[0]["nullCount"] if parts else {}
+    filled = {name: [one for one in parts if one["nullCount"][name] < one["numRecords"]] for name in columns}
     bounds = {
         end: {
             name: pick(one[end][name] for one in filled[name])
@@ -75,9 +70,8 @@ def merged_statistics(parts: Sequence[str]) -> str:
         }
         for end, pick in (("minValues", min), ("maxValues", max))
     }
-    nulls = {name: sum(one["nullCount"][name] for one in read) for name in columns}
-    merged = {"numRecords": sum(one["numRecords"] for one in read), **bounds, "nullCount": nulls}
-    return json.dumps(merged, ensure_ascii=False, separators=(",", ":"))
+    nulls = {name: sum(one["nullCount"][name] for one in parts) for name in columns}
+    return {"numRecords": sum(one["numRecords"] for one in parts), **bounds, "nullCount": nulls}
 
 
 def _bounds(least: Any, greatest: Any, column: pa.ChunkedArray) -> tuple[Any, Any] | None:
@@ -264,15 +258,12 @@ class Appender:
         actions = _begin_actions(transaction)
         if rows.num_rows == 0:
             return self._version if self._commit(actions, rows, transaction) else None
-        name, sink = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet", BytesIO()
+        sink = BytesIO()
         pq.write_table(rows.replace_schema_metadata(None), sink, compression="snappy")
-        content = sink.getvalue()
-        write_file(self._path, name, content, is_synced=self._is_synced)
-        add = {"path": name, "partitionValues": {}, "size": len(content), "modificationTime": wall_ms()}
-        actions.append({"add": {**add, "dataChange": True, "stats": statistics_of(rows)}})
-        if self._commit(actions, rows, transaction):
+        add = add_file(self._path, "snappy", sink.getvalue(), statistics_of(rows), is_synced=self._is_synced)
+        if self._commit([*actions, {"add": add}], rows, transaction):
             return self._version
-        obstore.delete(self._store, name)
+        obstore.delete(self._store, add["path"])
         return None
 
     def _look(self, handle: DeltaTable) -> None:
@@ -308,12 +299,10 @@ class Appender:
     def _commit(self, actions: list[dict[str, Any]], rows: pa.Table, transaction: Transaction | None) -> bool:
         """Commit as the next free version. Return False if another writer has committed this transaction."""
         commit_id = self._failed = actions[0]["commitInfo"]["txnId"]
-        lines = (json.dumps(action, ensure_ascii=False, separators=(",", ":")) for action in actions)
-        content = "\n".join(lines).encode()
         lost = 0
         while True:
             try:
-                create_file(self._path, log_name(self._version + 1), content, is_synced=self._is_synced)
+                create_commit(self._path, self._version + 1, actions, is_synced=self._is_synced)
                 break
             except FileExistsError:
                 if self._take_in(commit_id):
@@ -341,7 +330,7 @@ class Appender:
 
     def _take_in(self, commit_id: str) -> bool:
         """Read the next commit, which is another's; True where it is the one that is being written."""
-        actions = actions_in(bytes(obstore.get(self._store, log_name(self._version + 1)).bytes()))
+        actions = read_actions(self._path, self._version + 1)
         if is_commit(actions, commit_id):
             return True
         self._version += 1
@@ -351,6 +340,25 @@ class Appender:
         if any("metaData" in action or "protocol" in action for action in actions):
             self._look(open_delta(self._path))
         return False
+
+
+def add_file(
+    path: str, codec: str, content: bytes, stats: Mapping[str, Any], *, is_synced: bool = True, is_new: bool = True
+) -> dict[str, Any]:
+    """Write a file of rows and return its add action. `is_new`: the table did not have the rows before."""
+    name = f"part-00000-{uuid.uuid4()}-c000.{codec}.parquet"
+    write_file(path, name, content, is_synced=is_synced)
+    file = {"path": name, "partitionValues": {}, "size": len(content), "modificationTime": wall_ms()}
+    return {**file, "dataChange": is_new, "stats": _json(stats)}
+
+
+def create_commit(path: str, version: int, actions: Iterable[Mapping[str, Any]], *, is_synced: bool = True) -> None:
+    """Raises FileExistsError for a version that is taken."""
+    create_file(path, log_name(version), "\n".join(map(_json, actions)).encode(), is_synced=is_synced)
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def commit_info(operation: str, parameters: Mapping[str, str], *, is_blind: bool) -> dict[str, Any]:

@@ -61,6 +61,11 @@ def actions_in(content: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in content.splitlines() if line.strip()]
 
 
+def read_actions(table: Location, version: int) -> list[dict[str, Any]]:
+    """Raises FileNotFoundError for a version that the log does not have: a future one, or one that was cleaned up."""
+    return actions_in(read_file(table, log_name(version))[0])
+
+
 def _is_intact(content: bytes) -> bool:
     """Whether the content of a commit has actions, each of them JSON."""
     try:

@@ -126,14 +126,14 @@ def test_what_another_writer_commits_meanwhile_holds(
 ) -> None:
     """A compaction that came too late leaves no file; the next one succeeds."""
     files, act = SmallFiles(alerts, LIMIT), [meanwhile]
-    create = module.create_file
+    create = module.create_commit
 
     def late(*args: Any, **kwargs: Any) -> None:
         if act:
             act.pop()(tmp_path)
         create(*args, **kwargs)
 
-    monkeypatch.setattr(module, "create_file", late)
+    monkeypatch.setattr(module, "create_commit", late)
     assert compact(files) is is_done
     assert incidents(tmp_path) == left
     assert files.version == DeltaTable(alerts).version()
@@ -155,13 +155,13 @@ def test_what_another_writer_commits_meanwhile_holds(
 def test_a_commit_whose_answer_was_lost_is_known_as_ours(
     tmp_path: Path, alerts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, create = SmallFiles(alerts, LIMIT), module.create_file
+    files, create = SmallFiles(alerts, LIMIT), module.create_commit
 
     def twice(*args: Any, **kwargs: Any) -> None:
         create(*args, **kwargs)
         create(*args, **kwargs)
 
-    monkeypatch.setattr(module, "create_file", twice)
+    monkeypatch.setattr(module, "create_commit", twice)
     assert compact(files)
     assert incidents(tmp_path) == ["i0", "i1", "i2"]
     assert files.version == DeltaTable(alerts).version()
@@ -173,7 +173,7 @@ def test_a_compaction_that_is_killed_before_its_commit_changes_nothing(
     """Its file is no part of the table, and the next one succeeds."""
     files, before = SmallFiles(alerts, LIMIT), set(files_of(alerts))
     with monkeypatch.context() as patch:
-        patch.setattr(module, "create_file", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(module, "create_commit", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             compact(files)
     assert incidents(tmp_path) == ["i0", "i1", "i2"]

@@ -108,8 +108,10 @@ def test_a_table_is_opened_each_hour_else_its_new_commits_are_read(
 ) -> None:
     """Also where all that it had read has expired since: the log has begun anew."""
     opened, now = list[str](), [0.0]
-    opens = SmallFiles.open
-    monkeypatch.setattr(SmallFiles, "open", lambda files: (opened.append(Path(files._path).name), opens(files)))
+    look = SmallFiles._look
+    monkeypatch.setattr(
+        SmallFiles, "_look", lambda files, handle: (opened.append(Path(files._path).name), look(files, handle))
+    )
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     writer, kept, path = DeltalakeWriter(tmp_path), keeper(tmp_path), Path(table_path(tmp_path, "alerts"))
     for batch_id in range(30):

@@ -113,8 +113,6 @@ def test_state_of_another_release_is_refused() -> None:
     store = DictShardStore()
     store.write("shard_index", b'{"version":3}')
     with pytest.raises(StateError, match="version 3, this release reads version 9; move the checkpoint away"):
-        StateError, match=f"version 3, this release reads version {ShardIndex().version}; move the checkpoint away"
-    ):
         ShardState(store)
 
 

@@ -304,9 +304,10 @@ def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str,
     """Of all at once, and of two parts."""
     table = pa.Table.from_pylist(rows, pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()]))
     parts = [table] if cut is None else [table.slice(0, cut), table.slice(cut)]
-    reported = json.loads(merged_statistics([*map(statistics_of, parts)]), parse_constant=_refuse)
+    reported = merged_statistics([*map(statistics_of, parts)])
+    assert reported == json.loads(json.dumps(reported, allow_nan=False))
     if cut is None:
-        assert reported == json.loads(statistics_of(table))
+        assert reported == statistics_of(table)
     assert reported["numRecords"] == len(rows)
     for name in COLUMNS:
         values = [row[name] for row in rows if row[name] is not None]
@@ -316,7 +317,3 @@ def test_every_value_is_within_the_bounds_that_are_reported(rows: list[dict[str,
             least, most = map(datetime.fromisoformat, bounds) if name == "at" else bounds
             assert all(least <= value <= most for value in values)
     assert set(reported["minValues"]) == set(reported["maxValues"]) <= {"text", "whole", "share", "at"}
-
-
-def _refuse(text: str) -> None:
-    raise AssertionError(f"{text} is no JSON")
