@@ -252,7 +252,8 @@ def _report(sampler: Sampler, what: str) -> None:
     sample = sampler.samples[-1]
     recent = [one for one in sampler.samples if one["at"] >= sample["at"] - MINUTE - MOST_SECONDS_A_SAMPLE / 2]
     figures = figures_of(recent[0]["at"], sample["at"], recent, sampler.latencies)
-    ms = "/".join(f"{figures[f'FaultItem, event to Delta row, {name}, ms']:,.0f}" for name in ("p50", "p95"))
+    latency = [figures[f"FaultItem, event to Delta row, {name}, ms"] for name in ("p50", "p95")]
+    ms = "/".join(f"{one:,.0f}" for one in latency if one) or "-"
     names = ("CPU, cores", "memory, MiB", SMALL_FILES, "state, MB", "state, files")
     shown = "; ".join(f"{name} {sample[name]:,.2f}" for name in names)
     say(f"{what}: {figures[RATES[PUBLISHED]]:,.0f} events/s, p50/p95 {ms} ms; {shown}")
