@@ -93,6 +93,7 @@ def environment(settings: Settings) -> dict[str, str]:
         "BALANCEWATCH_PATHS__CHECKPOINTS": str(settings.paths.checkpoints),
         "BALANCEWATCH_QUERIES__MAX_OFFSETS_PER_TRIGGER": str(settings.queries.max_offsets_per_trigger),
         "BALANCEWATCH_ONCALL__ENABLED": "false",  # deliveries.py has the relay alone
+        "BALANCEWATCH_CANARY__INTERVAL_SECONDS": "0",  # 10 s after another its rows depend on the batches
         "BALANCEWATCH_LOG__FORMAT": "json",
     }
 
