@@ -75,7 +75,7 @@ def _subjects(row: Row) -> list[Subject]:
         return [(None, row["cause"], machine) for machine in machines or [None]]
     if row["kind"] not in PER_QUEUE:
         return [(None, row["cause"], None)]
-    reported = evidence.get("queues", {}) if row["kind"] == "starved_queue" else {}
+    reported = evidence.get("queues", {}) if row["kind"] in ("starved_queue", "stalled_queue") else {}
     return [(queue, reported.get(queue, {}).get("cause") or row["cause"], None) for queue in row["queues"]]
 
 

@@ -383,7 +383,7 @@ def find_stalled(snapshot: GroupSnapshot) -> Iterator[Finding]:
             ),
             "Check {owners} for a full GC, a paused or flow-controlled consumer, or a stuck listener (jstack).",
         )
-        if cause == CONSUME_STOPPED:
+        if any(starvation.cause == CONSUME_STOPPED for starvation in silent.values()):  # the owner may go on pulling
             words = wording(
                 "The committed offset of {count} of topic {topic} in {group} has stood still since {time} while "
                 "messages wait: {queues}. Planned owner: {owners}.",
@@ -411,7 +411,14 @@ def find_stalled(snapshot: GroupSnapshot) -> Iterator[Finding]:
             queues=names,
             evidence={
                 "owners": owners,
-                "last_pull_ms": {name: topic_state.queues[name].last_pull_ms for name in names},
+                "queues": {
+                    name: {
+                        "cause": silent[name].cause,
+                        "client_id": silent[name].client_id,
+                        "last_pull_ms": topic_state.queues[name].last_pull_ms,
+                    }
+                    for name in names
+                },
             },
             inhibited_by=snapshot.inhibitor(f"{STARVED_QUEUE} {topic}"),
         )
