@@ -232,7 +232,7 @@ BUDGET = {
     "streaming/replay": 520, "streaming/self_monitoring": 450, "streaming/service": 1_440,
     "streaming/simulator": 3_500, "streaming/spark": 560, "streaming/store": 960, "streaming/system": 310,
     "streaming/terminal": 620, "streaming/text": 630, "streaming/warehouse": 1_680, "streaming/whatif": 420,
-    "udfs/alerts": 1_770, "udfs/brokers": 2_190, "udfs/groups": 3_870, "udfs/producers": 1_280,
+    "udfs/alerts": 1_800, "udfs/brokers": 2_190, "udfs/groups": 3_890, "udfs/producers": 1_280,
     "udfs/rocketmq": 2_010, "udfs/whatif": 440, "schemas": 1_740, "conf": 1_020,
 }  # fmt: skip
 """The most lines of Python in each room. A change that makes a room smaller lowers its figure."""

@@ -1,9 +1,11 @@
 """Summaries and advice of alerts: what, where, since when, why, what to do."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 from udfs.alerts.alert import Text, wording
-from udfs.alerts.phrase import Fact, Phrase, join_clauses, phrase, some_of
+from udfs.alerts.phrase import Fact, Phrase, join_clauses, join_sentences, phrase, some_of
 from udfs.rocketmq.model import queue_order
 from udfs.rocketmq.own_names import REVIVE_GROUP
 
@@ -187,26 +189,35 @@ def describe_duplicate_client_id(
     )
 
 
+@dataclass(frozen=True)
+class Reason:
+    """Why these queues starve, and the client that it lies with.
+
+    `came` is the messages that arrived while commits stood still. `is_listed_again`: a broker lists the client more
+    than once, and one channel is dead.
+    """
+
+    cause: str
+    queues: Sequence[str]
+    client_id: str | None = None
+    client_addr: str | None = None
+    came: int = 0
+    is_listed_again: bool = False
+
+
 def describe_starved_queue(
     cluster: str,
     consumer_group: str,
     topic: str,
-    cause: str,
-    queues: Sequence[str],
+    reasons: Sequence[Reason],
     since_ms: int,
     *,
-    client_id: str | None,
-    client_addr: str | None,
     backlog: int | None,
     strategies: Mapping[str, Sequence[str]] | None = None,
-    came: int = 0,
-    is_listed_again: bool = False,
 ) -> Text:
-    """Return summary and advice for queues that no client consumes.
+    """Return summary and advice for queues that no client consumes. Several reasons name their queues.
 
-    `backlog` is in messages, None if no end was seen; `strategies` is strategy → ClientIds; `came` is the messages that
-    arrived while commits stood still. `is_listed_again`: a broker lists the client more than once, and one channel is
-    dead.
+    `backlog` is in messages, None if no end was seen; `strategies` is strategy → ClientIds.
     """
     reported = [
         phrase("{strategy}: {client_ids}").given(
@@ -218,27 +229,41 @@ def describe_starved_queue(
         "cluster": cluster,
         "consumer_group": consumer_group,
         "topic": topic,
-        "client_id": str(client_id),
-        "client_addr": str(client_addr),
-        "host": host_of(client_addr) if client_addr else phrase("its host"),
         "strategies": phrase(" ({strategies})", strategies=join_clauses(reported)) if reported else "",
-        "came": phrase(" while {messages} arrived", messages=number_of(came, "message")) if came else "",
     }
-    why = STARVATION_TEXTS[cause]
-    if is_listed_again:
-        why = LISTED_AGAIN
-    elif cause == "consume_stopped" and client_id is None:
-        why = REVIVE_STOPPED if consumer_group == REVIVE_GROUP else COMMITS_STOPPED
+    texts = [_explain(reason, facts, is_revive=consumer_group == REVIVE_GROUP) for reason in reasons]
+    whys = [text.summary for text in texts]
+    if len(reasons) > 1:
+        of_queues = [runs_of(reason.queues) for reason in reasons]
+        whys = [phrase("{reason} ({queues})", reason=why, queues=of) for why, of in zip(whys, of_queues, strict=True)]
+    queues = [queue for reason in reasons for queue in reason.queues]
     waiting = phrase(" Backlog: {messages} when last read.", messages=number_of(backlog or 0, "message"))
     return wording(
         "Group {consumer_group} (cluster {cluster}) has not consumed {number} of topic {topic} since {time}: {queues}. "
         "Cause: {reason}.{waiting}",
-        why.advice,
+        reduce(join_sentences, (text.advice for text in texts)),
     ).given(
         **facts,
         number=number_of(len(queues), "queue"),
         time=clock(since_ms),
         queues=runs_of(queues),
-        reason=why.given(**facts).summary,
+        reason=join_clauses(whys),
         waiting=waiting if backlog else "",
     )
+
+
+def _explain(reason: Reason, facts: Mapping[str, Fact], *, is_revive: bool) -> Text:
+    why = STARVATION_TEXTS[reason.cause]
+    if reason.is_listed_again:
+        why = LISTED_AGAIN
+    elif reason.cause == "consume_stopped" and reason.client_id is None:
+        why = REVIVE_STOPPED if is_revive else COMMITS_STOPPED
+    came = phrase(" while {messages} arrived", messages=number_of(reason.came, "message"))
+    addr = reason.client_addr
+    of_reason: dict[str, Fact] = {
+        "client_id": str(reason.client_id),
+        "client_addr": addr or phrase("an unknown address"),
+        "host": host_of(addr) if addr else phrase("its host"),
+        "came": came if reason.came else "",
+    }
+    return why.given(**facts, **of_reason)

@@ -1,10 +1,9 @@
 """The words of a page, one golden pair a cause."""
 
-from typing import Any
-
 import pytest
 
 from udfs.alerts.prose import (
+    Reason,
     clock,
     count,
     describe_duplicate_client_id,
@@ -51,10 +50,11 @@ SUMMARY = (
 )
 
 
-def starved(cause: str, **reported: Any) -> tuple[str, str]:
-    queues = ["broker-a:6", "broker-a:7", "broker-b:0"]
-    facts = {"client_id": "172.17.0.2@7", "client_addr": "10.20.0.11:40112", "backlog": 1200, **reported}
-    text = describe_starved_queue("DefaultCluster", "order-service", "orders", cause, queues, AT, **facts)
+def starved(
+    cause: str, *others: Reason, backlog: int | None = 1200, client_addr: str | None = "10.20.0.11:40112"
+) -> tuple[str, str]:
+    reasons = [Reason(cause, ["broker-a:6", "broker-a:7", "broker-b:0"], "172.17.0.2@7", client_addr), *others]
+    text = describe_starved_queue("DefaultCluster", "order-service", "orders", reasons, AT, backlog=backlog)
     return str(text.summary), str(text.advice)
 
 
@@ -65,6 +65,17 @@ def test_a_page_says_where_since_when_why_and_what_to_do() -> None:
         ),
         "Check 172.17.0.2@7 on 10.20.0.11 for a full GC, swapping, suspension or a network fault, then restart it.",
     )
+
+
+def test_queues_with_another_cause_are_named_with_it_and_its_fix() -> None:
+    """An orderly group of the field: a listener hangs, and its client cannot give back the lock of a queue it lost."""
+    summary, advice = starved("order_lock", Reason("consume_stopped", ["broker-a:0", "broker-a:1"], "10.0.0.5@9"))
+    assert "has not consumed 5 queues of topic orders since 03:12:05 UTC: broker-a:0-1,6-7 and broker-b:0." in summary
+    assert "does not hold the locks of these queues (broker-a:6-7 and broker-b:0); the committed offset" in summary
+    assert "10.0.0.5@9 at an unknown address holds the queues and consumes nothing" in summary
+    assert "(broker-a:0-1). Backlog:" in summary
+    assert advice.startswith("If the broker has no master, bring it back")
+    assert " Take a jstack of 10.0.0.5@9 on its host " in advice
 
 
 @pytest.mark.parametrize("cause", CAUSES)

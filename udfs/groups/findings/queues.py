@@ -2,13 +2,13 @@
 double_consumed_queue, offset_regression.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from udfs.alerts.alert import Finding, Incident, wording
 from udfs.alerts.phrase import phrase, plural, some_of
-from udfs.alerts.prose import clock, describe_starved_queue, number_of, runs_of
+from udfs.alerts.prose import Reason, clock, describe_starved_queue, number_of, runs_of
 from udfs.alerts.rules import REBALANCE_MS
 from udfs.groups.diagnosis import (
     CAUSES,
@@ -249,10 +249,14 @@ def _starved_finding(
     state = snapshot.state
     queues = {name: _queue_evidence(topic_state, name, starved, blames) for name in starved.queues}
     cause, client_id, inhibited_by = _blame(snapshot, starved, queues)
-    addrs = (member.client_addr for member in snapshot.members if member.client_id == client_id)
-    addr = min(addrs, default=None)
-    known = [topic_state.queues[name].consumption for name in starved.queues]
-    came = sum(one.max_offset - one.first_max_offset for one in known if one)  # while the commits stood still
+    of_cause: dict[str, list[str]] = {}
+    for name, reported in queues.items():
+        of_cause.setdefault(reported["cause"] or cause, []).append(name)
+    reasons = []
+    for one, names in sorted(of_cause.items(), key=lambda item: (item[0] != cause, gravity(item[0]))):
+        clients = filter(None, (queues[name]["client_id"] for name in names))
+        blamed = client_id if one == cause else min(clients, default=None)
+        reasons.append(_reason(snapshot, topic_state, one, names, blamed))
     strategies = snapshot.strategies(topic, topic_state)
     return Finding(
         kind=STARVED_QUEUE,
@@ -263,25 +267,38 @@ def _starved_finding(
             state.cluster,
             state.consumer_group,
             topic,
-            cause,
-            starved.queues,
+            reasons,
             starved.since_ms,
-            client_id=client_id,
-            client_addr=addr,
             backlog=_backlog(topic_state, starved.queues),
             strategies=strategies,
-            came=came if cause == CONSUME_STOPPED else 0,
-            is_listed_again=cause == DUPLICATE_CLIENT_ID and client_id not in {one.client_id for one in snapshot.twins},
         ),
         labels={**snapshot.labels, "topic": topic},
         topic=topic,
         client_id=client_id,
         broker_name=names_of_brokers(starved.queues),
         queues=starved.queues,
-        evidence={"client_addr": addr, "queues": queues, "strategies": strategies},
+        evidence={"client_addr": _addr_of(snapshot, client_id), "queues": queues, "strategies": strategies},
         inhibited_by=inhibited_by,
         is_ready=starved.is_ready,
     )
+
+
+def _reason(
+    snapshot: GroupSnapshot, topic_state: TopicState, cause: str, names: Sequence[str], client_id: str | None
+) -> Reason:
+    known = [topic_state.queues[name].consumption for name in names] if cause == CONSUME_STOPPED else []
+    return Reason(
+        cause,
+        names,
+        client_id,
+        _addr_of(snapshot, client_id),
+        came=sum(one.max_offset - one.first_max_offset for one in known if one),
+        is_listed_again=cause == DUPLICATE_CLIENT_ID and client_id not in {one.client_id for one in snapshot.twins},
+    )
+
+
+def _addr_of(snapshot: GroupSnapshot, client_id: str | None) -> str | None:
+    return min((member.client_addr for member in snapshot.members if member.client_id == client_id), default=None)
 
 
 def _blame(
