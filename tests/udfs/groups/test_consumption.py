@@ -96,3 +96,21 @@ def test_a_queue_that_ends_before_its_commit_was_made_anew_and_an_older_event_ch
     for pull in [*pulls, anew, replace(pulls[0], event_time_ms=at(15))]:
         known = note_offsets(known, pull)
     assert known == note_offsets(None, anew)
+
+
+def test_two_causes_in_one_topic_are_told_apart_by_queue() -> None:
+    """One client's listener hangs while it pulls on, the other client stops pulling."""
+    life = Life(queues=4, flow=Flow())
+    play(life, "start h1:1 A 0 1; start h2:1 B 2 3; to 300; hang; take h2:1; to 560")
+    stopped, silent = ("consume_stopped", "a@7"), ("pull_stopped", "b@7")
+    expected = {f"broker-a:{number}": cause for number, cause in enumerate((stopped, stopped, silent, silent))}
+    for kind in ("stalled_queue", "starved_queue"):
+        known = life.state.incidents[f"{kind} orders"].evidence["queues"]
+        assert {name: (one["cause"], one["client_id"]) for name, one in known.items()} == expected
+    assert "4 queues of topic orders" in str(life.state.incidents["stalled_queue orders"].text.summary)
+    assert "has stood still since" in str(life.state.incidents["stalled_queue orders"].text.summary)
+    page = life.state.incidents["starved_queue orders"].text
+    assert "a@7 at h1:1 holds the queues and consumes nothing" in str(page.summary)
+    assert "b@7 at h2:1 sends heartbeats, but has stopped pulling (broker-a:2-3)." in str(page.summary)
+    assert "Take a jstack of a@7" in str(page.advice)
+    assert "If b@7 on h2 was suspended" in str(page.advice)
