@@ -251,7 +251,7 @@ def _starved_finding(
     cause, client_id, inhibited_by = _blame(snapshot, starved, queues)
     of_cause: dict[str, list[str]] = {}
     for name, reported in queues.items():
-        of_cause.setdefault(reported["cause"] or cause, []).append(name)
+        of_cause.setdefault(reported["cause"] if reported["cause"] in CAUSES else cause, []).append(name)
     reasons = []
     for one, names in sorted(of_cause.items(), key=lambda item: (item[0] != cause, gravity(item[0]))):
         clients = filter(None, (queues[name]["client_id"] for name in names))
