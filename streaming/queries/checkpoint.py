@@ -354,7 +354,7 @@ def recover(checkpoint: Checkpoint, written: int) -> list[Path]:
         # A snapshot of a batch that is planned anew would be taken for the state of the new one.
         for partition in _partitions(checkpoint):
             later += _later(partition, batch_id + is_planned + 1)
-        removed = [*snapshots, *undescribed, *later]
+        removed = list(dict.fromkeys([*snapshots, *undescribed, *later]))  # a damaged snapshot may be a later one
         for path in removed:
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
             path.unlink()

@@ -111,9 +111,12 @@ def test_batches_without_rows_go_together(checkpoint: Path) -> None:
     assert names(recover(checkpoint, 3)) == {"offsets/5", "commits/4", "commits/5", "0/6.changelog"}
 
 
-def test_state_of_batches_that_are_planned_anew_goes(checkpoint: Path) -> None:
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_state_of_batches_that_are_planned_anew_goes(checkpoint: Path, is_damaged: bool) -> None:
     """Spark would take a snapshot of them for that of the new ones."""
     shutil.copy(checkpoint / "state/0/0/3.zip", checkpoint / "state/0/0/6.zip")
+    if is_damaged:
+        truncate(checkpoint / "state/0/0/6.zip")
     empty(checkpoint / "offsets/5")
     empty(checkpoint / "state/0/0/6.changelog")
     assert names(recover(checkpoint, 4)) == {"offsets/5", "commits/5", "0/6.changelog", "0/6.zip"}
